@@ -1,0 +1,44 @@
+"""Matrix products: square, batched, and tall times skinny."""
+
+import numpy as np
+import pytest
+import torch
+
+ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
+
+
+@pytest.mark.gpubench(dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench_sweep(
+    "n",
+    smoke=[32],
+    quick=[64, 256, 1024, 2048],
+    full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
+)
+def test_square(gpubench, n):
+    """(n, n) x (n, n) into memory that is there."""
+    a, b, out = gpubench.randn(n, n), gpubench.randn(n, n), gpubench.empty(n, n)
+    work = {"flops": 2 * n**3, "nbytes": 3 * a.nbytes, "items": n * n}
+    if gpubench.implementation == "numpy":
+        gpubench(np.matmul, gpubench.numpy(a), gpubench.numpy(b), out=gpubench.numpy(out), **work)
+    else:
+        gpubench(torch.mm, a, b, out=out, **work)
+
+
+@pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="batch")
+@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[16, 256], full=[1, 4, 16, 64, 256, 1024])
+def test_batched(gpubench, batch):
+    """(batch, 128, 64) x (batch, 64, 128): the scores of attention heads."""
+    a, b = gpubench.randn(batch, 128, 64), gpubench.randn(batch, 64, 128)
+    out = gpubench.empty(batch, 128, 128)
+    gpubench(
+        torch.bmm, a, b, out=out, flops=2 * batch * 128 * 64 * 128, nbytes=a.nbytes + b.nbytes + out.nbytes, items=batch,
+        unit="product",
+    )  # fmt: skip
+
+
+@pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="rows")
+@pytest.mark.gpubench_sweep("rows", smoke=[256], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6])
+def test_tall_skinny(gpubench, rows):
+    """(rows, 64) x (64, 64): too little arithmetic per byte to keep the arithmetic units busy."""
+    a, b, out = gpubench.randn(rows, 64), gpubench.randn(64, 64), gpubench.empty(rows, 64)
+    gpubench(torch.mm, a, b, out=out, flops=2 * rows * 64 * 64, nbytes=2 * a.nbytes + b.nbytes, items=rows, unit="row")

@@ -1,0 +1,74 @@
+"""Moving data: host to device and back, within a device, between two, and creating it there or here.
+
+Bytes are those that arrive; a copy within one memory also reads as many.
+"""
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpubench(size="nbytes"),
+    pytest.mark.gpubench_sweep(
+        "nbytes",
+        smoke=[10**3],
+        quick=[10**3, 10**5, 10**7, 10**8],
+        full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9],
+    ),
+]
+
+# pageable memory is copied through a pinned buffer by the driver, so it can't be non-blocking
+MEMORY = pytest.mark.parametrize(
+    ("memory", "non_blocking"), [("pageable", False), ("pinned", False), ("pinned", True)]
+)
+
+
+def host_tensor(gpubench, memory, nbytes):
+    tensor = gpubench.host.randn(nbytes // 4, dtype=torch.float32)
+    return gpubench.pinned(tensor) if memory == "pinned" else tensor
+
+
+@pytest.mark.gpubench(devices="accelerator")
+@MEMORY
+def test_host_to_device(gpubench, memory, non_blocking, nbytes):
+    source = host_tensor(gpubench, memory, nbytes)
+    target = gpubench.empty(nbytes // 4, dtype=torch.float32)
+    gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+
+
+@pytest.mark.gpubench(devices="accelerator")
+@MEMORY
+def test_device_to_host(gpubench, memory, non_blocking, nbytes):
+    target = host_tensor(gpubench, memory, nbytes)
+    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
+    gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
+
+
+def test_within_device(gpubench, nbytes):
+    """A copy in the device's own memory: on a CPU, what memcpy reaches. Traffic is read + write."""
+    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
+    target = gpubench.empty(nbytes // 4, dtype=torch.float32)
+    gpubench(torch.Tensor.copy_, target, source, nbytes=2 * nbytes, items=nbytes // 4)
+
+
+@pytest.mark.gpubench(devices="two accelerators")
+def test_between_devices(gpubench, nbytes):
+    """From the case's accelerator to its neighbour of the same kind."""
+    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
+    there = gpubench.neighbour
+    target = torch.full_like(source, float("nan"), device=there)
+    gpubench(torch.Tensor.copy_, target, source, nbytes=nbytes, items=nbytes // 4, devices=[str(there)])
+
+
+def create_there(count, device):
+    return torch.zeros(count, device=device)
+
+
+def create_and_move(count, device):
+    return torch.zeros(count).to(device)
+
+
+@pytest.mark.parametrize("place", ["device", "host"])
+def test_create(gpubench, place, nbytes):
+    """Zeros made on the device, or made on the host and copied: why device= belongs into the factory call."""
+    make = create_there if place == "device" else create_and_move
+    gpubench(make, nbytes // 4, gpubench.device, nbytes=nbytes, items=nbytes // 4, check=lambda n, _: torch.zeros(n))

@@ -1,0 +1,134 @@
+"""The CPU: a device whose work is done when the call returns."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .kind import Kind, Memory
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
+    """Folders of the control groups this process is in (versions 2 and 1): every one's limit binds."""
+    paths = {"": "", controller: ""}
+    with contextlib.suppress(OSError):
+        for line in membership.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            paths.update((name, path.strip("/")) for name in controllers.split(",") if name in paths)
+    for base, path in ((root, paths[""]), (root / controller, paths[controller])):
+        group = base / path
+        yield from (group, *group.parents[: len(group.parts) - len(base.parts)])
+
+
+def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
+    """CPUs' worth of time that the control groups allow, or ``None`` for no limit."""
+    limits = []
+    for group in _groups("cpu", root, membership):
+        for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            try:
+                quota, period = " ".join((group / file).read_text() for file in files).split()
+            except (OSError, ValueError):
+                continue
+            if quota.isdigit() and period.isdigit() and int(period):  # not "max" and not -1: those mean no limit
+                limits.append(int(quota) / int(period))
+    return min(limits, default=None)
+
+
+def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tuple[int, int] | None:
+    """Bytes used and allowed by the tightest control group, or ``None`` for no limit.
+
+    Cached file pages count as used there but are given up on demand, so those not in active use are left out.
+    """
+    found = []
+    for group in _groups("memory", root, membership):
+        for used, limit, cache in (
+            ("memory.current", "memory.max", "inactive_file"),
+            ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"),
+        ):
+            try:
+                allowed, taken = int((group / limit).read_text()), int((group / used).read_text())
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            except (OSError, ValueError):
+                continue
+            if allowed < 1 << 62:  # version 1 writes "no limit" as the largest whole number of pages
+                found.append((max(0, taken - int(stat.get(cache, 0))), allowed))
+    return min(found, key=lambda pair: pair[1] - pair[0], default=None)
+
+
+def affinity() -> list[int]:
+    """Logical CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Physical cores that affinity and control group allow: the thread count to measure a CPU with.
+
+    Two hardware threads of one core share its arithmetic units, so they count as one.
+    """
+    allowed = affinity()
+    try:
+        siblings = {(topology / f"cpu{i}/topology/thread_siblings_list").read_text().strip() for i in allowed}
+        count = len(siblings)
+    except OSError:
+        import psutil
+
+        count = min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
+    limit = cgroup_cores()
+    # Rounded down: one thread more than the quota pays for, and all of them are stopped part of the time.
+    return max(1, min(count, int(limit))) if limit else count
+
+
+@functools.cache
+def model() -> str:
+    """The CPU's name, e.g. ``AMD EPYC 9654 96-Core Processor``."""
+    import cpuinfo
+
+    brand = cpuinfo.get_cpu_info().get("brand_raw") or platform.processor() or platform.machine()
+    return " ".join(str(brand).split())
+
+
+class Cpu(Kind):
+    name = "cpu"
+    asynchronous = False
+    indexed = False
+
+    def count(self) -> int:
+        return 1
+
+    def label(self, index: int) -> str:
+        return model()
+
+    def synchronize(self, index: int) -> None:
+        """A CPU call has returned: nothing to wait for."""
+
+    def memory(self, index: int) -> Memory:
+        import psutil
+
+        system = psutil.virtual_memory()
+        free, total = system.available, system.total
+        limit = cgroup_memory()
+        if limit and limit[1] < total:
+            free, total = min(free, limit[1] - limit[0]), limit[1]
+        return Memory(max(0, free), total)
+
+    def clocks(self, index: int) -> Mapping[str, float] | None:
+        import psutil
+
+        try:
+            frequency = psutil.cpu_freq()
+        except (OSError, NotImplementedError):
+            return None
+        return {"core": frequency.current * 1e6} if frequency and frequency.current else None
+
+    def facts(self, index: int) -> dict[str, Any]:
+        return {"cores": cores(), "logical_cpus": len(affinity()), "cgroup_cores": cgroup_cores()}

@@ -1,0 +1,76 @@
+"""What NVIDIA's management library tells beyond torch. Every answer may be missing: the library is an extra."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+@functools.cache
+def _library() -> Any:
+    """The initialised ``pynvml`` module, or ``None`` without library or driver."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # ImportError, or any of NVML's own errors: then nothing is known
+        return None
+    return pynvml
+
+
+def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """Version of the NVIDIA driver: from the library, or without it from the kernel module."""
+    library = _library()
+    if library is not None:
+        with contextlib.suppress(library.NVMLError):
+            return str(library.nvmlSystemGetDriverVersion())
+    with contextlib.suppress(OSError):
+        if found := re.search(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", kernel.read_text()):
+            return found[1]
+    return None
+
+
+def _handle(uuid: str | None) -> Any:
+    library = _library()
+    if library is None or uuid is None:
+        return None
+    try:
+        return library.nvmlDeviceGetHandleByUUID(uuid)
+    except library.NVMLError:
+        return None
+
+
+def clocks(uuid: str | None) -> Mapping[str, float] | None:
+    """Current clocks in Hz: ``sm`` and ``memory``."""
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return None
+    try:
+        return {
+            "sm": library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM) * 1e6,
+            "memory": library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM) * 1e6,
+        }
+    except library.NVMLError:
+        return None
+
+
+def facts(uuid: str | None) -> dict[str, Any]:
+    """Power limit and highest clocks of one GPU."""
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return {}
+    told: dict[str, Any] = {}
+    for name, ask in (
+        ("power_limit_w", lambda: library.nvmlDeviceGetPowerManagementLimit(handle) / 1e3),
+        ("max_sm_hz", lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM) * 1e6),
+        ("max_memory_hz", lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM) * 1e6),
+    ):
+        try:
+            told[name] = ask()
+        except library.NVMLError:
+            told[name] = None
+    return told

@@ -1,0 +1,45 @@
+"""What can go wrong, for callers to catch:
+
+    GpubenchError
+    ├── UsageError        an option, name or path that can't be used: the message names what exists
+    ├── RunFileError      a file that can't be trusted: the message names the file, the place and what was expected
+    ├── WrongAnswer       a benchmarked call returned something else than its reference
+    ├── WorkMismatch      a declared amount of work disagrees with what was counted
+    └── Unmeasurable      a case that this machine can't measure within its limits: a skip with a reason
+        ├── TooLarge      not enough memory
+        └── OverBudget    not enough time
+
+Standard library only.
+"""
+
+
+class GpubenchError(Exception):
+    """Base of all errors this package raises on purpose; its text is one line."""
+
+
+class UsageError(GpubenchError):
+    """An option, name or path that can't be used."""
+
+
+class RunFileError(GpubenchError):
+    """A run file that is missing, truncated, foreign or inconsistent."""
+
+
+class WrongAnswer(GpubenchError, AssertionError):
+    """The benchmarked call is wrong: its time would be meaningless."""
+
+
+class WorkMismatch(GpubenchError, ValueError):
+    """Declared FLOPs disagree with those counted from the call itself."""
+
+
+class Unmeasurable(GpubenchError):
+    """The case doesn't fit this machine: it becomes a skip with the numbers in its reason."""
+
+
+class TooLarge(Unmeasurable):
+    """The case doesn't fit into the free memory; the text has both numbers."""
+
+
+class OverBudget(Unmeasurable):
+    """The case would take longer than it may; the text has the prediction and what it rests on."""

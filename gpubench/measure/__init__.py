@@ -1,0 +1,1 @@
+"""Measuring: one case at a time, inside pytest, with torch."""

@@ -1,0 +1,126 @@
+"""How long a case may take, and whether it will: sizes made for a GPU can take hours on a CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..devices import Device
+from ..errors import OverBudget
+from ..quantity import seconds_text, text
+from ..schema import Work
+from .clock import DeviceClock
+from .precision import matmul_precision, torch_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """How much care a run takes. Times in seconds, per case.
+
+    ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many.
+    ``warmup``: untimed calls first, for so long (twice that on an accelerator, whose clocks rise slowly).
+    ``budget``: a case whose fewest rounds would take longer is skipped. ``check``: likewise its reference.
+    ``typical``: what a case has been seen to take in all, to say beforehand how long a run may last.
+    """
+
+    name: str
+    max_time: float
+    min_rounds: int
+    warmup: float
+    budget: float
+    check: float
+    typical: float
+
+    def adjusted(self, marker: Mapping[str, Any]) -> Preset:
+        """With what a test's ``benchmark`` marker sets."""
+        own = {name: marker[name] for name in ("max_time", "min_rounds") if name in marker}
+        return dataclasses.replace(self, **own)
+
+
+PRESETS = {
+    "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, typical=0.15),
+    "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, typical=0.7),
+    "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, typical=3.5),
+}
+
+MIN_ROUND = 1e-3
+"""A round lasts at least so many seconds, and so many waits:"""
+MIN_WAITS = 100
+FEWEST_ROUNDS = 3
+
+
+class Rates:
+    """What a device does at best, roughly: a guard against calls that would take minutes, measured in milliseconds.
+
+    Not a ceiling to compare results with: one small product and one copy say too little for that.
+    """
+
+    def __init__(self) -> None:
+        self._flops: dict[tuple[str, str], float] = {}
+        self._bytes: dict[str, float] = {}
+
+    def flops(self, device: Device, dtype: str) -> float:
+        """FLOP/s of a 256 x 256 matrix product of this dtype."""
+        import torch
+
+        key = str(device), dtype
+        if key not in self._flops:
+            n = 256
+            with matmul_precision(dtype):
+                a = torch.ones(n, n, dtype=torch_dtype(dtype), device=str(device))
+                self._flops[key] = 2 * n**3 / self._shortest(device, lambda: a @ a)
+        return self._flops[key]
+
+    def bytes(self, device: Device) -> float:
+        """Bytes read and written per second by a copy of 8 MB."""
+        import torch
+
+        key = str(device)
+        if key not in self._bytes:
+            source = torch.ones(2_000_000, device=key)
+            target = torch.empty_like(source)
+            self._bytes[key] = 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
+        return self._bytes[key]
+
+    def predict(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
+        """Seconds for one call at best, and why; ``None`` if neither FLOPs nor bytes are known."""
+        seconds, why = None, ""
+        if work.bytes:
+            rate = self.bytes(device)
+            seconds, why = work.bytes / rate, f"{text(work.bytes, 'B')} at {text(rate, 'B/s')}"
+        if work.flops:
+            rate = self.flops(device, dtype)
+            if seconds is None or work.flops / rate > seconds:
+                seconds, why = work.flops / rate, f"{text(work.flops, 'FLOP')} at {text(rate, 'FLOP/s')}"
+        return seconds, why
+
+    @staticmethod
+    def _shortest(device: Device, call: Callable[[], Any], repeats: int = 3) -> float:
+        clock = DeviceClock([device])
+        best = math.inf
+        for _ in range(repeats + 1):
+            start = clock()
+            call()
+            best = min(best, clock() - start)
+        return max(best, 1e-9)
+
+
+def require(seconds: float | None, why: str, preset: Preset) -> None:
+    """Raise :class:`OverBudget` if the fewest useful rounds of calls that long don't fit the budget."""
+    if seconds is not None and FEWEST_ROUNDS * seconds > preset.budget:
+        raise OverBudget(
+            f"over budget: one call would take {seconds_text(seconds)} ({why}),"
+            f" {FEWEST_ROUNDS} of them more than the {seconds_text(preset.budget)} of {preset.name}"
+        )
+
+
+def rounds(seconds: float, preset: Preset) -> int | None:
+    """Rounds of one call each that fit, when calls are so long that there is nothing to calibrate; else ``None``."""
+    if seconds * preset.min_rounds <= preset.max_time:
+        return None
+    return max(FEWEST_ROUNDS, min(preset.min_rounds, int(preset.budget / seconds)))
+
+

@@ -1,0 +1,329 @@
+"""The ``gpubench`` fixture: check the answer, warm up, time with the waiting clock, label."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..devices import CPU, Device, device as find_device
+from ..errors import TooLarge, OverBudget, UsageError, Unmeasurable
+from ..schema import KEY, SAMPLES_KEPT, Case, Work
+from . import budget, check as checking
+from .clock import DeviceClock
+from .budget import Preset
+from .data import Data, require_memory, tensors
+from .precision import matmul_precision, torch_dtype
+from .probes.latency import latency
+from .session import Session
+from .variant import apply
+from .work import agree, count
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+LONG_CALL = 0.01
+"""Above so many seconds a call is its own round, and the rounds tell the latency."""
+
+
+class Planned(Unmeasurable):
+    """Raised instead of measuring when only a plan is wanted; ends the test."""
+
+
+class Gpubench:
+    """What a test gets from the ``gpubench`` fixture: where to put its data, and how to be measured.
+
+    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` and ``variant`` are names.
+    ``host`` makes data on the CPU, as transfers need.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        preset: Preset,
+        case: Case,
+        home: Device,
+        clock: DeviceClock,
+        benchmark: Any,
+    ) -> None:
+        self._session = session
+        self._preset = preset
+        self._benchmark = benchmark
+        self._clock = clock
+        self._home = home
+        self._plan = plan = session.asked.plan
+        self.case = case
+        self.planned: dict[str, Any] | None = None
+        self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
+        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, meta=plan)
+        self.randn = self._data.randn
+        self.randint = self._data.randint
+        self.empty = self._data.empty
+        self.module = self._data.module
+
+    @property
+    def device(self) -> torch.device:
+        return self._data.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._data.dtype
+
+    @property
+    def implementation(self) -> str:
+        return self.case.implementation
+
+    @property
+    def variant(self) -> str:
+        return self.case.variant
+
+    @property
+    def preset(self) -> str:
+        return self._session.asked.preset
+
+    @property
+    def neighbour(self) -> torch.device:
+        """The next accelerator of the same kind, to copy to."""
+        import torch
+
+        kind, index = self._home.kind, self._home.index
+        return torch.device("meta" if self._plan else str(Device(kind, (index + 1) % kind.count())))
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy in page-locked host memory, from which a device copies by itself."""
+        if self._plan:
+            return tensor
+        try:
+            return tensor.pin_memory()
+        except (RuntimeError, NotImplementedError) as error:
+            raise Unmeasurable(f"no pinned memory for {self._home}: {error}") from error
+
+    def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+        """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
+        import numpy as np
+        import torch
+
+        if self._plan:
+            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
+        try:
+            array: numpy.ndarray[Any, Any] = tensor.numpy()
+        except TypeError as error:
+            raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
+        assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"
+        return array
+
+    def __call__(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        flops: float | None = None,
+        nbytes: float | None = None,
+        items: float | None = None,
+        unit: str = "element",
+        check: Callable[..., Any] | bool = True,
+        setup: Callable[[], Any] | None = None,
+        devices: Iterable[str] = (),
+        threads: int | None = None,
+        note: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Measure ``fn(*args, **kwargs)`` and return its result.
+
+        ``flops``, ``nbytes``, ``items`` are the work of one call (see :class:`gpubench.schema.Work`). FLOPs are
+        counted from the call where torch can; declared ones must agree with that.
+
+        ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of
+        ``fn`` for that reference, with the same arguments; ``False`` records the case as unchecked.
+
+        ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
+
+        ``devices`` names further devices that the call uses: the clock waits for all of them. Those of the
+        arguments and of the result are known without being named.
+
+        ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
+
+        Raises :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the test
+        when it would exceed its budget or the memory.
+        """
+        work = Work(flops, nbytes, items, unit)
+        if threads is not None:
+            self.case = dataclasses.replace(self.case, threads=threads)
+        with matmul_precision(self.case.dtype):
+            if setup is not None and not args and not kwargs:
+                example, named = _arguments(setup())
+            else:
+                example, named = args, kwargs
+            counted = count(fn, example, named)
+            work = agree(work, counted)
+            if self._plan:
+                self._record_plan(work)
+            call = apply(self.case.variant, fn, self.device.type)
+            further = [_here(name) for name in devices]
+            self._use([*further, *self._devices_of(fn, example, named, further=further)])
+            seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
+            budget.require(seconds, why, self._preset)
+            if counted is not None:
+                require_memory(counted.output_bytes, self._home)
+            expected, outcome = self._reference(check, fn, example, named, work)
+            result, first_s = self._timed(call, example, named)
+            if expected is not None:
+                outcome = checking.compare(result, expected.pop(), checking.tolerance(self._precision, counted))
+            self._use(self._devices_of(result, further=further))
+            del result, expected
+            call_s = self._warm_up(call, example, named, setup)
+            budget.require(call_s, "seen in warm-up", self._preset)
+            latency_s = None
+            if self._enabled and call_s < LONG_CALL and setup is None:
+                latency_s = latency(lambda: call(*example, **named), self._clock, call_s)
+            result = self._rounds(call, args, kwargs, setup, call_s)
+            for used in self._clock.devices:
+                used.synchronize()
+        self._label(work, outcome, latency_s, first_s, note)
+        return result
+
+    @property
+    def _enabled(self) -> bool:
+        return bool(getattr(self._benchmark, "enabled", False))
+
+    @property
+    def _precision(self) -> str:
+        """The dtype whose rounding to expect."""
+        return "bfloat16" if self.case.variant == "autocast" else self.case.dtype
+
+    def _devices_of(self, *values: Any, further: list[Device]) -> list[Device]:
+        """Devices on which the tensors in these values live, all of them the case's own or named in ``devices``.
+
+        Anything else is a mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows.
+        """
+        allowed = {str(self._home), *map(str, further)}
+        found = {str(t.device) for t in tensors(values) if t.dim() or str(t.device) in allowed}
+        if self._home.kind.indexed is False:
+            found = {name.removesuffix(":0") for name in found}
+        if strangers := sorted(found - allowed):
+            raise UsageError(
+                f"a tensor of this case is on {', '.join(strangers)}, not on {self._home}:"
+                f" move it, or say devices={strangers!r} if that is what you measure"
+            )
+        return [_here(name) for name in sorted(found)]
+
+    def _use(self, devices: Iterable[Device]) -> None:
+        self._clock.use((self._home, *self._clock.devices, *devices))
+        names = tuple(sorted({str(device) for device in self._clock.devices}))
+        self.case = dataclasses.replace(self.case, devices=names)
+
+    def _reference(
+        self, check: Callable[..., Any] | bool, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, work: Work
+    ) -> tuple[list[Any] | None, checking.Check]:
+        """The expected answer, in a list so that it can be freed, or why there is none."""
+        if check is False:
+            return None, checking.unchecked("the case asks for no check")
+        if check is True and not tensors(args, kwargs, fn) and self.implementation == "torch":
+            return None, checking.unchecked("no tensor among the arguments to repeat the call with")
+        seconds, why = self._session.rates.predict(work, CPU, "float64")
+        if seconds is not None and 2 * seconds > self._preset.check:
+            return None, checking.unchecked(f"a float64 reference would take too long: {why}")
+        size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn))
+        with contextlib.suppress(TooLarge):
+            require_memory(size, CPU)
+            return [checking.reference(fn if check is True else check, args, kwargs)], checking.Check("pending")
+        return None, checking.unchecked("a float64 reference would not fit into memory")
+
+    def _timed(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> tuple[Any, float]:
+        start = self._clock()
+        result = call(*args, **kwargs)
+        return result, self._clock() - start
+
+    def _warm_up(
+        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None
+    ) -> float:
+        """Call until warm; seconds per call in the end, its share of the wait included."""
+        if not self._enabled:
+            return 0.0
+        target = self._preset.warmup * (2 if self._home.accelerator else 1)
+        begin = self._clock()
+        calls = 1
+        while True:
+            if setup is not None and (fresh := setup()):
+                args, kwargs = _arguments(fresh)
+            start = self._clock()
+            for _ in range(calls):
+                call(*args, **kwargs)
+            end = self._clock()
+            if end - begin >= target:
+                return (end - start) / calls
+            calls = 1 if setup is not None else min(2 * calls, 1000)
+
+    def _rounds(
+        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None, call_s: float
+    ) -> Any:
+        benchmark, preset = self._benchmark, self._preset
+        few = budget.rounds(call_s, preset) if self._enabled else None
+        benchmark.group = self.case.workload
+        if setup is not None:
+            many = max(preset.min_rounds, min(1000, int(preset.max_time / max(call_s, 1e-6))))
+            return benchmark.pedantic(call, args, kwargs, setup=setup, rounds=few or many)
+        if few is not None:
+            return benchmark.pedantic(call, args, kwargs, rounds=few)
+        return benchmark(call, *args, **kwargs)
+
+    def _label(
+        self, work: Work, outcome: checking.Check, latency_s: float | None, first_s: float, note: str | None
+    ) -> None:
+        stats = getattr(self._benchmark, "stats", None)
+        record = self.case.as_dict() | {
+            "work": dataclasses.asdict(work),
+            "wait_s": sum(self._session.wait_s(device) for device in self._clock.devices),
+            "check": outcome.as_dict(),
+            "first_call_s": first_s,
+            "note": note,
+        }
+        if stats is not None:
+            if latency_s is None and stats.iterations == 1:
+                latency_s = stats.stats.median
+            record["processes"] = [
+                {
+                    "process": 0,
+                    "rounds": stats.stats.rounds,
+                    "kept": min(stats.stats.rounds, SAMPLES_KEPT),
+                    "iterations": stats.iterations,
+                    "median_s": stats.stats.median,
+                    "iqr_s": stats.stats.iqr,
+                    "latency_s": latency_s,
+                }
+            ]
+        record["latency_s"] = latency_s
+        self._benchmark.extra_info[KEY] = record
+
+    def _record_plan(self, work: Work) -> None:
+        preset = self._preset
+        seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
+        plan: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
+        try:
+            require_memory(self._data.allocated, self._home)
+            budget.require(seconds, why, preset)
+        except (TooLarge, OverBudget) as error:
+            plan |= {"skip": str(error), "case_s": 0.0}
+        else:
+            if seconds is not None:
+                plan["case_s"] = max(preset.typical, (preset.min_rounds + 2) * seconds + preset.warmup)
+        self.planned = plan
+        raise Planned
+
+
+def _here(name: str) -> Device:
+    """A device by name; raises :class:`Unmeasurable` when it is absent."""
+    choice = find_device(name)
+    if choice.device is None:
+        raise Unmeasurable(str(choice.reason))
+    return choice.device
+
+
+def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What ``setup`` returned: nothing, or the arguments of the round."""
+    if not value:
+        return (), {}
+    args, kwargs = value
+    return tuple(args), dict(kwargs)

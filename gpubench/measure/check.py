@@ -1,0 +1,119 @@
+"""Is the answer right? Asked before any time is taken: the time of a wrong answer means nothing."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import WrongAnswer
+from .data import tensors
+from .precision import ROUNDOFF
+from .work import Counted
+
+if TYPE_CHECKING:
+    import torch
+
+LOOSEST = {"float64": 1e-6, "float32": 1e-2, "tf32": 5e-2, "float16": 0.1, "bfloat16": 0.2}
+"""However long the reduction, an error beyond this is a wrong answer, not rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of comparing a result with its reference.
+
+    ``error`` is max|result - reference| / max|reference|, the worst over all outputs.
+    """
+
+    status: str
+    error: float | None = None
+    tolerance: float | None = None
+    reason: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def unchecked(reason: str) -> Check:
+    return Check("unchecked", reason=reason)
+
+
+def tolerance(dtype: str, counted: Counted | None) -> float:
+    """Largest relative error that rounding explains: 8 u + 4 u sqrt(k).
+
+    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of
+    k terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding
+    Error Analysis*, 2019); the factors leave room for the unlucky draw. k is at most the multiply-adds, or the
+    inputs, per output.
+    """
+    length = 1.0
+    if counted is not None and counted.outputs:
+        length = max(length, (counted.flops or 0) / (2 * counted.outputs), counted.inputs / counted.outputs)
+    return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
+
+
+def in_float64(value: Any) -> Any:
+    """A copy on the CPU, floating-point parts in float64. Modules, tensors and NumPy arrays, in any container."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, torch.nn.Module):
+            return copy.deepcopy(leaf).cpu().double()
+        if isinstance(leaf, torch.Tensor):
+            leaf = leaf.detach().to("cpu", copy=True)
+            return leaf.double() if leaf.is_floating_point() else leaf
+        if isinstance(leaf, np.ndarray):
+            return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf.copy()
+        return leaf
+
+    return _pytree.tree_map(convert, value)
+
+
+def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call's answer in float64 on the CPU, from copies of its inputs."""
+    import torch
+
+    target = in_float64(call) if isinstance(call, torch.nn.Module) else call
+    return target(*in_float64(args), **in_float64(dict(kwargs)))
+
+
+def compare(result: Any, expected: Any, allowed: float) -> Check:
+    """Compare all outputs; raises :class:`WrongAnswer` with the worst error when they differ by more than allowed."""
+    got, wanted = _outputs(result), _outputs(expected)
+    if len(got) != len(wanted):
+        raise WrongAnswer(f"wrong answer: {len(got)} outputs, the reference has {len(wanted)}")
+    worst = 0.0
+    for left, right in zip(got, wanted, strict=True):
+        if left.shape != right.shape:
+            raise WrongAnswer(f"wrong answer: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
+        worst = max(worst, _error(left, right))
+    if not worst <= allowed:
+        kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
+        raise WrongAnswer(f"wrong answer: {kind}, rounding explains {allowed:.3g}")
+    return Check("passed", worst, allowed)
+
+
+def _outputs(result: Any) -> list[torch.Tensor]:
+    """The tensors of a result, on the CPU in float64; a number counts as one."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x for x in _pytree.tree_leaves(result)]
+    return [t.detach().to("cpu").double() for t in tensors(leaves)]
+
+
+def _error(left: torch.Tensor, right: torch.Tensor) -> float:
+    if not right.numel():
+        return 0.0
+    difference = (left - right).abs_()
+    difference[(left == right)] = 0  # equal infinities
+    worst = difference.max().item()
+    scale = right.abs().max().item()
+    if math.isnan(worst):
+        return math.inf
+    return worst / scale if scale else worst

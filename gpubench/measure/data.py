@@ -1,0 +1,117 @@
+"""Inputs: random, from a seed, the same on every device, and never more than the memory holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..devices import CPU, Device
+from ..errors import TooLarge
+from ..quantity import bytes_text
+
+if TYPE_CHECKING:
+    import torch
+
+MEMORY_SHARE = 0.8
+"""The part of the free memory that a case may ask for; outputs and workspaces need some too."""
+
+
+def require_memory(nbytes: float, device: Device) -> None:
+    """Raise :class:`TooLarge` unless ``nbytes`` more fit on the device."""
+    memory = device.memory()
+    if memory is not None and nbytes > MEMORY_SHARE * memory.free:
+        raise TooLarge(f"needs {bytes_text(nbytes)} more on {device}, {bytes_text(memory.free)} are free")
+
+
+class Data:
+    """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
+
+    With ``meta`` set, tensors have shapes and no data: that is how a case is planned without running it.
+    """
+
+    def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, meta: bool = False) -> None:
+        import torch
+
+        self.home = device
+        self.meta = meta
+        self.device = torch.device("meta" if meta else str(device))
+        self.dtype = dtype
+        self.seed = seed
+        self.allocated = 0
+        self._drawn = 0
+
+    def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Standard normal values. Drawn in float32 on the CPU, whatever the device and dtype."""
+        import torch
+
+        dtype = dtype or self.dtype
+        self._reserve(shape, dtype, drawn_bytes=4)
+        if self.meta:
+            return torch.empty(shape, dtype=dtype, device="meta")
+        values = torch.randn(shape, generator=self._generator())
+        return values.to(device=self.device, dtype=dtype)
+
+    def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """Integers below ``high``, as token ids or labels need."""
+        import torch
+
+        self._reserve(shape, torch.int64, drawn_bytes=8)
+        if self.meta:
+            return torch.empty(shape, dtype=torch.int64, device="meta")
+        return torch.randint(high, shape, generator=self._generator()).to(self.device)
+
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Room for an output, filled with NaN so that an element never written can't pass a check."""
+        import torch
+
+        dtype = dtype or self.dtype
+        self._reserve(shape, dtype)
+        if not dtype.is_floating_point:
+            return torch.full(shape, -1, dtype=dtype, device=self.device)
+        return torch.full(shape, math.nan, dtype=dtype, device=self.device)
+
+    def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+        """The network that ``build`` returns: parameters from the seed, in eval mode, on the device in the dtype."""
+        import torch
+
+        if self.meta:
+            with torch.device("meta"):
+                return build().eval().to(self.dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            network = build().eval()
+        size = sum(t.numel() for t in (*network.parameters(), *network.buffers())) * self.dtype.itemsize
+        if self.home != CPU:
+            require_memory(size, self.home)
+        self.allocated += size
+        return network.to(device=self.device, dtype=self.dtype)
+
+    def _generator(self) -> torch.Generator:
+        import torch
+
+        self._drawn += 1
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._drawn)
+
+    def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
+        count = math.prod(shape)
+        size = count * dtype.itemsize
+        if not self.meta:
+            require_memory(size, self.home)
+            if drawn_bytes and self.home != CPU:
+                require_memory(count * drawn_bytes, CPU)
+        self.allocated += size
+
+
+def tensors(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers, and the parameters and buffers of modules."""
+    import torch
+    from torch.utils import _pytree
+
+    found: list[torch.Tensor] = []
+    for leaf in _pytree.tree_leaves(values):
+        if isinstance(leaf, torch.nn.Module):
+            found += [*leaf.parameters(), *leaf.buffers()]
+        elif isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+    return found

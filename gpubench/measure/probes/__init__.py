@@ -1,0 +1,1 @@
+"""Each probe measures one thing of a case and returns its fields."""

@@ -1,0 +1,119 @@
+"""What one pytest session measures with: its devices, dtypes, preset, seed; and what it could not measure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..devices import Choice, Device, select
+from ..errors import UsageError
+from ..schema import DTYPES, PRESETS, VARIANTS, Case
+from . import environment
+from .budget import PRESETS as PRESET_SETTINGS
+from .budget import Preset, Rates
+from .clock import DeviceClock
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options as given, checked for spelling."""
+
+    devices: tuple[str, ...] = ("auto",)
+    required: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    preset: str = "quick"
+    seed: int = 0
+    threads: int | None = None
+    machine: str | None = None
+    max_time: float | None = None
+    min_rounds: int | None = None
+    plan: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise :class:`UsageError` on a value that doesn't exist, naming those that do."""
+        for what, values, known in (
+            ("dtype", self.dtypes, DTYPES),
+            ("variant", self.variants, VARIANTS),
+            ("preset", (self.preset,), PRESETS),
+        ):
+            for value in values:
+                if value not in known:
+                    raise UsageError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        if self.seed < 0:
+            raise UsageError(f"the seed must be 0 or more, not {self.seed}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A case that gave no number: its row in the run file, and why."""
+
+    case: Case
+    name: str
+    fullname: str
+    status: str
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The case's keys, then its own; JSON-ready."""
+        own = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
+        return self.case.as_dict() | own
+
+
+@dataclass
+class Session:
+    """State of one measuring process. torch is imported by the first question that needs it."""
+
+    asked: Asked
+    unmeasured: list[Unmeasured] = field(default_factory=list)
+    planned: list[dict[str, Any]] = field(default_factory=list)
+    started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
+    rates: Rates = field(default_factory=Rates)
+    _waits: dict[Device, float] = field(default_factory=dict)
+
+    @property
+    def preset(self) -> Preset:
+        """The preset, with what pytest-benchmark's own options override."""
+        own = {"max_time": self.asked.max_time, "min_rounds": self.asked.min_rounds}
+        return dataclasses.replace(
+            PRESET_SETTINGS[self.asked.preset], **{name: value for name, value in own.items() if value is not None}
+        )
+
+    @functools.cached_property
+    def choices(self) -> list[Choice]:
+        """The devices asked for; raises :class:`UsageError` for a kind that doesn't exist."""
+        return select(self.asked.devices)
+
+    def require_devices(self) -> None:
+        """Raise :class:`UsageError` if a required device is absent: then a CPU run can't pass for a GPU run."""
+        for choice in select(self.asked.required):
+            if choice.device is None:
+                raise UsageError(f"required device absent: {choice.reason}")
+
+    @functools.cached_property
+    def threads(self) -> int:
+        """CPU threads in use, set on first asking for torch and NumPy alike."""
+        return environment.set_threads(self.asked.threads)
+
+    def wait_s(self, device: Device) -> float:
+        """Seconds that one wait for the device takes, measured once."""
+        if not device.accelerator:
+            return 0.0
+        if device not in self._waits:
+            self._waits[device] = DeviceClock([device]).wait_s()
+        return self._waits[device]
+
+    @functools.cached_property
+    def before(self) -> dict[str, Any]:
+        """Load, clocks and free memory when the first case began."""
+        return environment.moment()
+
+    @functools.cached_property
+    def machine(self) -> dict[str, Any]:
+        """Static facts, taken once: pytest-benchmark may ask several times."""
+        return environment.machine(self.asked.machine)

@@ -1,0 +1,378 @@
+"""The pytest plugin: options, fixtures and hooks. It loads in every pytest run, so it imports torch only for a test
+that asks for it, and never touches a device while pytest is being configured."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from . import __version__
+from .errors import Unmeasurable, UsageError
+from .measure.session import Asked, Session, Unmeasured
+from .schema import DTYPES, KEY, OK, PRESETS, VARIANTS, Case
+
+if TYPE_CHECKING:
+    from .measure.case import Gpubench
+
+SESSION = pytest.StashKey[Session]()
+CASE = pytest.StashKey[Case]()
+GPUBENCH = pytest.StashKey["Gpubench"]()
+PROGRESS = pytest.StashKey["Progress"]()
+
+_OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
+    # name, ini type, default, help
+    ("device", "args", ["auto"], "device to measure, repeatable: auto (the CPU and the first of each kind), all, cpu, cuda, cuda:1 ..."),
+    ("require-device", "args", [], "fail at once unless this device is there, repeatable"),
+    ("dtype", "args", [], f"dtype, repeatable, instead of each workload's own: {', '.join(DTYPES)}"),
+    ("variant", "args", [], f"how networks are run, repeatable: {', '.join(VARIANTS)}"),
+    ("preset", "string", "quick", f"how much care to take: {', '.join(PRESETS)}"),
+    ("threads", "string", "", "CPU threads, for torch and NumPy alike; default: the cores that this process may use"),
+    ("seed", "string", "0", "seed of all inputs"),
+    ("machine", "string", "", "label of this machine in reports; default: its CPU and accelerators"),
+)  # fmt: skip
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gpubench", "benchmarks on every device")
+    for name, kind, default, text in _OPTIONS:
+        action = "append" if kind == "args" else "store"
+        group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
+        parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
+    group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write what would be, and its cost, as JSON")
+    group.addoption("--gpubench-ledger", metavar="PATH", help="append an event to this file as each case starts and ends")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "gpubench(dtypes, implementations, variants, devices, size): on which terms a gpubench test is measured",
+        "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
+    ):
+        config.addinivalue_line("markers", line)
+    try:
+        config.stash[SESSION] = Session(_asked(config))
+    except UsageError as error:
+        raise pytest.UsageError(f"gpubench: {error}") from None
+    config.pluginmanager.register(Measured() if config.pluginmanager.hasplugin("benchmark") else Unequipped())
+
+
+def _option(config: pytest.Config, name: str) -> Any:
+    given = config.getoption(f"--gpubench-{name}")
+    return given if given is not None else config.getini(f"gpubench_{name.replace('-', '_')}")
+
+
+def _number(config: pytest.Config, name: str) -> int | None:
+    text = str(_option(config, name))
+    try:
+        return int(text) if text else None
+    except ValueError:
+        raise UsageError(f"{name} must be a whole number, not {text!r}") from None
+
+
+def _asked(config: pytest.Config) -> Asked:
+    max_time = _given(config, "--benchmark-max-time")
+    min_rounds = _given(config, "--benchmark-min-rounds")
+    return Asked(
+        devices=tuple(_option(config, "device")),
+        required=tuple(_option(config, "require-device")),
+        dtypes=tuple(_option(config, "dtype")),
+        variants=tuple(_option(config, "variant")),
+        preset=_option(config, "preset"),
+        seed=_number(config, "seed") or 0,
+        threads=_number(config, "threads"),
+        machine=_option(config, "machine") or None,
+        max_time=None if max_time is None else float(max_time),
+        min_rounds=min_rounds,
+        plan=config.getoption("--gpubench-plan") is not None,
+    )
+
+
+def _given(config: pytest.Config, flag: str) -> Any:
+    """The value of one of pytest-benchmark's options if it was given, not defaulted."""
+    named = any(str(arg).split("=")[0] == flag for arg in (*config.invocation_params.args, *config.getini("addopts")))
+    return config.getoption(flag, None) if named else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse unknown and missing devices before anything is collected. Only then, and if named, is torch imported."""
+    own = session.config.stash[SESSION]
+    try:
+        if own.asked.required:
+            own.require_devices()
+        if set(own.asked.devices) - {"auto", "all", "cpu"}:
+            _ = own.choices
+    except UsageError as error:
+        raise pytest.UsageError(f"gpubench: {error}") from None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "gpubench" in metafunc.fixturenames:
+        from .measure.terms import parametrize
+
+        try:
+            parametrize(metafunc, metafunc.config.stash[SESSION])
+        except UsageError as error:
+            raise pytest.UsageError(f"gpubench: {error}") from None
+
+
+def _fixture_names(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    cases = [item for item in session.items if "gpubench" in _fixture_names(item)]
+    if cases and not session.config.option.collectonly:
+        session.config.stash[PROGRESS] = Progress(session.config, len(cases))
+
+
+class Progress:
+    """Tells the ledger, if there is one, what begins and what has ended."""
+
+    def __init__(self, config: pytest.Config, cases: int) -> None:
+        from .ledger import Ledger
+
+        path = config.getoption("--gpubench-ledger")
+        self.ledger = Ledger(path) if path else None
+        self.began = time.monotonic()
+        if self.ledger:
+            typical = config.stash[SESSION].preset.typical
+            self.ledger.append("session", cases=cases, predicted_s=cases * typical)
+
+    def start(self, item: pytest.Item) -> None:
+        if self.ledger:
+            case = item.stash[CASE]
+            self.ledger.append("start", fullname=item.nodeid, id=case.id, device=case.device)
+
+    def end(self, item: pytest.Item, status: str, reason: str | None) -> None:
+        if self.ledger:
+            bench = getattr(item, "funcargs", {}).get("benchmark")
+            stats = getattr(bench, "stats", None)
+            median = stats.stats.median if stats is not None and status == OK else None
+            elapsed = time.monotonic() - self.began
+            self.ledger.append(
+                "end", fullname=item.nodeid, status=status, reason=reason, median_s=median, elapsed_s=elapsed
+            )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device."""
+    if "gpubench" not in _fixture_names(item):
+        return
+    import dataclasses
+
+    from .measure.terms import case_of
+
+    session = item.config.stash[SESSION]
+    _ = session.before
+    item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
+    if progress := item.config.stash.get(PROGRESS, None):
+        progress.start(item)
+    if item.get_closest_marker("skip") is None and item.config.pluginmanager.hasplugin("benchmark"):
+        _equip(item, session)
+
+
+def _equip(item: pytest.Item, session: Session) -> None:
+    """Merge our benchmark marker into the test's own: only the closest marker counts in pytest.
+
+    The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
+    """
+    from .devices import device
+    from .measure.budget import MIN_ROUND, MIN_WAITS
+    from .measure.clock import DeviceClock
+
+    choice = device(item.stash[CASE].device)
+    if choice.device is None:  # it was there at collection
+        raise Unmeasurable(str(choice.reason))
+    marker = item.get_closest_marker("benchmark")
+    own = dict(marker.kwargs) if marker else {}
+    if "timer" in own or _given(item.config, "--benchmark-timer"):
+        warnings.warn(
+            pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
+            stacklevel=2,
+        )
+    least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
+    least = max(least, float(_given(item.config, "--benchmark-min-time") or 0))
+    preset = session.preset
+    clock = DeviceClock([choice.device])
+    ours = {"max_time": preset.max_time, "min_rounds": preset.min_rounds, "disable_gc": True}
+    merged = ours | own | {"timer": clock, "min_time": least}
+    item.add_marker(pytest.mark.benchmark(**merged), append=False)
+    item.stash[_EQUIPMENT] = (choice.device, clock, merged)
+
+
+_EQUIPMENT = pytest.StashKey[tuple[Any, Any, dict[str, Any]]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A case that doesn't fit this machine is a skip, with its numbers as the reason."""
+    try:
+        return (yield)
+    except Unmeasurable as error:
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Keep a row for each case that gave no number."""
+    report: Any = yield
+    if CASE not in item.stash:
+        return report
+    session = item.config.stash[SESSION]
+    status, reason = _outcome(report, call)
+    if session.asked.plan:
+        if report.when == "call" or (report.when == "setup" and status != OK):
+            planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
+            plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            session.planned.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
+        return report
+    if status != OK and not any(row.fullname == item.nodeid for row in session.unmeasured):
+        gpubench = item.stash.get(GPUBENCH, None)
+        case = gpubench.case if gpubench else item.stash[CASE]
+        session.unmeasured.append(Unmeasured(case, item.name, item.nodeid, status, reason))
+    progress = item.config.stash.get(PROGRESS, None)
+    if progress and (report.when == "call" or (report.when == "setup" and status != OK)):
+        progress.end(item, status, reason or None)
+    return report
+
+
+def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
+    """Status of one phase of a test, and the reason in one line."""
+    if report.passed or call.excinfo is None:
+        return OK, ""
+    if report.skipped:
+        where = report.longrepr
+        text = where[2] if isinstance(where, tuple) else str(where)
+        return "skipped", text.removeprefix("Skipped: ")
+    error = call.excinfo.value
+    text = " ".join(str(error).split()) or type(error).__name__
+    memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if memory or "can't allocate memory" in text:
+        return "oom", text[:500]
+    return "error", f"{type(error).__name__}: {text}"[:500]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    progress = session.config.stash.get(PROGRESS, None)
+    if progress and progress.ledger:
+        progress.ledger.close()
+    if plan := session.config.getoption("--gpubench-plan"):
+        text = json.dumps(session.config.stash[SESSION].planned, indent=1, allow_nan=False)
+        Path(plan).write_text(text, encoding="utf-8")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what gave no number, and what to do with the file."""
+    unmeasured = config.stash[SESSION].unmeasured
+    path = config.getoption("benchmark_json", None)
+    if PROGRESS not in config.stash or config.getoption("--gpubench-plan"):
+        return
+    if unmeasured:
+        counts: dict[str, int] = {}
+        for row in unmeasured:
+            counts[row.status] = counts.get(row.status, 0) + 1
+        told = ", ".join(f"{count} {status}" for status, count in counts.items())
+        terminalreporter.write_line(f"gpubench: no number for {told} (pytest -rs tells why)")
+    if path:
+        terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
+
+
+# What pytest-benchmark writes ------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    """Add this machine's facts, once a gpubench test was collected: before that, no torch."""
+    if PROGRESS in config.stash:
+        machine_info[KEY] = config.stash[SESSION].machine
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_benchmark_compare_machine_info(
+    config: pytest.Config, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
+) -> Iterator[None]:
+    """pytest-benchmark compares machines while it is configured, when ours isn't known yet: leave our facts out."""
+    ours = None if KEY in machine_info else compared_benchmark["machine_info"].pop(KEY, None)
+    try:
+        return (yield)
+    finally:
+        if ours is not None:
+            compared_benchmark["machine_info"][KEY] = ours
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
+    """Add our keys to every file pytest-benchmark writes of a session with gpubench tests."""
+    if PROGRESS in config.stash:
+        from .measure.output import complete
+
+        session = config.stash[SESSION]
+        complete(output_json, session, __version__, {row.fullname for row in session.unmeasured})
+
+
+# Fixtures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpubench_device(request: pytest.FixtureRequest) -> Any:
+    """Name of the case's device."""
+    return getattr(request, "param", "cpu")
+
+
+@pytest.fixture
+def gpubench_dtype(request: pytest.FixtureRequest) -> Any:
+    """Name of the case's dtype."""
+    return getattr(request, "param", "float32")
+
+
+@pytest.fixture
+def gpubench_implementation(request: pytest.FixtureRequest) -> Any:
+    """Which library does the work."""
+    return getattr(request, "param", "torch")
+
+
+@pytest.fixture
+def gpubench_variant(request: pytest.FixtureRequest) -> Any:
+    """How a network is run."""
+    return getattr(request, "param", "eager")
+
+
+class Measured:
+    """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
+
+    @pytest.fixture
+    def gpubench(
+        self,
+        request: pytest.FixtureRequest,
+        benchmark: Any,
+        gpubench_device: str,
+        gpubench_dtype: str,
+        gpubench_implementation: str,
+        gpubench_variant: str,
+    ) -> Gpubench:
+        """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.case.Gpubench`."""
+        from .measure.case import Gpubench
+
+        item, session = request.node, request.config.stash[SESSION]
+        device, clock, settings = item.stash[_EQUIPMENT]
+        preset = session.preset.adjusted(settings)
+        item.stash[GPUBENCH] = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark)
+        return item.stash[GPUBENCH]
+
+
+class Unequipped:
+    """The fixture where pytest-benchmark is not."""
+
+    @pytest.fixture
+    def gpubench(
+        self, gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str
+    ) -> None:
+        """Skips: there is nothing to time with."""
+        pytest.skip("gpubench needs pytest-benchmark, which is disabled (-p no:benchmark) or not installed")

@@ -1,0 +1,36 @@
+"""Numbers for people: seconds, bytes and rates with an SI prefix. Files never hold these."""
+
+from __future__ import annotations
+
+import math
+
+_LARGE = ("", "k", "M", "G", "T", "P", "E")
+_SMALL = ("", "m", "µ", "n", "p")
+
+
+def text(value: float | None, unit: str, digits: int = 3) -> str:
+    """``text(1.5e-4, "s")`` is ``150 µs``; ``None`` is an em dash."""
+    if value is None or not math.isfinite(value):
+        return "—"
+    if value == 0:
+        return f"0 {unit}"
+    rounded = float(f"{value:.{digits - 1}e}")  # first, so that 999.9 becomes 1.00 k and not 1000
+    exponent = math.floor(math.log10(abs(rounded)) + 1e-12)
+    step = max(1 - len(_SMALL), min(len(_LARGE) - 1, exponent // 3))
+    prefix = _LARGE[step] if step >= 0 else _SMALL[-step]
+    decimals = max(0, digits - 1 - (exponent - 3 * step))
+    return f"{rounded / 1000.0**step:.{decimals}f} {prefix}{unit}".rstrip()
+
+
+def seconds_text(value: float | None) -> str:
+    """``250 ms``; above a minute ``3 min 05 s``."""
+    if value is not None and value >= 60:
+        minutes, seconds = divmod(round(value), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+    return text(value, "s")
+
+
+def bytes_text(value: float | None) -> str:
+    """``1.50 GB``: powers of 1000, as memory bandwidths use."""
+    return text(value, "B")

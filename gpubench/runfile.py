@@ -1,0 +1,444 @@
+"""Read and write run files: checked where they enter, whole or not at all where they leave.
+
+What :func:`read` returns is frozen and in range, so that later code may divide by a time and take its logarithm.
+A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
+``path: place: what was expected``. Keys that this version doesn't know are ignored, and a plain pytest-benchmark
+file is read as what it says: times on a CPU, of one process, of nothing declared.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .errors import RunFileError, UsageError
+from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Scalar, Work
+
+LONGEST_TEXT = 2000
+"""Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
+TINIEST, HUGEST = 1e-15, 1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process saw of a case; ``samples`` are those it kept, in seconds per call."""
+
+    index: int
+    median_s: float
+    rounds: int
+    iterations: int
+    latency_s: float | None = None
+    samples: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Wall time in seconds per call, over all rounds of all processes. The median is above 0."""
+
+    median_s: float
+    mean_s: float
+    min_s: float
+    iqr_s: float
+    q1_s: float
+    q3_s: float
+    rounds: int
+    iterations: int
+    latency_s: float | None
+    timer: str
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not."""
+
+    case: Case
+    work: Work
+    status: str = OK
+    reason: str | None = None
+    times: Times | None = None
+    check: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device of the machine: ``cuda:0``, its kind ``cuda`` and what its maker calls it."""
+
+    name: str
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts of the machine that hold for the whole run."""
+
+    label: str
+    devices: tuple[Device, ...]
+    torch: str | None = None
+    tf32: bool | None = None
+    threads: int | None = None
+
+    def device(self, name: str) -> Device:
+        """The device of that name; one that the file doesn't describe is known by its name alone."""
+        for device in self.devices:
+            if device.name == name:
+                return device
+        return Device(name, name.partition(":")[0], "")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys."""
+
+    path: Path
+    machine: Machine
+    results: tuple[Result, ...]
+    started: str | None = None
+    preset: str | None = None
+    version: str | None = None
+    processes: int = 1
+    plain: bool = False
+
+    @property
+    def date(self) -> str | None:
+        """The day of the measurement, ``2026-01-31``."""
+        return self.started[:10] if self.started else None
+
+
+def read(path: str | os.PathLike[str]) -> Run:
+    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
+    path = Path(path)
+    root = _At(_load(path), path)
+    if not isinstance(root.value, dict) or "benchmarks" not in root.value:
+        raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
+    if root["benchmarks"].missing:
+        root["benchmarks"].refuse("a list")
+    benchmarks = list(root["benchmarks"])
+    ours = root[KEY]
+    plain = ours.missing and not any(KEY in mark["extra_info"].mapping() for mark in benchmarks)
+    if plain:
+        machine = _plain_machine(root["machine_info"])
+        started = root["datetime"].text(None)
+        return Run(path, machine, tuple(_plain(mark) for mark in benchmarks), started, plain=True)
+    if ours["schema_version"].value != SCHEMA_VERSION or isinstance(ours["schema_version"].value, bool):
+        ours["schema_version"].refuse(str(SCHEMA_VERSION))
+    machine = _machine(root["machine_info"])
+    results = [
+        _measured(mark, machine) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks
+    ]
+    results += [_unmeasured(entry) for entry in ours["unmeasured"]]
+    return Run(
+        path,
+        machine,
+        tuple(results),
+        started=_moment(ours["started"]),
+        preset=ours["preset"].text(None),
+        version=ours["version"].text(None),
+        processes=max(1, len(list(ours["processes"]))),
+    )
+
+
+def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
+    """Write JSON whole or not at all: a reader never meets half a file, and a failure leaves the old one.
+
+    Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
+    """
+    path = Path(path)
+    try:
+        text = json.dumps(data, allow_nan=False, indent=1) + "\n"
+    except ValueError as error:
+        raise RunFileError(f"{path}: run: expected finite numbers only ({error})") from None
+    replace(path, text.encode())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        with open(descriptor, "wb") as stream:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)  # mkstemp's own mode would hide a published file from others
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
+    finally:
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)  # there is nothing left to remove after a success
+
+
+def clean(text: str) -> str:
+    """One line of printable characters: names from a file end up in terminals, CSV cells and SVG."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+class Foreign(RunFileError):
+    """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
+
+
+class _At:
+    """A value and the place it has in the file, so that every complaint can name both.
+
+    ``at["a"][0].positive()`` either gives a number above 0 or refuses the file. A missing key is a value too, of
+    ``None`` like JSON's ``null``: whether it may be is decided by what it is read as.
+    """
+
+    __slots__ = ("path", "place", "value")
+
+    def __init__(self, value: Any, path: Path, place: str = "") -> None:
+        self.value, self.path, self.place = value, path, place
+
+    def __getitem__(self, key: str) -> _At:
+        return _At(self.mapping().get(key), self.path, f"{self.place}.{key}" if self.place else key)
+
+    def __iter__(self) -> Iterator[_At]:
+        """The entries of a list; none where it is missing."""
+        if not self.missing and not isinstance(self.value, list):
+            self.refuse("a list")
+        return (_At(entry, self.path, f"{self.place}[{i}]") for i, entry in enumerate(self.value or ()))
+
+    @property
+    def missing(self) -> bool:
+        return self.value is None
+
+    def mapping(self) -> dict[str, Any]:
+        """A missing object is an empty one."""
+        if not self.missing and not isinstance(self.value, dict):
+            self.refuse("an object")
+        return self.value or {}
+
+    def text(self, *default: str | None) -> Any:
+        """A text, cleaned; ``default`` where it may be missing."""
+        if self.missing and default:
+            return default[0]
+        if not isinstance(self.value, str):
+            self.refuse("a text")
+        return clean(self.value[:LONGEST_TEXT])
+
+    def flag(self) -> bool | None:
+        if not self.missing and not isinstance(self.value, bool):
+            self.refuse("true, false or null")
+        return bool(self.value) if not self.missing else None
+
+    def number(self, least: float = 0.0) -> float:
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.refuse("a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number) or number < least:
+            self.refuse(f"a finite number not below {least:g}")
+        return number
+
+    def positive(self) -> float:
+        """A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
+        if not TINIEST <= self.number() <= HUGEST:
+            self.refuse(f"a number above 0 ({TINIEST:g} to {HUGEST:g})")
+        return self.number()
+
+    def count(self, least: int = 1) -> int:
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value < 2**63:
+            self.refuse(f"a whole number from {least}")
+        return int(self.value)
+
+    def optional(self, kind: str) -> Any:
+        """What the method of that name gives, or None where the value is missing."""
+        return None if self.missing else getattr(self, kind)()
+
+    def scalar(self) -> Scalar:
+        """A parameter: a JSON scalar, a finite one."""
+        if isinstance(self.value, dict | list):
+            self.refuse("a text, a number, true, false or null")
+        if isinstance(self.value, str):
+            return str(self.text())
+        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
+            self.number(-math.inf)
+        return self.value  # type: ignore[no-any-return]
+
+    def refuse(self, expected: str, found: str | None = None) -> NoReturn:
+        found = found or ("nothing" if self.missing else clean(repr(self.value)[:60]))
+        place = clean(self.place) or "file"
+        raise RunFileError(f"{clean(str(self.path))}: {place}: expected {expected}, found {found}")
+
+
+def _load(path: Path) -> Any:
+    def refuse(place: str, expected: str) -> NoReturn:
+        raise RunFileError(f"{clean(str(path))}: {place}: expected {expected}")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries = dict(pairs)
+        if len(entries) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
+        return entries
+
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
+    if not content.strip():
+        refuse("file", "a run file, found an empty file")
+    try:
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique)
+    except UnicodeDecodeError as error:
+        refuse(f"byte {error.start}", "UTF-8 text")
+    except json.JSONDecodeError as error:
+        refuse(f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
+    except RecursionError:
+        refuse("file", "a run file, found JSON nested too deeply")
+    except ValueError:  # an integer of thousands of digits
+        refuse("file", "numbers of a sensible length")
+
+
+def _moment(at: _At) -> str | None:
+    text = at.text(None)
+    if text is not None:
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:
+            at.refuse("an ISO 8601 date and time")
+    return text  # type: ignore[no-any-return]
+
+
+def _machine(info: _At) -> Machine:
+    ours = info[KEY]
+    devices = tuple(
+        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text("")) for entry in ours["devices"]
+    )
+    return Machine(
+        label=ours["label"].text(None) or _plain_machine(info).label,
+        devices=devices or _plain_machine(info).devices,
+        torch=ours["torch"]["version"].text(None),
+        tf32=ours["precision"]["tf32"].flag(),
+        threads=ours["threads"].optional("count"),
+    )
+
+
+def _plain_machine(info: _At) -> Machine:
+    """The CPU's model names a machine that says no more; its host name is nobody's business."""
+    label = info["cpu"]["brand_raw"].text(None) or info["machine"].text(None) or "unknown machine"
+    return Machine(label, (Device("cpu", "cpu", label),))
+
+
+def _case(at: _At) -> Case:
+    devices = tuple(entry.text() for entry in at["devices"])
+    params = at["params"]
+    return Case(
+        workload=at["workload"].text(),
+        device=at["device"].text(),
+        dtype=at["dtype"].text(""),
+        params={clean(name): params[name].scalar() for name in params.mapping()},
+        implementation=at["implementation"].text("torch"),
+        variant=at["variant"].text("eager"),
+        regime=at["regime"].text("resident"),
+        threads=at["threads"].optional("count"),
+        size=at["size"].text(None),
+        devices=devices,
+    )
+
+
+def _measured(mark: _At, machine: Machine) -> Result:
+    ours = mark["extra_info"][KEY]
+    case = _case(ours)
+    timer = mark["options"]["timer"]
+    accelerators = [name for name in (case.device, *case.devices) if machine.device(name).kind != "cpu"]
+    if accelerators and timer.value not in TIMERS:
+        timer.refuse(f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})")
+    work = ours["work"]
+    declared = {name: work[name].optional("positive") for name in ("flops", "bytes", "items")}
+    return Result(
+        case,
+        Work(**declared, unit=work["unit"].text("element")),
+        times=_times(mark, ours),
+        check=ours["check"]["status"].text(None),
+        note=ours["note"].text(None),
+    )
+
+
+def _unmeasured(entry: _At) -> Result:
+    status = entry["status"]
+    if status.value not in UNMEASURED:
+        status.refuse(f"one of {', '.join(UNMEASURED)}")
+    work = entry["work"]["unit"].text("element")
+    return Result(_case(entry), Work(unit=work), status.value, entry["reason"].text(""))
+
+
+def _plain(mark: _At) -> Result:
+    """A case of another's test: named by its file, class and function, as ours are by file and function."""
+    file, *rest = mark["fullname"].text().split("::")
+    names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
+    workload = ".".join(name.removeprefix("test_") or name for name in names)
+    params = {}
+    for name in mark["params"].mapping():
+        at = mark["params"][name]
+        structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
+        params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
+    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="")
+    return Result(case, Work(), times=_times(mark, _At(None, mark.path, mark.place)))
+
+
+def _times(mark: _At, ours: _At) -> Times:
+    stats = mark["stats"]
+    median, iqr = stats["median"].positive(), stats["iqr"].number()
+    rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
+    samples = tuple(entry.number() for entry in stats["data"])
+    latency = ours["latency_s"].optional("positive")
+    q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
+    return Times(
+        median_s=median,
+        mean_s=stats["mean"].positive(),
+        min_s=stats["min"].number(),
+        iqr_s=iqr,
+        q1_s=min(q1 or max(median - iqr / 2, median / 2), median),
+        q3_s=max(q3 or median + iqr / 2, median),
+        rounds=rounds,
+        iterations=iterations,
+        latency_s=latency,
+        timer=mark["options"]["timer"].text(""),
+        processes=_processes(ours["processes"], stats, samples)
+        or (Process(0, median, rounds, iterations, latency, samples),),
+    )
+
+
+def _processes(entries: _At, stats: _At, samples: tuple[float, ...]) -> tuple[Process, ...]:
+    """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
+    processes: list[Process] = []
+    start = 0
+    for entry in entries:
+        kept = entry["kept"].count(0)
+        processes.append(
+            Process(
+                index=entry["process"].count(0),
+                median_s=entry["median_s"].positive(),
+                rounds=entry["rounds"].count(),
+                iterations=entry["iterations"].count(),
+                latency_s=entry["latency_s"].optional("positive"),
+                samples=samples[start : start + kept],
+            )
+        )
+        start += kept
+    if processes and samples and start != len(samples):
+        stats["data"].refuse(f"{start} samples, as many as its processes kept,", f"{len(samples)}")
+    if len({process.index for process in processes}) < len(processes):
+        entries.refuse("each process once")
+    return tuple(processes)

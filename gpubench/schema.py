@@ -1,0 +1,126 @@
+"""The contract between measuring, supervising and reporting: the keys of a run file.
+
+A run file is a valid pytest-benchmark file with our keys added in three places:
+
+``benchmarks[i]["extra_info"]["gpubench"]``
+    a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus ``work``, ``latency_s``,
+    ``wait_s``, ``check``, ``processes`` and ``note`` (what was measured of it).
+``machine_info["gpubench"]``
+    facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
+    pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.
+``["gpubench"]``
+    ``schema_version``, ``version``, ``preset``, ``seed``, ``asked`` (the options), ``started``, ``finished``,
+    ``processes`` (a list, one entry a process: load and clocks before and after), and ``unmeasured``: the
+    cases that gave no number, each a :class:`Case` plus ``name``, ``fullname``, ``status`` and ``reason``.
+
+All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
+``stats.data`` holds at most :data:`SAMPLES_KEPT` raw samples of each process, process after process, as many as
+``processes[j]["kept"]`` says; ``stats`` itself is computed from all of them.
+
+This module imports the standard library only: every part of the package may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+KEY = "gpubench"
+SCHEMA_VERSION = 1
+SAMPLES_KEPT = 200
+
+PRESETS = ("smoke", "quick", "full")
+DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
+VARIANTS = ("eager", "autocast", "compile")
+IMPLEMENTATIONS = ("torch", "numpy")
+REGIMES = ("resident", "one-shot")
+
+OK = "ok"
+UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")
+STATUSES = (OK, *UNMEASURED)
+
+TIMERS = ("device_clock", "timer", "replay")
+"""Names (``options.timer``) of the clocks that wait for the device."""
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call has to do, whatever the device.
+
+    ``flops``: floating-point operations, a multiply-add counted as two.
+    ``bytes``: compulsory traffic, each input read once and each output written once.
+    ``items``: what a person counts, named by ``unit`` (samples, tokens, elements).
+    """
+
+    flops: float | None = None
+    bytes: float | None = None
+    items: float | None = None
+    unit: str = "element"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One parametrised point of a workload on one device: its identity, and on which terms it may be compared.
+
+    ``workload`` is the test's file and function without their ``test_``, joined by a dot (``matmul.square``);
+    ``params`` are the test's own parameters, JSON scalars; ``size`` names the one that charts put on the x axis.
+    ``devices`` are all devices the call uses, ``device`` the one it is named for. ``threads`` are those that the
+    implementation may use on the CPU (NumPy's elementwise work: 1).
+    """
+
+    workload: str
+    device: str
+    dtype: str
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    implementation: str = "torch"
+    variant: str = "eager"
+    regime: str = "resident"
+    threads: int | None = None
+    size: str | None = None
+    devices: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Identity without device and implementation: equal on every machine, folder and process."""
+        terms = [self.dtype, *([self.variant] if self.variant != "eager" else [])]
+        terms += [f"{name}={value}" for name, value in self.params.items()]
+        return f"{self.workload}[{'-'.join(terms)}]"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat and JSON-ready, ``id`` included for other readers."""
+        record: dict[str, Any] = {"id": self.id}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            record[item.name] = list(value) if isinstance(value, tuple) else value
+        record["params"] = dict(self.params)
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a case: its column, its unit, its axis label and what it means."""
+
+    name: str
+    unit: str
+    label: str
+    meaning: str
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, the wait for the device included"),
+        Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
+        Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds"),
+        Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time"),
+        Metric("min_s", "s", "Shortest time per call", "fastest round's wall time"),
+        Metric("rounds", "", "Rounds", "timed stretches"),
+        Metric("iterations", "", "Iterations", "calls in each round"),
+        Metric("flop_per_s", "FLOP/s", "Throughput", "floating-point operations of the call / median wall time"),
+        Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median wall time"),
+        Metric("item_per_s", "1/s", "Rate", "items of the call / median wall time"),
+    )
+}
