@@ -30,10 +30,8 @@ def test_batched(gpubench, batch):
     """(batch, 128, 64) x (batch, 64, 128): the scores of attention heads."""
     a, b = gpubench.randn(batch, 128, 64), gpubench.randn(batch, 64, 128)
     out = gpubench.empty(batch, 128, 128)
-    gpubench(
-        torch.bmm, a, b, out=out, flops=2 * batch * 128 * 64 * 128, nbytes=a.nbytes + b.nbytes + out.nbytes, items=batch,
-        unit="product",
-    )  # fmt: skip
+    work = {"flops": 2 * batch * 128 * 64 * 128, "nbytes": a.nbytes + b.nbytes + out.nbytes}
+    gpubench(torch.bmm, a, b, out=out, items=batch, unit="product", **work)
 
 
 @pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="rows")

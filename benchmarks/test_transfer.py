@@ -17,9 +17,7 @@ pytestmark = [
 ]
 
 # pageable memory is copied through a pinned buffer by the driver, so it can't be non-blocking
-MEMORY = pytest.mark.parametrize(
-    ("memory", "non_blocking"), [("pageable", False), ("pinned", False), ("pinned", True)]
-)
+MEMORY = pytest.mark.parametrize(("memory", "non_blocking"), [("pageable", False), ("pinned", False), ("pinned", True)])
 
 
 def host_tensor(gpubench, memory, nbytes):

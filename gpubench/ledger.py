@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines: what a measuring process has done so far, readable while it runs and after it died.
+"""An append-only file of JSON lines: what a measuring process has done, readable while it runs and after it died.
 
 Standard library only. One line is one event, a dictionary with the key ``event``:
 

@@ -115,4 +115,4 @@ def bert() -> nn.Module:
 def gpt2() -> nn.Module:
     """GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257)."""
     t = _transformers()
-    return _Output(t.GPT2LMHeadModel(t.GPT2Config(use_cache=False)), "logits")
+    return _Output(t.GPT2LMHeadModel(t.GPT2Config()), "logits")

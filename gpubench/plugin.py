@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,12 @@ PROGRESS = pytest.StashKey["Progress"]()
 
 _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     # name, ini type, default, help
-    ("device", "args", ["auto"], "device to measure, repeatable: auto (the CPU and the first of each kind), all, cpu, cuda, cuda:1 ..."),
+    (
+        "device",
+        "args",
+        ["auto"],
+        "repeatable: auto (default: the CPU and the first of each kind), all, cpu, cuda, cuda:1",
+    ),
     ("require-device", "args", [], "fail at once unless this device is there, repeatable"),
     ("dtype", "args", [], f"dtype, repeatable, instead of each workload's own: {', '.join(DTYPES)}"),
     ("variant", "args", [], f"how networks are run, repeatable: {', '.join(VARIANTS)}"),
@@ -35,7 +40,7 @@ _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     ("threads", "string", "", "CPU threads, for torch and NumPy alike; default: the cores that this process may use"),
     ("seed", "string", "0", "seed of all inputs"),
     ("machine", "string", "", "label of this machine in reports; default: its CPU and accelerators"),
-)  # fmt: skip
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action = "append" if kind == "args" else "store"
         group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
         parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
-    group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write what would be, and its cost, as JSON")
-    group.addoption("--gpubench-ledger", metavar="PATH", help="append an event to this file as each case starts and ends")
+    group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write each case and its cost as JSON")
+    group.addoption("--gpubench-ledger", metavar="PATH", help="append an event as each case starts and ends")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -211,7 +216,7 @@ _EQUIPMENT = pytest.StashKey[tuple[Any, Any, dict[str, Any]]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """A case that doesn't fit this machine is a skip, with its numbers as the reason."""
     try:
         return (yield)
@@ -220,7 +225,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Keep a row for each case that gave no number."""
     report: Any = yield
     if CASE not in item.stash:
@@ -297,7 +302,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_benchmark_compare_machine_info(
     config: pytest.Config, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
-) -> Iterator[None]:
+) -> Generator[None, Any, Any]:
     """pytest-benchmark compares machines while it is configured, when ours isn't known yet: leave our facts out."""
     ours = None if KEY in machine_info else compared_benchmark["machine_info"].pop(KEY, None)
     try:
@@ -363,8 +368,9 @@ class Measured:
         item, session = request.node, request.config.stash[SESSION]
         device, clock, settings = item.stash[_EQUIPMENT]
         preset = session.preset.adjusted(settings)
-        item.stash[GPUBENCH] = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark)
-        return item.stash[GPUBENCH]
+        gpubench = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark)
+        item.stash[GPUBENCH] = gpubench
+        return gpubench
 
 
 class Unequipped:

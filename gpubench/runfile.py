@@ -11,22 +11,18 @@ Standard library only.
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from .errors import RunFileError, UsageError
-from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Scalar, Work
-
-LONGEST_TEXT = 2000
-"""Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
-TINIEST, HUGEST = 1e-15, 1e30
+from .jsonfile import LONGEST_TEXT, At, clean, load
+from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +116,7 @@ class Run:
 def read(path: str | os.PathLike[str]) -> Run:
     """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
     path = Path(path)
-    root = _At(_load(path), path)
+    root = load(path)
     if not isinstance(root.value, dict) or "benchmarks" not in root.value:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     if root["benchmarks"].missing:
@@ -135,9 +131,7 @@ def read(path: str | os.PathLike[str]) -> Run:
     if ours["schema_version"].value != SCHEMA_VERSION or isinstance(ours["schema_version"].value, bool):
         ours["schema_version"].refuse(str(SCHEMA_VERSION))
     machine = _machine(root["machine_info"])
-    results = [
-        _measured(mark, machine) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks
-    ]
+    results = [_measured(mark, machine) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks]
     results += [_unmeasured(entry) for entry in ours["unmeasured"]]
     return Run(
         path,
@@ -184,133 +178,11 @@ def replace(path: Path, content: bytes) -> None:
                 os.unlink(temporary)  # there is nothing left to remove after a success
 
 
-def clean(text: str) -> str:
-    """One line of printable characters: names from a file end up in terminals, CSV cells and SVG."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 class Foreign(RunFileError):
     """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
 
 
-class _At:
-    """A value and the place it has in the file, so that every complaint can name both.
-
-    ``at["a"][0].positive()`` either gives a number above 0 or refuses the file. A missing key is a value too, of
-    ``None`` like JSON's ``null``: whether it may be is decided by what it is read as.
-    """
-
-    __slots__ = ("path", "place", "value")
-
-    def __init__(self, value: Any, path: Path, place: str = "") -> None:
-        self.value, self.path, self.place = value, path, place
-
-    def __getitem__(self, key: str) -> _At:
-        return _At(self.mapping().get(key), self.path, f"{self.place}.{key}" if self.place else key)
-
-    def __iter__(self) -> Iterator[_At]:
-        """The entries of a list; none where it is missing."""
-        if not self.missing and not isinstance(self.value, list):
-            self.refuse("a list")
-        return (_At(entry, self.path, f"{self.place}[{i}]") for i, entry in enumerate(self.value or ()))
-
-    @property
-    def missing(self) -> bool:
-        return self.value is None
-
-    def mapping(self) -> dict[str, Any]:
-        """A missing object is an empty one."""
-        if not self.missing and not isinstance(self.value, dict):
-            self.refuse("an object")
-        return self.value or {}
-
-    def text(self, *default: str | None) -> Any:
-        """A text, cleaned; ``default`` where it may be missing."""
-        if self.missing and default:
-            return default[0]
-        if not isinstance(self.value, str):
-            self.refuse("a text")
-        return clean(self.value[:LONGEST_TEXT])
-
-    def flag(self) -> bool | None:
-        if not self.missing and not isinstance(self.value, bool):
-            self.refuse("true, false or null")
-        return bool(self.value) if not self.missing else None
-
-    def number(self, least: float = 0.0) -> float:
-        value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse("a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number) or number < least:
-            self.refuse(f"a finite number not below {least:g}")
-        return number
-
-    def positive(self) -> float:
-        """A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
-        if not TINIEST <= self.number() <= HUGEST:
-            self.refuse(f"a number above 0 ({TINIEST:g} to {HUGEST:g})")
-        return self.number()
-
-    def count(self, least: int = 1) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value < 2**63:
-            self.refuse(f"a whole number from {least}")
-        return int(self.value)
-
-    def optional(self, kind: str) -> Any:
-        """What the method of that name gives, or None where the value is missing."""
-        return None if self.missing else getattr(self, kind)()
-
-    def scalar(self) -> Scalar:
-        """A parameter: a JSON scalar, a finite one."""
-        if isinstance(self.value, dict | list):
-            self.refuse("a text, a number, true, false or null")
-        if isinstance(self.value, str):
-            return str(self.text())
-        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
-            self.number(-math.inf)
-        return self.value  # type: ignore[no-any-return]
-
-    def refuse(self, expected: str, found: str | None = None) -> NoReturn:
-        found = found or ("nothing" if self.missing else clean(repr(self.value)[:60]))
-        place = clean(self.place) or "file"
-        raise RunFileError(f"{clean(str(self.path))}: {place}: expected {expected}, found {found}")
-
-
-def _load(path: Path) -> Any:
-    def refuse(place: str, expected: str) -> NoReturn:
-        raise RunFileError(f"{clean(str(path))}: {place}: expected {expected}")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries = dict(pairs)
-        if len(entries) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
-        return entries
-
-    try:
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:
-        refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
-    if not content.strip():
-        refuse("file", "a run file, found an empty file")
-    try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique)
-    except UnicodeDecodeError as error:
-        refuse(f"byte {error.start}", "UTF-8 text")
-    except json.JSONDecodeError as error:
-        refuse(f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
-    except RecursionError:
-        refuse("file", "a run file, found JSON nested too deeply")
-    except ValueError:  # an integer of thousands of digits
-        refuse("file", "numbers of a sensible length")
-
-
-def _moment(at: _At) -> str | None:
+def _moment(at: At) -> str | None:
     text = at.text(None)
     if text is not None:
         try:
@@ -320,7 +192,7 @@ def _moment(at: _At) -> str | None:
     return text  # type: ignore[no-any-return]
 
 
-def _machine(info: _At) -> Machine:
+def _machine(info: At) -> Machine:
     ours = info[KEY]
     devices = tuple(
         Device(entry["name"].text(), entry["kind"].text(), entry["label"].text("")) for entry in ours["devices"]
@@ -334,13 +206,13 @@ def _machine(info: _At) -> Machine:
     )
 
 
-def _plain_machine(info: _At) -> Machine:
+def _plain_machine(info: At) -> Machine:
     """The CPU's model names a machine that says no more; its host name is nobody's business."""
     label = info["cpu"]["brand_raw"].text(None) or info["machine"].text(None) or "unknown machine"
     return Machine(label, (Device("cpu", "cpu", label),))
 
 
-def _case(at: _At) -> Case:
+def _case(at: At) -> Case:
     devices = tuple(entry.text() for entry in at["devices"])
     params = at["params"]
     return Case(
@@ -357,7 +229,7 @@ def _case(at: _At) -> Case:
     )
 
 
-def _measured(mark: _At, machine: Machine) -> Result:
+def _measured(mark: At, machine: Machine) -> Result:
     ours = mark["extra_info"][KEY]
     case = _case(ours)
     timer = mark["options"]["timer"]
@@ -375,7 +247,7 @@ def _measured(mark: _At, machine: Machine) -> Result:
     )
 
 
-def _unmeasured(entry: _At) -> Result:
+def _unmeasured(entry: At) -> Result:
     status = entry["status"]
     if status.value not in UNMEASURED:
         status.refuse(f"one of {', '.join(UNMEASURED)}")
@@ -383,7 +255,7 @@ def _unmeasured(entry: _At) -> Result:
     return Result(_case(entry), Work(unit=work), status.value, entry["reason"].text(""))
 
 
-def _plain(mark: _At) -> Result:
+def _plain(mark: At) -> Result:
     """A case of another's test: named by its file, class and function, as ours are by file and function."""
     file, *rest = mark["fullname"].text().split("::")
     names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
@@ -394,10 +266,10 @@ def _plain(mark: _At) -> Result:
         structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="")
-    return Result(case, Work(), times=_times(mark, _At(None, mark.path, mark.place)))
+    return Result(case, Work(), times=_times(mark, At(None, mark.path, mark.place)))
 
 
-def _times(mark: _At, ours: _At) -> Times:
+def _times(mark: At, ours: At) -> Times:
     stats = mark["stats"]
     median, iqr = stats["median"].positive(), stats["iqr"].number()
     rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
@@ -420,7 +292,7 @@ def _times(mark: _At, ours: _At) -> Times:
     )
 
 
-def _processes(entries: _At, stats: _At, samples: tuple[float, ...]) -> tuple[Process, ...]:
+def _processes(entries: At, stats: At, samples: tuple[float, ...]) -> tuple[Process, ...]:
     """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
     processes: list[Process] = []
     start = 0

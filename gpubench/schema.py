@@ -4,7 +4,7 @@ A run file is a valid pytest-benchmark file with our keys added in three places:
 
 ``benchmarks[i]["extra_info"]["gpubench"]``
     a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus ``work``, ``latency_s``,
-    ``wait_s``, ``check``, ``processes`` and ``note`` (what was measured of it).
+    ``wait_s``, ``first_call_s``, ``check``, ``processes`` and ``note`` (what was measured of it).
 ``machine_info["gpubench"]``
     facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
     pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.
@@ -112,14 +112,14 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, the wait for the device included"),
+        Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, wait included"),
         Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
         Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds"),
         Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time"),
         Metric("min_s", "s", "Shortest time per call", "fastest round's wall time"),
         Metric("rounds", "", "Rounds", "timed stretches"),
         Metric("iterations", "", "Iterations", "calls in each round"),
-        Metric("flop_per_s", "FLOP/s", "Throughput", "floating-point operations of the call / median wall time"),
+        Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median wall time"),
         Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median wall time"),
         Metric("item_per_s", "1/s", "Rate", "items of the call / median wall time"),
     )

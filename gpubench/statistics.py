@@ -93,7 +93,7 @@ def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
 
 
 def _logs(values: Sequence[float]) -> np.ndarray:
-    return np.log(np.asarray(values, dtype=float))
+    return np.array([math.log(value) for value in values])
 
 
 def _exp(log: float, half: float) -> Estimate:

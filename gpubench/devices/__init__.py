@@ -19,8 +19,8 @@ from .mps import Mps
 
 __all__ = ["CPU", "Choice", "Device", "Kind", "Memory", "device", "in_use", "kinds", "present", "select"]
 
-_BUILT_IN: tuple[Kind, ...] = (Cpu(), Cuda(), Mps(), TorchModule("xpu"))
-CPU = Device(_BUILT_IN[0])
+BUILT_IN: tuple[Kind, ...] = (Cpu(), Cuda(), Mps(), TorchModule("xpu"))
+CPU = Device(BUILT_IN[0])
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _registered(name: str) -> TorchModule:
 
 def kinds() -> dict[str, Kind]:
     """Every kind this torch knows, the CPU first."""
-    known = {kind.name: kind for kind in _BUILT_IN}
+    known = {kind.name: kind for kind in BUILT_IN}
     extra = registered()
     if extra is not None:
         known.setdefault(extra.name, _registered(extra.name))  # one object a kind: devices compare equal

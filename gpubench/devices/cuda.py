@@ -34,7 +34,8 @@ class Cuda(Kind):
             warnings.simplefilter("always")
             try:
                 torch.cuda.is_available()
-                torch.cuda.init()  # torch warns once per process, but says it again here, as an error
+                # torch warns once per process, but says it again here, as an error:
+                torch.cuda.init()  # type: ignore[no-untyped-call]
             except (RuntimeError, AssertionError) as error:
                 said = str(error)
             else:
@@ -49,7 +50,7 @@ class Cuda(Kind):
     def in_use(self) -> tuple[int, ...]:
         import torch
 
-        if not torch.cuda.is_initialized():
+        if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return ()
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
         has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)

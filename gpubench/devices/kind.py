@@ -67,10 +67,10 @@ class Kind(ABC):
         """Most bytes allocated at once since :meth:`reset_peak_memory`."""
         return None
 
-    def reset_peak_memory(self, index: int) -> None:
+    def reset_peak_memory(self, index: int) -> None:  # noqa: B027
         """Start a new peak."""
 
-    def release_memory(self) -> None:
+    def release_memory(self) -> None:  # noqa: B027
         """Hand memory that is cached but unused back to the device."""
 
     def clocks(self, index: int) -> Mapping[str, float] | None:

@@ -70,7 +70,7 @@ def facts(uuid: str | None) -> dict[str, Any]:
         ("max_memory_hz", lambda: library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM) * 1e6),
     ):
         try:
-            told[name] = ask()
+            told[name] = ask()  # type: ignore[no-untyped-call]
         except library.NVMLError:
             told[name] = None
     return told

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device, device as find_device
-from ..errors import TooLarge, OverBudget, UsageError, Unmeasurable
+from ..errors import OverBudget, TooLarge, Unmeasurable, UsageError
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
 from . import budget, check as checking
-from .clock import DeviceClock
 from .budget import Preset
+from .clock import DeviceClock
 from .data import Data, require_memory, tensors
 from .precision import matmul_precision, torch_dtype
 from .probes.latency import latency
@@ -160,17 +160,19 @@ class Gpubench:
             work = agree(work, counted)
             if self._plan:
                 self._record_plan(work)
-            call = apply(self.case.variant, fn, self.device.type)
+            call = apply(self.case.variant, fn, self._home.kind.name)
             further = [_here(name) for name in devices]
             self._use([*further, *self._devices_of(fn, example, named, further=further)])
             seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
-            budget.require(seconds, why, self._preset)
+            budget.require(seconds, f"predicted: {why}", self._preset, slack=budget.SLACK)
             if counted is not None:
                 require_memory(counted.output_bytes, self._home)
             expected, outcome = self._reference(check, fn, example, named, work)
             result, first_s = self._timed(call, example, named)
             if expected is not None:
-                outcome = checking.compare(result, expected.pop(), checking.tolerance(self._precision, counted))
+                sizes = checking.elements(example, named), checking.elements(result)
+                allowed = checking.tolerance(self._precision, work.flops, *sizes)
+                outcome = checking.compare(result, expected.pop(), allowed)
             self._use(self._devices_of(result, further=further))
             del result, expected
             call_s = self._warm_up(call, example, named, setup)
@@ -257,7 +259,12 @@ class Gpubench:
             calls = 1 if setup is not None else min(2 * calls, 1000)
 
     def _rounds(
-        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None, call_s: float
+        self,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Any,
+        setup: Callable[[], Any] | None,
+        call_s: float,
     ) -> Any:
         benchmark, preset = self._benchmark, self._preset
         few = budget.rounds(call_s, preset) if self._enabled else None
@@ -303,7 +310,7 @@ class Gpubench:
         plan: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
         try:
             require_memory(self._data.allocated, self._home)
-            budget.require(seconds, why, preset)
+            budget.require(seconds, f"predicted: {why}", preset, slack=budget.SLACK)
         except (TooLarge, OverBudget) as error:
             plan |= {"skip": str(error), "case_s": 0.0}
         else:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import WrongAnswer
 from .data import tensors
 from .precision import ROUNDOFF
-from .work import Counted
 
 if TYPE_CHECKING:
     import torch
 
-LOOSEST = {"float64": 1e-6, "float32": 1e-2, "tf32": 5e-2, "float16": 0.1, "bfloat16": 0.2}
+LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, an error beyond this is a wrong answer, not rounding."""
 
 
@@ -40,18 +39,28 @@ def unchecked(reason: str) -> Check:
     return Check("unchecked", reason=reason)
 
 
-def tolerance(dtype: str, counted: Counted | None) -> float:
+def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
     """Largest relative error that rounding explains: 8 u + 4 u sqrt(k).
 
     u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of
     k terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding
     Error Analysis*, 2019); the factors leave room for the unlucky draw. k is at most the multiply-adds, or the
-    inputs, per output.
+    elements of all inputs, per element of the output.
     """
-    length = 1.0
-    if counted is not None and counted.outputs:
-        length = max(length, (counted.flops or 0) / (2 * counted.outputs), counted.inputs / counted.outputs)
+    length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
     return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
+
+
+def elements(*values: Any) -> int:
+    """Elements of all tensors and NumPy arrays in these values; those of a module's parameters not counted."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves(values)
+    return sum(t.numel() for t in leaves if isinstance(t, torch.Tensor)) + sum(
+        int(a.size) for a in leaves if isinstance(a, np.ndarray | np.generic)
+    )
 
 
 def in_float64(value: Any) -> Any:
@@ -103,7 +112,10 @@ def _outputs(result: Any) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree
 
-    leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x for x in _pytree.tree_leaves(result)]
+    leaves = [
+        torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
+        for x in _pytree.tree_leaves(result)
+    ]
     return [t.detach().to("cpu").double() for t in tensors(leaves)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,15 +32,19 @@ class Data:
     """
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, meta: bool = False) -> None:
-        import torch
-
         self.home = device
         self.meta = meta
-        self.device = torch.device("meta" if meta else str(device))
         self.dtype = dtype
         self.seed = seed
         self.allocated = 0
         self._drawn = 0
+
+    @functools.cached_property
+    def device(self) -> torch.device:
+        """Where the tensors are made."""
+        import torch
+
+        return torch.device("meta" if self.meta else str(self.home))
 
     def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Standard normal values. Drawn in float32 on the CPU, whatever the device and dtype."""

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import operator
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +34,7 @@ _VARIABLES = re.compile(
     r"|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE"
     r"|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
 )
+_SWITCH = {True: "on", False: "off", None: "unknown"}
 _NO_TORCH = (
     "torch is not installed: pip install torch (https://pytorch.org/get-started/locally/ has the command for"
     " each CUDA, ROCm, XPU or CPU build)"
@@ -54,9 +57,6 @@ def _torch() -> tuple[Any, str | None]:
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             return None, _NO_TORCH
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
-
-
-# What stays the same
 
 
 def machine(label: str | None = None) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def machine(label: str | None = None) -> dict[str, Any]:
 
 
 def _facts(device: devices.Device) -> dict[str, Any]:
-    told = _known(device.facts)  # a GPU in a bad state must not cost the run its results
-    return told or {"name": device.name, "kind": device.kind.name, "label": None, "memory_bytes": None}
+    # A GPU in a bad state must not cost the run its results.
+    return _known(device.facts) or {"name": device.name, "kind": device.kind.name, "label": None, "memory_bytes": None}
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
@@ -129,22 +129,19 @@ def _precision(torch: Any) -> dict[str, Any]:
     }
 
 
-# What changes
-
-
 def moment() -> dict[str, Any]:
     """What changes while running. Starts nothing: an accelerator is asked only if this process already uses it."""
     used = devices.in_use() if sys.modules.get("torch") else []
+    states: dict[str, Any] = {}
+    for device in (devices.CPU, *used):
+        memory, clocks = _known(device.memory), _known(partial(device.kind.clocks, device.index))
+        free = memory.free if memory else None
+        states[device.name] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows
-        "devices": {device.name: _state(device) for device in [devices.CPU, *used]},
+        "devices": states,
     }
-
-
-def _state(device: devices.Device) -> dict[str, Any]:
-    memory, clocks = _known(device.memory), _known(lambda: device.kind.clocks(device.index))
-    return {"memory_free_bytes": memory.free if memory else None, "clocks_hz": dict(clocks) if clocks else None}
 
 
 def absent() -> dict[str, str]:
@@ -152,9 +149,6 @@ def absent() -> dict[str, str]:
     if _torch()[0] is None:
         return {}
     return {name: kind.why_absent() for name, kind in devices.kinds().items() if not kind.count()}
-
-
-# Threads
 
 
 def set_threads(count: int | None = None) -> int:
@@ -183,28 +177,25 @@ def thread_pools() -> list[dict[str, Any]]:
     return [{ours: pool.get(theirs) for ours, theirs in names.items()} for pool in threadpoolctl.threadpool_info()]
 
 
-# gpubench env
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the machine. 1 without torch: nothing could be measured."""
-    problem = _torch()[1]
-    document = _document(problem)
+    document = _document()
     if args.json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
         _render(document)
-    if problem:
-        print(_writable(f"gpubench env: {problem}", sys.stderr.encoding), file=sys.stderr)
-    return 1 if problem else 0
+    if document["problem"]:
+        print(_writable(f"gpubench env: {document['problem']}", sys.stderr.encoding), file=sys.stderr)
+    return 1 if document["problem"] else 0
 
 
-def _document(problem: str | None) -> dict[str, Any]:
-    _known(lambda: importlib.import_module("numpy"))  # its thread pool shows only once loaded
+def _document() -> dict[str, Any]:
+    with contextlib.suppress(ImportError):
+        importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()
     count, load, warnings = here["cpu"]["cores"], now["load"], []
     if load and load[0] > count / 2:
@@ -219,7 +210,7 @@ def _document(problem: str | None) -> dict[str, Any]:
         "variables": {name: value for name, value in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
         "thread_pools": thread_pools(),
         "warnings": warnings,
-        "problem": problem,
+        "problem": _torch()[1],
     }
 
 
@@ -236,19 +227,12 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
     quota, clocks, load = cpu["cgroup_cores"], now["devices"]["cpu"]["clocks_hz"], now["load"]
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
-    yield (
-        "CPU",
-        "cores",
-        _line(f"{cpu['cores']} to use", allowed, f"cgroup limit {quota:g}" if quota else "no cgroup limit"),
-    )
-    yield (
-        "CPU",
-        "caches",
-        _line(*(f"{name.upper()} {_size(size)}" for name, size in (cpu["cache_bytes"] or {}).items())),
-    )
+    limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
+    yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
+    caches = [f"{name.upper()} {_size(size)}" for name, size in (cpu["cache_bytes"] or {}).items()]
+    yield "CPU", "caches", _line(*caches)
     speed = clocks and f"{clocks['core'] / 1e9:.2f} GHz"
     yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
-
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")
@@ -256,13 +240,13 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "torch", "CPU code", _line(torch["cpu_capability"], torch["blas"] and f"BLAS {torch['blas']}")
         pools = [f"{pool['library']} {pool['threads']}" for pool in document["thread_pools"]]
         yield "torch", "threads", _line(f"{here['threads']}", f"{here['interop_threads']} between operations", *pools)
-        tf32 = f"TF32 matmul {_switch(precision['tf32_matmul'])}, cuDNN {_switch(precision['tf32_cudnn'])}"
+        tf32 = f"TF32 matmul {_SWITCH[precision['tf32_matmul']]}, cuDNN {_SWITCH[precision['tf32_cudnn']]}"
         yield "torch", "float32", _line(f"matmul precision {precision['float32_matmul'] or 'unknown'}", tf32)
-        sums = [f"{name} {_switch(precision[f'{name}_reduced_precision_reduction'])}" for name in ("fp16", "bf16")]
+        sums = [f"{name} {_SWITCH[precision[f'{name}_reduced_precision_reduction']]}" for name in ("fp16", "bf16")]
         yield "torch", "half", f"reduced-precision sums {', '.join(sums)}"
     for name, value in document["variables"].items():
         yield "Set", "", f"{name}={value!r}"
-    yield "System", "", _line(here["os"], here["python"])
+    yield "System", "os", _line(here["os"], here["python"])
 
 
 def _line(*parts: str | None) -> str:
@@ -271,14 +255,8 @@ def _line(*parts: str | None) -> str:
 
 def _size(amount: int | None) -> str | None:
     """Memory in powers of 1024, as memory and caches are sold."""
-    if amount is None:
-        return None
-    power = max(0, min(3, (amount.bit_length() - 1) // 10))
-    return f"{amount / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
-
-
-def _switch(state: bool | None) -> str:
-    return "unknown" if state is None else "on" if state else "off"
+    power = min(3, (amount.bit_length() - 1) // 10) if amount else 0
+    return f"{amount / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}" if amount else None
 
 
 def _cudnn(number: int) -> str:
@@ -289,12 +267,12 @@ def _cudnn(number: int) -> str:
 
 def _writable(text: str, encoding: str | None) -> str:
     """The text in what the terminal can write: ASCII ones exist, and a crash would tell nobody anything."""
-    try:
-        text.encode(encoding or "ascii")
-    except UnicodeEncodeError:
-        text = text.translate({ord("·"): "-", ord("×"): "x", ord("—"): "-"})
-        return text.encode(encoding or "ascii", "replace").decode(encoding or "ascii")
-    return text
+    encoding = encoding or "ascii"
+    for plain in ({}, {ord("·"): "-", ord("×"): "x"}):
+        text = text.translate(plain)
+        with contextlib.suppress(UnicodeEncodeError):
+            return text.encode(encoding).decode(encoding)
+    return text.encode(encoding, "replace").decode(encoding)
 
 
 def _render(document: dict[str, Any]) -> None:
@@ -302,26 +280,20 @@ def _render(document: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    wide, before = console.width >= 60, ""
+    left, indent = (9, 19) if console.width >= 60 else (0, 2)  # a narrow terminal has no room for headings
+    wrapper = textwrap.TextWrapper(max(20, console.width), subsequent_indent=" " * indent, break_on_hyphens=False)
 
     def show(*parts: tuple[str, str]) -> None:
-        written = ((_writable(text, console.encoding), style) for text, style in parts)
+        written = [(_writable(part, console.encoding), style) for part, style in parts]
         console.print(Text.assemble(*written), soft_wrap=True)
 
-    for heading, name, value in _rows(document):
-        left, before = "" if heading == before else heading, heading
-        if left and not wide:
-            show((left, "bold"))
-        prefix = f"{left:<9}{name:<9} " if wide else f"  {name} ".replace("   ", "  ")
-        lines = textwrap.wrap(
-            value,
-            max(20, console.width),
-            initial_indent=" " * len(prefix),
-            subsequent_indent=" " * (19 if wide else 4),
-            break_on_hyphens=False,
-        )
-        quiet = "dim" if name.startswith("no ") else ""
-        head = 9 if wide else 0
-        show((prefix[:head], "bold"), (prefix[head:], quiet or "cyan"), ("\n".join(lines)[len(prefix) :], quiet))
+    before = ""
+    for heading, name, value in filter(operator.itemgetter(2), _rows(document)):
+        title = f"{'' if heading == before else heading:<{left}}"[:left]
+        prefix = title + (f"{name:<9} " if left else f"{name or heading} ")
+        wrapper.initial_indent = " " * len(prefix)
+        body, quiet = "\n".join(wrapper.wrap(value))[len(prefix) :], "dim" if name.startswith("no ") else ""
+        show((title, "bold"), (prefix[left:], quiet or "cyan"), (body, quiet))
+        before = heading
     for warning in document["warnings"]:
         show(("\n".join(textwrap.wrap(f"Warning: {warning}", console.width)), "bold yellow"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from ..devices import Choice, Device, select
 from ..errors import UsageError
 from ..schema import DTYPES, PRESETS, VARIANTS, Case
 from . import environment
-from .budget import PRESETS as PRESET_SETTINGS
-from .budget import Preset, Rates
+from .budget import PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 
 
@@ -80,9 +78,7 @@ class Session:
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
         own = {"max_time": self.asked.max_time, "min_rounds": self.asked.min_rounds}
-        return dataclasses.replace(
-            PRESET_SETTINGS[self.asked.preset], **{name: value for name, value in own.items() if value is not None}
-        )
+        return PRESET_SETTINGS[self.asked.preset].adjusted({k: v for k, v in own.items() if v is not None})
 
     @functools.cached_property
     def choices(self) -> list[Choice]:

@@ -124,8 +124,10 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                 if implementation == "numpy" and dtype in ("tf32", "bfloat16", "float16"):
                     continue  # NumPy has no such product, or one that nobody uses
                 for variant in terms.variants:
-                    if variant not in asked_variants if asked_variants else (
-                        variant in FULL_ONLY and session.asked.preset != "full"
+                    if (
+                        variant not in asked_variants
+                        if asked_variants
+                        else (variant in FULL_ONLY and session.asked.preset != "full")
                     ):
                         continue
                     if variant == "autocast" and dtype != "float32":

@@ -16,11 +16,9 @@ from ..schema import Work
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOPs torch knows of (``None`` if it knows of none), and elements and bytes of inputs and outputs."""
+    """FLOPs torch knows of (``None`` if it knows of none), and the bytes of the outputs."""
 
     flops: float | None
-    inputs: int
-    outputs: int
     output_bytes: int
 
 
@@ -50,13 +48,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     except Exception:  # whatever a call does that meta tensors can't: nothing is known, and nothing lost
         return None
     out = tensors(result)
-    inputs = sum(t.numel() for t in tensors(args, kwargs))
-    return Counted(
-        flops=float(counter.get_total_flops()) or None,
-        inputs=inputs,
-        outputs=sum(t.numel() for t in out),
-        output_bytes=sum(t.nbytes for t in out),
-    )
+    return Counted(float(counter.get_total_flops()) or None, sum(t.nbytes for t in out))
 
 
 class _OnMeta:

@@ -1,0 +1,47 @@
+"""The command ``gpubench``. Each subcommand imports what it needs when it is called: help is instant."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from .version import __version__
+
+COMMANDS = {
+    # name: (module of add_arguments, module of main, help)
+    "run": ("supervise.options", "supervise.run", "measure this machine: run file, CSV, charts, summary"),
+    "report": ("report.options", "report.command", "tables, charts and a summary from run files"),
+    "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line; imports the option modules only, which are standard library only."""
+    top = argparse.ArgumentParser(
+        prog="gpubench", description="How much faster is the GPU than the CPU? In numbers that can be trusted."
+    )
+    top.add_argument("--version", action="version", version=f"gpubench {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (options, _, text) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        importlib.import_module(f".{options}", __package__).add_arguments(sub)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; returns its exit code: 0 for success, 2 for input that can't be used."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    split = words.index("--") if "--" in words else len(words)
+    args = parser().parse_args(words[:split])
+    args.pytest = words[split + 1 :]
+    if args.pytest and args.command != "run":
+        parser().error("-- and what follows it is for gpubench run")
+    module = importlib.import_module(f".{COMMANDS[args.command][1]}", __package__)
+    try:
+        code: int = module.main(args)
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        sys.stderr.close()
+        return 1
+    return code

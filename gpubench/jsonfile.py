@@ -1,0 +1,144 @@
+"""JSON read with care: every value knows the file and the place that it came from.
+
+Whatever is wrong with it raises :class:`~gpubench.errors.RunFileError` with one line,
+``path: place: what was expected``. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .errors import RunFileError
+from .schema import Scalar
+
+LONGEST_TEXT = 2000
+"""Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
+TINIEST, HUGEST = 1e-15, 1e30
+
+
+def load(path: Path) -> At:
+    """The whole of a file, in which no key stands twice in an object."""
+
+    def refuse(place: str, expected: str) -> NoReturn:
+        raise RunFileError(f"{clean(str(path))}: {place}: expected {expected}")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries = dict(pairs)
+        if len(entries) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
+        return entries
+
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
+    if not content.strip():
+        refuse("file", "a run file, found an empty file")
+    try:
+        return At(json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique), path)
+    except UnicodeDecodeError as error:
+        refuse(f"byte {error.start}", "UTF-8 text")
+    except json.JSONDecodeError as error:
+        refuse(f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
+    except RecursionError:
+        refuse("file", "a run file, found JSON nested too deeply")
+    except ValueError:  # an integer of thousands of digits
+        refuse("file", "numbers of a sensible length")
+
+
+class At:
+    """A value and the place it has in the file, so that every complaint can name both.
+
+    ``at["a"][0].positive()`` either gives a number above 0 or refuses the file. A missing key is a value too, of
+    ``None`` like JSON's ``null``: whether it may be is decided by what it is read as.
+    """
+
+    __slots__ = ("path", "place", "value")
+
+    def __init__(self, value: Any, path: Path, place: str = "") -> None:
+        self.value, self.path, self.place = value, path, place
+
+    def __getitem__(self, key: str) -> At:
+        return At(self.mapping().get(key), self.path, f"{self.place}.{key}" if self.place else key)
+
+    def __iter__(self) -> Iterator[At]:
+        """The entries of a list; none where it is missing."""
+        if not self.missing and not isinstance(self.value, list):
+            self.refuse("a list")
+        return (At(entry, self.path, f"{self.place}[{i}]") for i, entry in enumerate(self.value or ()))
+
+    @property
+    def missing(self) -> bool:
+        return self.value is None
+
+    def mapping(self) -> dict[str, Any]:
+        """A missing object is an empty one."""
+        if not self.missing and not isinstance(self.value, dict):
+            self.refuse("an object")
+        return self.value or {}
+
+    def text(self, *default: str | None) -> Any:
+        """A text, cleaned; ``default`` where it may be missing."""
+        if self.missing and default:
+            return default[0]
+        if not isinstance(self.value, str):
+            self.refuse("a text")
+        return clean(self.value[:LONGEST_TEXT])
+
+    def flag(self) -> bool | None:
+        if not self.missing and not isinstance(self.value, bool):
+            self.refuse("true, false or null")
+        return bool(self.value) if not self.missing else None
+
+    def number(self, least: float = 0.0) -> float:
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.refuse("a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number) or number < least:
+            self.refuse(f"a finite number not below {least:g}")
+        return number
+
+    def positive(self) -> float:
+        """A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
+        if not TINIEST <= self.number() <= HUGEST:
+            self.refuse(f"a number above 0 ({TINIEST:g} to {HUGEST:g})")
+        return self.number()
+
+    def count(self, least: int = 1) -> int:
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value < 2**63:
+            self.refuse(f"a whole number from {least}")
+        return int(self.value)
+
+    def optional(self, kind: str) -> Any:
+        """What the method of that name gives, or None where the value is missing."""
+        return None if self.missing else getattr(self, kind)()
+
+    def scalar(self) -> Scalar:
+        """A parameter: a JSON scalar, a finite one."""
+        if isinstance(self.value, dict | list):
+            self.refuse("a text, a number, true, false or null")
+        if isinstance(self.value, str):
+            return str(self.text())
+        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
+            self.number(-math.inf)
+        return self.value  # type: ignore[no-any-return]
+
+    def refuse(self, expected: str, found: str | None = None) -> NoReturn:
+        found = found or ("nothing" if self.missing else clean(repr(self.value)[:60]))
+        place = clean(self.place) or "file"
+        raise RunFileError(f"{clean(str(self.path))}: {place}: expected {expected}, found {found}")
+
+
+def clean(text: str) -> str:
+    """One line of printable characters: names from a file end up in terminals, CSV cells and SVG."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)

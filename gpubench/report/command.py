@@ -1,0 +1,87 @@
+"""``gpubench report``: everything is read and drawn first and written after."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import GpubenchError, RunFileError, UsageError
+from ..runfile import Foreign, Run, read
+from . import output, pairs, summary, table
+from .options import FORMATS
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written where, and the summary to show."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    summary: summary.Summary
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
+    try:
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats)
+    except GpubenchError as error:
+        print(f"gpubench report: {error}", file=sys.stderr)
+        return 2
+    summary.show(report.summary)
+    charts = sum(path.parent != report.folder for path in report.files)
+    print(f"{report.folder}: results.csv, speedup.csv, summary.md" + (", charts/" if charts else ""))
+    return 0
+
+
+def write_report(
+    paths: Iterable[str | Path],
+    folder: str | Path,
+    baseline: str | None = None,
+    charts: bool = True,
+    formats: Sequence[str] = FORMATS,
+) -> Report:
+    """Raises UsageError or RunFileError before anything is written."""
+    folder = Path(folder)
+    runs = read_all(paths)
+    results = table.frame(runs)
+    chosen = pairs.resolve(results, baseline)
+    speedups = pairs.pair(results, chosen)
+    output.prepare(folder)
+    pictures: dict[str, bytes] = {}
+    drawn = []
+    if charts:
+        from . import draw, figures
+
+        drawn = figures.plan(results, speedups, chosen)
+        pictures = draw.render(drawn, formats)
+    words = summary.summarise(runs, results, speedups, drawn, formats)
+    tables = {
+        "results.csv": table.to_csv(results),
+        "speedup.csv": table.to_csv(speedups),
+        "summary.md": summary.markdown(words),
+    }
+    return Report(folder, tuple(output.save(folder, tables, pictures)), words)
+
+
+def read_all(paths: Iterable[str | Path]) -> list[Run]:
+    """Run files in the order given, each once; of a folder its run files by name, other JSON files left out."""
+    found: dict[Path, Run] = {}
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.setdefault(path.resolve(), read(path))
+            continue
+        inside: dict[Path, Run] = {}
+        for file in sorted(path.glob("*.json")):
+            with suppress(Foreign):
+                inside[file.resolve()] = read(file)
+        if not inside:
+            raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
+        found |= {file: run for file, run in inside.items() if file not in found}
+    runs = list(found.values())
+    if not any(run.results for run in runs):
+        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
+    return runs

@@ -1,0 +1,173 @@
+"""One number a workload, one panel under the other: bars, or dots beside a table.
+
+Bars start where nothing is: at 0, or at 1× for a ratio. Values too far apart for a linear axis are dots on a
+logarithmic one, where a bar's length would mean nothing; their figures stand in columns beside them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from ..quantity import text
+from .bars import Bar, BarChart, BarPanel
+from .figures import Figure
+from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
+from .scales import linear_ticks, log_ticks, padded
+from .summary import factor
+from .theme import marker
+
+_THICK, _BETWEEN = 0.17, 0.11
+_ROW = 0.25
+_HEAD, _FOOT = 0.32, 0.42
+_WIDEST_LABEL, _WIDEST_COLUMN = 3.2, 1.3
+_LINEAR = 25.0
+"""Largest over smallest value that a linear axis can still show."""
+
+
+def draw_bars(figure: Figure, chart: BarChart) -> Page:
+    heights = [_height(panel) for panel in chart.panels]
+    dots = any(_scattered(panel) for panel in chart.panels)
+    keys: list[Key] = [(word, colour, None, colour) for word, colour in chart.colours]
+    heads = [_HEAD if panel.title or _scattered(panel) else 0.05 for panel in chart.panels]
+    page = Page(
+        figure.title, figure.subtitle, figure.caption, keys, sum(heights) + sum(heads) + _FOOT * len(heads), not dots
+    )
+    labels = [text_width(group.label, SMALL) for panel in chart.panels for group in panel.groups]
+    x = LEFT + min(max(labels), _WIDEST_LABEL) + 0.12
+    y = page.top
+    for panel, height, head in zip(chart.panels, heights, heads, strict=True):
+        y -= height + head
+        if panel.title:
+            page.text(LEFT, y + height + 0.08, panel.title, NORMAL, "text", weight="bold")
+        if _scattered(panel):
+            axes = _dots(page, panel, chart, x, y, height)
+        else:
+            axes = _bars(page, panel, x, y, height, figure.slower)
+        axes.yaxis.set_ticklabels(
+            [fitted(group.label, _WIDEST_LABEL, SMALL) for group in panel.groups], parse_math=False
+        )
+        y -= _FOOT
+    return page
+
+
+def _scattered(panel: BarPanel) -> bool:
+    values = [bar.value for group in panel.groups for bar in group.bars]
+    return bool(panel.unit) and max(values) / min(values) > _LINEAR
+
+
+def _height(panel: BarPanel) -> float:
+    if _scattered(panel):
+        return _ROW * len(panel.groups)
+    return sum(_THICK * len(group.bars) + _BETWEEN for group in panel.groups) + _BETWEEN
+
+
+def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, height: float) -> Axes:
+    used = {bar.colour for group in panel.groups for bar in group.bars}
+    columns = [(word, colour) for word, colour in chart.colours if colour in used]
+    widths = [
+        min(_WIDEST_COLUMN, max(text_width(words, SMALL) for words in [word, *_column(panel, colour)])) + 0.22
+        for word, colour in columns
+    ]
+    width = max(2.5, WIDTH - RIGHT - x - sum(widths))
+    axes = page.axes(x, y, width, height)
+    low, high = padded([bar.value for group in panel.groups for bar in group.bars])
+    axes.set_xscale("log")
+    _frame(page, axes, (low, high), height, log_ticks(low, high, panel.unit, max(2, int(width / 0.8))))
+    middles = [_ROW * (i + 0.5) for i in range(len(panel.groups))]
+    axes.yaxis.set_major_locator(FixedLocator(middles))
+    page.grid(axes, "both")
+    for group, middle in zip(panel.groups, middles, strict=True):
+        for bar in group.bars:
+            (mark,) = axes.plot([bar.value], [middle], marker=marker(bar.colour), markersize=6, linestyle="", zorder=5)
+            page.ink(mark.set_color, bar.colour)
+            page.ink(mark.set_markeredgecolor, "page")
+    end = x + width
+    for (word, colour), column in zip(columns, widths, strict=True):
+        end += column
+        page.text(end, y + height + 0.08, fitted(word, column - 0.1, SMALL), SMALL, "muted", ha="right")
+        for words, middle in zip(_column(panel, colour), middles, strict=True):
+            page.text(end, y + height - middle, words, SMALL, "text", ha="right", va="center_baseline")
+    return axes
+
+
+def _column(panel: BarPanel, colour: int) -> list[str]:
+    """The values of one source, group by group."""
+    found = [next((bar for bar in group.bars if bar.colour == colour), None) for group in panel.groups]
+    return [text(bar.value, panel.unit) if bar else "—" for bar in found]
+
+
+def _bars(page: Page, panel: BarPanel, x: float, y: float, height: float, slower: str | None) -> Axes:
+    width = WIDTH - RIGHT - x
+    axes = page.axes(x, y, width, height)
+    bars = [bar for group in panel.groups for bar in group.bars]
+    ratio = not panel.unit
+    start = 1.0 if ratio else 0.0
+    notes = [_note(bar, panel.unit) for bar in bars]
+    values = [value for bar in bars for value in (bar.value, *bar.points, *(bar.range or ()))]
+    low, high = _limits(
+        [*values, 1.0] if ratio else values, ratio, 0.16 + max(text_width(note, SMALL) for note in notes), width
+    )
+    axes.set_xscale("log" if ratio else "linear")
+    ticks = log_ticks(low, high, "", 8) if ratio else linear_ticks(low, high, panel.unit, 7)
+    _frame(page, axes, (low, high), height, ticks)
+    page.grid(axes, "x")
+    axes.spines["left"].set_visible(not ratio)
+    if slower is not None:
+        page.ink(axes.axvspan(low, 1.0, zorder=0, linewidth=0).set_facecolor, "shade")
+        page.ink(axes.axvline(1.0, linewidth=1.2, zorder=4).set_color, "muted")
+    top, centres = _BETWEEN, []
+    words = iter(notes)
+    for group in panel.groups:
+        centres.append(top + _THICK * len(group.bars) / 2)
+        for bar in group.bars:
+            _bar(page, axes, bar, top + _THICK / 2, start, next(words))
+            top += _THICK
+        top += _BETWEEN
+    axes.yaxis.set_major_locator(FixedLocator(centres))
+    return axes
+
+
+def _note(bar: Bar, unit: str) -> str:
+    value = text(bar.value, unit) if unit else factor(bar.value)
+    return f"{value}   {bar.note}" if bar.note else value
+
+
+def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float, note: str) -> None:
+    (patch,) = axes.barh([middle], [bar.value - start], height=_THICK * 0.86, left=start, zorder=3)
+    page.ink(patch.set_facecolor, bar.colour)
+    if bar.range:
+        (whisker,) = axes.plot(bar.range, [middle] * 2, marker="|", markersize=5, linewidth=1.0, zorder=5)
+        page.ink(whisker.set_color, "text")
+    if bar.points:
+        count = len(bar.points)
+        (dots,) = axes.plot(bar.points, [middle] * count, marker="o", markersize=3.4, linestyle="", zorder=5)
+        page.ink(dots.set_markerfacecolor, "page")
+        page.ink(dots.set_markeredgecolor, "text")
+        dots.set_markeredgewidth(0.8)
+    end = max(bar.value, start, *bar.points, *(bar.range or ()))
+    words = axes.annotate(
+        note, (end, middle), (6, 0), textcoords="offset points", va="center", fontsize=SMALL, parse_math=False
+    )
+    page.ink(words.set_color, "text")
+
+
+def _frame(page: Page, axes: Axes, limits: tuple[float, float], height: float, ticks: list[tuple[float, str]]) -> None:
+    axes.set_xlim(*limits)
+    axes.set_ylim(height, 0)
+    axes.xaxis.set_major_locator(FixedLocator([place for place, _ in ticks]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_ticklabels([label for _, label in ticks], parse_math=False)
+
+
+def _limits(values: list[float], logarithmic: bool, beside: float, width: float) -> tuple[float, float]:
+    """Ends of the axis, with ``beside`` inches of its ``width`` free for the words behind the longest bar."""
+    free = min(beside / width, 0.6)
+    if not logarithmic:
+        return 0.0, max(values) / (1 - free)
+    low, high = min(values), max(values)
+    span = max(math.log(high / low), math.log(2.0))
+    start = math.log(low) - 0.04 * span
+    return math.exp(start), math.exp(start + 1.04 * span / (1 - free))

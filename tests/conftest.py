@@ -1,0 +1,52 @@
+"""Shared by all tests: pytest in pytest, and a session with a virtual accelerator in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+# pytester forgets what a pytest run in this process has imported, and torch can't be imported twice.
+import torch
+import torch._dynamo
+import torch.utils.flop_counter
+
+pytest_plugins = ["pytester"]
+
+TESTS = Path(__file__).parent
+
+VIRTUAL_CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+from virtual import Machine, Virtual
+from gpubench import devices
+
+KIND = Virtual()
+devices.BUILT_IN += (KIND,)
+
+import pytest
+
+@pytest.fixture
+def machine():
+    return KIND.machine
+"""
+
+
+@pytest.fixture
+def virtual(pytester, monkeypatch):
+    """A folder whose pytest knows the kind ``virtual``, in a process of its own; runs it and gives the run file."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pytester.makeconftest(VIRTUAL_CONFTEST)
+
+    def run(source, *options, **wanted):
+        pytester.makepyfile(test_virtual=source)
+        result = pytester.runpytest_subprocess(
+            "-p", "gpubench.plugin", "--gpubench-device=virtual", "--benchmark-json=run.json", *options
+        )
+        if wanted:
+            result.assert_outcomes(**wanted)
+        path = pytester.path / "run.json"
+        return result, json.loads(path.read_text()) if path.exists() else None
+
+    return run

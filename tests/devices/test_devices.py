@@ -1,0 +1,398 @@
+"""Devices: which there are, why others are not, and what the system tells of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpubench import devices
+from gpubench.devices import cpu, nvml
+from gpubench.errors import UsageError
+
+GIB = 1 << 30
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text + "\n")
+    return folder
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Make torch look like a CUDA build with so many GPUs, whatever this one is."""
+
+    def pretend(count: int = 0, error: str = "", warning: str = "") -> devices.Kind:
+        def available() -> bool:
+            if warning:
+                warnings.warn(warning, stacklevel=1)
+            return count > 0
+
+        def init() -> None:
+            if error:
+                raise RuntimeError(error)
+
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(torch.cuda, "is_available", available)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "init", init)
+        return devices.kinds()["cuda"]
+
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    return pretend
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """Register a device module under a name, as an out-of-tree backend does."""
+
+    def register(name: str, **functions: object) -> types.SimpleNamespace:
+        module, real = types.SimpleNamespace(**functions), torch.get_device_module
+        monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: name)
+        monkeypatch.setattr(torch, "get_device_module", lambda kind=None: module if kind == name else real(kind))
+        return module
+
+    return register
+
+
+class TestSelect:
+    def test_auto_is_the_cpu_and_the_first_of_each_kind(self, cuda):
+        cuda(count=3)
+        assert [choice.name for choice in devices.select(["auto"])] == ["cpu", "cuda:0"]
+
+    def test_all_is_every_device(self, cuda):
+        cuda(count=3)
+        chosen = devices.select(["all"])
+        assert [choice.name for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+        assert [str(choice.device) for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+
+    def test_names_keep_their_order_and_duplicates_collapse(self, cuda):
+        cuda(count=2)
+        chosen = devices.select(["cuda:1", "cuda", "cpu", "cuda:0", "cpu:0", "auto"])
+        assert [choice.name for choice in chosen] == ["cuda:1", "cuda:0", "cpu"]
+
+    def test_absent_is_a_choice_with_a_reason_under_the_name_it_would_have(self, cuda):
+        cuda(count=0, error="no driver")
+        (choice,) = devices.select(["cuda", "cuda:0"])
+        assert (choice.name, choice.device) == ("cuda:0", None)
+        assert choice.reason == "cuda:0 is not here: no driver"
+
+    @pytest.mark.parametrize(("count", "there"), [(1, "only cuda:0 is"), (4, "only cuda:0 to cuda:3 are")])
+    def test_an_index_too_high_names_those_there(self, cuda, count, there):
+        cuda(count=count)
+        (choice,) = devices.select(["cuda:7"])
+        assert choice.device is None
+        assert choice.reason == f"cuda:7 is not here: {there}"
+
+    def test_a_second_cpu_is_not_the_first(self):
+        (choice,) = devices.select(["cpu:1"])
+        assert (choice.name, choice.device) == ("cpu:1", None)
+        assert choice.reason == "cpu:1 is not here: only cpu is"
+
+    @pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "CUDA", "cpu\nx"])
+    def test_an_unknown_name_is_one_line_with_those_that_exist(self, name):
+        with pytest.raises(UsageError) as caught:
+            devices.select(["cpu", name])
+        text = str(caught.value)
+        assert "\n" not in text
+        assert repr(name) in text
+        for known in ("auto", "all", "cpu", "cuda", "mps", "xpu"):
+            assert known in text
+
+    def test_devices_compare_equal_across_calls(self, cuda, backend):
+        cuda(count=1)
+        backend("npu", synchronize=lambda index: None, device_count=lambda: 2)
+        assert devices.present() == devices.present()
+        assert len({*devices.present(), *devices.present()}) == 4
+        assert devices.device("npu:1").device == devices.present()[-1] != devices.device("npu:0").device
+        assert devices.device("cpu").device == devices.CPU
+
+
+class TestWhyNoCuda:
+    def test_a_cpu_build(self, monkeypatch):
+        monkeypatch.setattr(torch.version, "cuda", None)
+        monkeypatch.setattr(torch.version, "hip", None)
+        reason = devices.kinds()["cuda"].why_absent()
+        assert reason == f"this torch ({torch.__version__}) was built without CUDA or ROCm"
+
+    def test_no_driver_is_what_torch_says(self, cuda):
+        assert cuda(error="Found no NVIDIA driver\non your system.").why_absent() == (
+            "Found no NVIDIA driver on your system."
+        )
+
+    def test_a_warning_and_its_error_are_said_once(self, cuda):
+        """As torch 2.13 does for a driver that is too old: a warning, once a process, then an error each time."""
+        error = "The NVIDIA driver on your system is too old (found version 11040)."
+        kind = cuda(
+            error=error, warning=f"CUDA initialization: {error} (Triggered internally at /x/CUDAFunctions.cpp:119.)"
+        )
+        assert kind.why_absent() == f"CUDA initialization: {error}"
+
+    def test_two_different_texts_are_both_told(self, cuda):
+        assert cuda(error="second", warning="first").why_absent() == "first second"
+
+    def test_hidden_devices_are_named(self, cuda, monkeypatch):
+        kind = cuda(error="No CUDA GPUs are available")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert kind.why_absent() == "No CUDA GPUs are available (with CUDA_VISIBLE_DEVICES='')"
+
+    def test_counting_warns_nobody(self, cuda):
+        kind = cuda(warning="driver too old")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert kind.count() == 0
+
+
+class TestCuda:
+    def test_only_gpus_with_a_context_are_in_use(self, cuda, monkeypatch):
+        kind = cuda(count=3)
+        monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda index: index == 1, raising=False)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        assert kind.in_use() == ()
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        assert kind.in_use() == (1,)
+        assert [str(device) for device in devices.in_use()] == ["cuda:1"]
+
+    def test_facts_start_no_context_and_hold_no_serial_number(self, cuda, monkeypatch):
+        def never(*_: object) -> None:
+            raise AssertionError("mem_get_info creates a context on the GPU")
+
+        kind, uuid = cuda(count=1), "12345678-aaaa"
+        properties = types.SimpleNamespace(
+            major=9, minor=0, multi_processor_count=132, L2_cache_size=60 << 20, total_memory=140 * GIB, uuid=uuid
+        )
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
+        monkeypatch.setattr(torch.cuda, "mem_get_info", never)
+        facts = devices.Device(kind, 0).facts()
+        assert (facts["name"], facts["label"], facts["memory_bytes"]) == ("cuda:0", "NVIDIA H200", 140 * GIB)
+        assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
+        assert uuid not in repr(facts)
+
+
+class TestGenericKind:
+    def test_what_a_backend_tells(self, backend):
+        backend(
+            "npu",
+            synchronize=lambda index: None,
+            device_count=lambda: 2,
+            get_device_name=lambda index: f"Ascend {index}",
+            mem_get_info=lambda index: (3 * GIB, 4 * GIB),
+        )
+        first, second = (device for device in devices.present() if device.kind.name == "npu")
+        assert (str(first), second.label, second.facts()["memory_bytes"]) == ("npu:0", "Ascend 1", 4 * GIB)
+        assert first.memory() == devices.Memory(3 * GIB, 4 * GIB)
+        assert first.kind.peak_memory(0) is None  # not a false 0
+
+    def test_no_wait_means_no_device(self, backend):
+        module = backend("npu", device_count=lambda: 2)
+        kind = devices.kinds()["npu"]
+        assert kind.count() == 0
+        assert kind.why_absent() == "torch.npu has no synchronize(): its work can't be timed"
+        module.synchronize = lambda index: None
+        assert kind.count() == 2
+
+    def test_not_available(self, backend):
+        backend("npu", synchronize=lambda index: None, device_count=lambda: 2, is_available=lambda: False)
+        assert devices.kinds()["npu"].count() == 0
+        assert devices.kinds()["npu"].why_absent() == "torch.npu reports no device"
+
+    def test_not_in_use_before_it_is_initialised(self, backend):
+        started: list[int] = []
+        backend("npu", synchronize=lambda index: None, device_count=lambda: 1, is_initialized=lambda: bool(started))
+        assert devices.in_use() == []
+        started.append(1)
+        assert [str(device) for device in devices.in_use()] == ["npu:0"]
+
+    def test_torch_built_without_it(self, monkeypatch):
+        monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: False)
+        monkeypatch.setattr(torch.xpu, "device_count", lambda: 0)
+        assert devices.kinds()["xpu"].why_absent() == f"this torch ({torch.__version__}) was built without xpu"
+
+
+class TestControlGroups:
+    """Files as the kernel writes them, versions 1 and 2; the innermost group is not always the one that binds."""
+
+    @pytest.fixture
+    def here(self, tmp_path):
+        def member(line: str) -> tuple[Path, Path]:
+            (tmp_path / "membership").write_text(line + "\n")
+            return tmp_path, tmp_path / "membership"
+
+        return member
+
+    @pytest.mark.parametrize(
+        ("text", "limit"),
+        [("max 100000", None), ("150000 100000", 1.5), ("400000 100000", 4.0), ("50000 0", None), ("", None)],
+    )
+    def test_cores_version_2(self, here, text, limit):
+        root, member = here("0::/")
+        write(root, cpu__max=text)
+        assert cpu.cgroup_cores(root, member) == limit
+
+    @pytest.mark.parametrize(("quota", "limit"), [("-1", None), ("250000", 2.5)])
+    def test_cores_version_1(self, here, quota, limit):
+        root, member = here("1:cpu,cpuacct:/")
+        write(root / "cpu", cpu__cfs_quota_us=quota, cpu__cfs_period_us="100000")
+        assert cpu.cgroup_cores(root, member) == limit
+
+    def test_the_tightest_group_on_the_way_up_binds(self, here):
+        root, member = here("0::/slurm/job_1/step_0")
+        write(root / "slurm", cpu__max="300000 100000")
+        write(root / "slurm/job_1", cpu__max="800000 100000")
+        write(root / "slurm/job_1/step_0", cpu__max="max 100000")
+        write(root / "slurm/job_2", cpu__max="100000 100000")
+        assert cpu.cgroup_cores(root, member) == 3.0
+
+    def test_a_group_named_as_the_host_sees_it(self, here):
+        """In a container the path in /proc/self/cgroup may not exist: the mounted root is the group."""
+        root, member = here("4:cpu,cpuacct:/docker/0123abc")
+        write(root / "cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
+        assert cpu.cgroup_cores(root, member) == 2.0
+
+    def test_nothing_known(self, tmp_path):
+        assert cpu.cgroup_cores(tmp_path / "none", tmp_path / "none") is None
+        assert cpu.cgroup_memory(tmp_path / "none", tmp_path / "none") is None
+
+    def test_memory_version_2_leaves_out_idle_cache(self, here):
+        root, member = here("0::/box")
+        write(root / "box", memory__max="8000", memory__current="5000", memory__stat="anon 10\ninactive_file 3000")
+        assert cpu.cgroup_memory(root, member) == (2000, 8000)
+
+    def test_memory_version_1(self, here):
+        root, member = here("4:memory:/box")
+        files = {"memory__usage_in_bytes": "5000", "memory__stat": "total_inactive_file 1000"}
+        write(root / "memory/box", memory__limit_in_bytes="8000", **files)
+        write(root / "memory", memory__limit_in_bytes="9223372036854771712", **files)
+        assert cpu.cgroup_memory(root, member) == (4000, 8000)
+
+    @pytest.mark.parametrize("limit", ["max", "9223372036854771712"])
+    def test_no_memory_limit(self, here, limit):
+        root, member = here("0::/")
+        write(root, memory__max=limit, memory__current="1", memory__stat="inactive_file 0")
+        assert cpu.cgroup_memory(root, member) is None
+
+    def test_a_limit_is_the_cpus_memory(self, monkeypatch):
+        monkeypatch.setattr(cpu, "cgroup_memory", lambda: (1000, 4000))
+        assert devices.CPU.memory() == devices.Memory(3000, 4000)
+
+
+class TestCores:
+    @pytest.fixture
+    def four_of_two_cores(self, tmp_path, monkeypatch):
+        """CPUs 0 to 3: two cores of two hardware threads, as (0, 2) and (1, 3)."""
+        for index, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
+            write(tmp_path / f"cpu{index}/topology", thread_siblings_list=siblings)
+        monkeypatch.setattr(cpu, "affinity", lambda: [0, 1, 2, 3])
+        monkeypatch.setattr(cpu, "cgroup_cores", lambda: None)
+        return tmp_path
+
+    def test_hardware_threads_of_a_core_count_once(self, four_of_two_cores, monkeypatch):
+        assert cpu.cores(four_of_two_cores) == 2
+        monkeypatch.setattr(cpu, "affinity", lambda: [0, 2])
+        assert cpu.cores(four_of_two_cores) == 1
+
+    @pytest.mark.parametrize(("quota", "count"), [(0.5, 1), (1.9, 1), (2.0, 2), (16.0, 2)])
+    def test_never_more_than_the_quota_pays_for(self, four_of_two_cores, monkeypatch, quota, count):
+        monkeypatch.setattr(cpu, "cgroup_cores", lambda: quota)
+        assert cpu.cores(four_of_two_cores) == count
+
+    def test_affinity_smaller_than_the_machine(self):
+        if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
+            pytest.skip("needs sched_setaffinity and two CPUs")
+        one = max(os.sched_getaffinity(0))
+        code = (
+            f"import os; os.sched_setaffinity(0, [{one}])\n"
+            "from gpubench.devices import cpu; print(cpu.affinity(), cpu.cores())"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert ran.stdout.split("\n")[0] == f"[{one}] 1"
+
+
+class TestNvml:
+    class Error(Exception):
+        pass
+
+    @pytest.fixture(autouse=True)
+    def fresh(self):
+        nvml._library.cache_clear()
+        yield
+        nvml._library.cache_clear()
+
+    @pytest.fixture
+    def library(self, monkeypatch):
+        """A pynvml with one GPU, known by UUID alone."""
+
+        def handle(uuid: str) -> str:
+            if uuid != "GPU-1":
+                raise self.Error("not found")
+            return "handle"
+
+        fake = types.SimpleNamespace(
+            NVMLError=self.Error,
+            NVML_CLOCK_SM=1,
+            NVML_CLOCK_MEM=2,
+            nvmlInit=lambda: None,
+            nvmlSystemGetDriverVersion=lambda: "570.86.15",
+            nvmlDeviceGetHandleByUUID=handle,
+            nvmlDeviceGetClockInfo=lambda handle, domain: {1: 1980, 2: 3201}[domain],
+            nvmlDeviceGetMaxClockInfo=lambda handle, domain: {1: 1985, 2: 3202}[domain],
+            nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
+        )
+        monkeypatch.setitem(sys.modules, "pynvml", fake)
+        return fake
+
+    def test_by_uuid_in_hertz_and_watts(self, library):
+        assert nvml.clocks("GPU-1") == {"sm": 1.98e9, "memory": 3.201e9}
+        assert nvml.facts("GPU-1") == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
+        assert nvml.driver() == "570.86.15"
+
+    @pytest.mark.parametrize("uuid", ["GPU-2", None])
+    def test_an_unknown_gpu_tells_nothing(self, library, uuid):
+        assert nvml.clocks(uuid) is None
+        assert nvml.facts(uuid) == {}
+
+    def test_no_library(self, monkeypatch, tmp_path):
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+        assert nvml.clocks("GPU-1") is None
+        assert nvml.facts("GPU-1") == {}
+        assert nvml.driver(tmp_path / "none") is None
+
+    def test_a_library_without_a_driver(self, library, tmp_path):
+        def fail() -> None:
+            raise self.Error("driver not loaded")
+
+        library.nvmlInit = fail
+        assert nvml.clocks("GPU-1") is None
+        assert nvml.driver(tmp_path / "none") is None
+
+    def test_a_question_that_fails_is_unknown_alone(self, library):
+        def fail(*_: object) -> None:
+            raise self.Error("not supported")
+
+        library.nvmlDeviceGetPowerManagementLimit = fail
+        assert nvml.facts("GPU-1")["power_limit_w"] is None
+        assert nvml.facts("GPU-1")["max_sm_hz"] == 1.985e9
+        library.nvmlDeviceGetClockInfo = fail
+        assert nvml.clocks("GPU-1") is None
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23 22:50:58 UTC 2025",
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16)",
+        ],
+    )
+    def test_the_kernel_module_names_the_driver_too(self, monkeypatch, tmp_path, line):
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+        write(tmp_path, version=line)
+        assert nvml.driver(tmp_path / "version") == "570.86.15"

@@ -1,0 +1,281 @@
+"""What the ``gpubench`` fixture checks, counts, refuses and records, on the CPU."""
+
+import json
+
+import pytest
+
+HEADER = """
+import torch, pytest, numpy as np
+"""
+
+
+@pytest.fixture
+def measure(pytester):
+    """Run one test file under the smoke preset; gives pytest's result and the run file, or ``None``."""
+
+    def run(source, *options):
+        pytester.makepyfile(test_it=HEADER + source)
+        path = pytester.path / "run.json"
+        result = pytester.runpytest_inprocess(
+            "--gpubench-preset=smoke", "--gpubench-device=cpu", "--benchmark-json=run.json", "-rs", *options
+        )
+        return result, json.loads(path.read_text()) if path.exists() else None
+
+    return run
+
+
+def only(run):
+    (bench,) = run["benchmarks"]
+    return bench["extra_info"]["gpubench"], bench["stats"]
+
+
+KEEP = """
+def test_keep(gpubench):
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+def unmeasured(run, name):
+    (row,) = [row for row in run["gpubench"]["unmeasured"] if row["name"].startswith(name)]
+    return row
+
+
+def test_records_identity_work_and_check(measure):
+    result, run = measure("""
+@pytest.mark.parametrize("n", [16])
+@pytest.mark.gpubench(size="n")
+def test_mm(gpubench, n):
+    a = gpubench.randn(n, n)
+    gpubench(torch.mm, a, a, nbytes=3 * a.nbytes, items=n, unit="row")
+""")
+    record, stats = only(run)
+    assert record["id"] == "it.mm[float32-n=16]"
+    assert (record["workload"], record["device"], record["params"], record["size"]) == ("it.mm", "cpu", {"n": 16}, "n")
+    assert record["work"] == {"flops": 2.0 * 16**3, "bytes": 3072, "items": 16, "unit": "row"}
+    assert record["check"]["status"] == "passed"
+    assert 0 < record["check"]["error"] < record["check"]["tolerance"] < 1e-5
+    assert record["processes"][0]["rounds"] == stats["rounds"] == len(stats["data"])
+    assert record["latency_s"] > 0
+    assert run["gpubench"]["schema_version"] == 1
+    assert run["machine_info"]["gpubench"]["devices"][0]["name"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("gpubench(lambda x: x + 1e-3, x, check=lambda x: x)", "relative error"),
+        ("gpubench(lambda x, out: out, x, gpubench.empty(64), check=lambda x, out: x)", "never written"),
+        ("gpubench(lambda x: x[:3], x, check=lambda x: x)", "shape"),
+        ("gpubench(lambda x: (x, x), x, check=lambda x: x)", "outputs"),
+    ],
+)
+def test_a_wrong_answer_is_a_failed_case_and_never_a_number(measure, call, says):
+    result, run = measure(f"{KEEP}\ndef test_wrong(gpubench):\n    x = gpubench.randn(64)\n    {call}\n")
+    result.assert_outcomes(passed=1, failed=1)
+    assert [b["name"] for b in run["benchmarks"]] == ["test_keep[cpu-float32]"]
+    row = unmeasured(run, "test_wrong")
+    assert row["status"] == "error"
+    assert says in row["reason"]
+    assert row["workload"] == "it.wrong"
+
+
+def test_flops_off_by_two_are_an_error(measure):
+    result, run = measure(KEEP + """
+def test_half(gpubench):
+    a = gpubench.randn(16, 16)
+    gpubench(torch.mm, a, a, flops=16**3)
+""")
+    result.assert_outcomes(passed=1, failed=1)
+    assert "4096 FLOP declared, 8192 counted" in unmeasured(run, "test_half")["reason"]
+
+
+def test_attention_and_modules_are_counted(measure):
+    _, run = measure("""
+def test_attention(gpubench):
+    q = gpubench.randn(1, 2, 8, 4)
+    gpubench(torch.nn.functional.scaled_dot_product_attention, q, q, q)
+""")
+    record, _ = only(run)
+    assert record["work"]["flops"] == 2 * 2 * (2 * 8 * 8 * 4)
+
+
+def test_a_case_over_its_budget_is_skipped_with_the_prediction(measure):
+    result, run = measure(KEEP + """
+def test_predicted(gpubench):
+    gpubench(lambda x: pytest.fail("was called"), gpubench.randn(4), flops=1e18)
+
+def test_seen(gpubench):
+    import time
+    gpubench(lambda x: time.sleep(0.8), gpubench.randn(4), check=False)
+""")
+    result.assert_outcomes(passed=1, skipped=2)
+    assert "predicted: 1.00 EFLOP at" in unmeasured(run, "test_predicted")["reason"]
+    assert "one call takes 80" in unmeasured(run, "test_seen")["reason"]
+    assert unmeasured(run, "test_seen")["status"] == "skipped"
+
+
+def test_a_case_too_large_for_the_memory_is_skipped_with_both_numbers(measure):
+    _, run = measure(KEEP + """
+def test_huge(gpubench):
+    gpubench(torch.neg, gpubench.randn(10**14))
+""")
+    reason = unmeasured(run, "test_huge")["reason"]
+    assert reason.startswith("needs 400 TB more on cpu")
+    assert "are free" in reason
+
+
+def test_a_huge_output_is_predicted_too(measure):
+    _, run = measure(KEEP + """
+def test_outer(gpubench):
+    x = gpubench.randn(10**6)
+    gpubench(torch.outer, x, x)
+""")
+    assert "needs 4.00 TB more" in unmeasured(run, "test_outer")["reason"]
+
+
+def test_out_of_memory_has_its_status_and_the_next_case_runs(measure):
+    result, run = measure("""
+def allocate(x):
+    return torch.empty(2**50)
+
+def test_a(gpubench):
+    gpubench(allocate, gpubench.randn(4), check=False)
+
+def test_b(gpubench):
+    gpubench(torch.neg, gpubench.randn(4))
+""")
+    result.assert_outcomes(failed=1, passed=1)
+    assert unmeasured(run, "test_a")["status"] == "oom"
+
+
+def test_a_case_that_fails_after_timing_gives_no_number(measure):
+    _, run = measure(KEEP + """
+def test_late(gpubench):
+    gpubench(torch.neg, gpubench.randn(4))
+    assert False, "late"
+""")
+    assert [b["name"] for b in run["benchmarks"]] == ["test_keep[cpu-float32]"]
+    assert "late" in unmeasured(run, "test_late")["reason"]
+
+
+def test_inplace_and_out_forms_are_checked_on_fresh_copies(measure):
+    result, run = measure("""
+def test_inplace(gpubench):
+    gpubench(torch.Tensor.add_, gpubench.randn(64), gpubench.randn(64))
+
+def test_out(gpubench):
+    gpubench(torch.add, gpubench.randn(64), gpubench.randn(64), out=gpubench.empty(64))
+""")
+    result.assert_outcomes(passed=2)
+    assert {b["extra_info"]["gpubench"]["check"]["status"] for b in run["benchmarks"]} == {"passed"}
+
+
+def test_setup_runs_before_each_round_and_brings_its_arguments(measure):
+    result, run = measure("""
+def test_setup(gpubench):
+    made = []
+    def fresh():
+        made.append(1)
+        return (torch.ones(4),), {}
+    seen = []
+    def use(x):
+        assert x.sum() == 4
+        seen.append(1)
+        return x.zero_()
+    gpubench(use, setup=fresh, check=False)
+    assert len(made) >= len(seen) > 3
+""")
+    result.assert_outcomes(passed=1)
+    assert only(run)[1]["iterations"] == 1
+
+
+def test_numpy_shares_the_memory(measure):
+    result, _ = measure("""
+@pytest.mark.gpubench(implementations=["torch", "numpy"], dtypes=["float32", "bfloat16"])
+def test_neg(gpubench):
+    x = gpubench.randn(64)
+    if gpubench.implementation == "numpy":
+        array = gpubench.numpy(x)
+        x[0] = 7
+        assert array[0] == 7
+        gpubench(np.negative, array, threads=1)
+    else:
+        gpubench(torch.neg, x)
+""")
+    result.assert_outcomes(passed=3)  # there is no bfloat16 in NumPy
+
+
+def test_a_tensor_on_a_strange_device_is_refused(virtual):
+    source = """
+        import torch
+        def test_stranger(gpubench):
+            gpubench(torch.neg, torch.ones(4))
+    """
+    result, _ = virtual(source, failed=1)
+    result.stdout.fnmatch_lines(["*a tensor of this case is on cpu, not on virtual:0: move it, or say*"])
+
+
+def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
+    import torch
+
+    from gpubench.measure.precision import matmul_precision
+
+    torch.set_float32_matmul_precision("high")
+    try:
+        with matmul_precision("float32"):
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert torch.backends.cudnn.allow_tf32 is False
+        with matmul_precision("tf32"):
+            assert torch.get_float32_matmul_precision() == "high"
+            assert torch.backends.cudnn.allow_tf32 is True
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
+    import torch
+
+    from gpubench.devices import CPU
+    from gpubench.measure.data import Data
+
+    first, again, other = (Data(CPU, torch.float32, seed) for seed in (0, 0, 1))
+    a, b = first.randn(100), first.randn(100)
+    assert torch.equal(a, again.randn(100))
+    assert not torch.equal(a, b)
+    assert not torch.equal(a, other.randn(100))
+    assert first.empty(3).isnan().all()
+    weights = [Data(CPU, torch.float32, 0).module(lambda: torch.nn.Linear(4, 4)).weight for _ in range(2)]
+    assert torch.equal(*weights)
+
+
+def test_samples_are_thinned_evenly_and_statistics_keep_all_of_them(measure):
+    _, run = measure(KEEP, "--benchmark-min-rounds=500", "--benchmark-max-time=0.5")
+    record, stats = only(run)
+    assert stats["rounds"] >= 500
+    assert len(stats["data"]) == record["processes"][0]["kept"] == 200
+    from gpubench.measure.output import thin
+
+    assert thin(list(range(1000)))[:3] == [0, 5, 10]
+    assert thin(list(range(1000)))[-1] == 999
+    assert thin([1.0, 2.0]) == [1.0, 2.0]
+
+
+def test_autocast_runs_in_bfloat16_and_is_a_case_of_its_own(measure):
+    _, run = measure("""
+@pytest.mark.gpubench(variants=["eager", "autocast", "compile"])
+def test_linear(gpubench):
+    network = gpubench.module(lambda: torch.nn.Linear(8, 8))
+    with torch.inference_mode():
+        result = gpubench(network, gpubench.randn(2, 8))
+    assert result.dtype == (torch.bfloat16 if gpubench.variant == "autocast" else torch.float32)
+""")
+    assert [b["extra_info"]["gpubench"]["variant"] for b in run["benchmarks"]] == ["eager", "autocast"]
+
+
+def test_tolerance_grows_with_the_root_of_the_reduction():
+    from gpubench.measure.check import tolerance
+
+    assert tolerance("float32", 2 * 100 * 10, 0, 10) == pytest.approx(2.0**-24 * (8 + 4 * 10))
+    assert tolerance("float32", None, 400, 1) == pytest.approx(2.0**-24 * (8 + 4 * 20))
+    assert tolerance("bfloat16", 1e12, 1, 1) == 5e-2

@@ -1,0 +1,140 @@
+"""The clock waits for the device. On a virtual clock every figure is exact."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from virtual import Machine, device
+
+from gpubench.devices import CPU
+from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
+from gpubench.measure.clock import DeviceClock
+
+TWO_MS = """
+def test_queued(gpubench, machine):
+    gpubench(machine.launch, 2e-3, check=False)
+"""
+
+SHORT = """
+def test_short(gpubench, machine):
+    gpubench(machine.launch, 5e-6, check=False)
+"""
+
+
+def test_queued_work_is_waited_for():
+    machine = Machine()
+    clock = DeviceClock([device(machine)])
+    start = clock()
+    machine.launch(2e-3)
+    assert clock() - start == pytest.approx(2e-3, rel=1e-6)
+
+
+def test_without_the_wait_queued_work_would_read_as_nothing():
+    machine = Machine()
+    start = machine.now()
+    machine.launch(2e-3)
+    assert machine.now() - start < 1e-8
+
+
+def test_waits_for_all_devices_of_a_case():
+    machine = Machine()
+    clock = DeviceClock([device(machine, 0), device(machine, 1), CPU])
+    start = clock()
+    machine.launch(1e-3, 0)
+    machine.launch(3e-3, 1)
+    assert clock() - start == pytest.approx(3e-3, rel=1e-6)
+    assert set(machine.waits) == {0, 1}
+
+
+def test_cost_of_a_wait():
+    clock = DeviceClock([device(Machine(wait_cost_s=8e-6))])
+    assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
+
+
+def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
+    machine = Machine()
+    clock = DeviceClock([CPU])
+    before, now, after = time.perf_counter(), clock(), time.perf_counter()
+    assert before <= now <= after
+    assert not machine.waits
+
+
+def test_a_case_on_cpu_and_accelerator_reads_the_accelerators_clock():
+    machine = Machine(time_s=1e9)
+    assert DeviceClock([CPU, device(machine)])() >= 1e9
+
+
+def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
+    _, run = virtual(TWO_MS, passed=1)
+    (bench,) = run["benchmarks"]
+    assert bench["stats"]["median"] == pytest.approx(2e-3, rel=1e-6)
+    assert bench["extra_info"]["gpubench"]["latency_s"] == pytest.approx(2e-3, rel=1e-6)
+    assert bench["options"]["timer"] == "device_clock"
+
+
+def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
+    conftest = pytester.path / "conftest.py"
+    conftest.write_text(conftest.read_text() + "\nKIND.machine.wait_cost_s = 8e-6\n")
+    _, run = virtual(SHORT, passed=1)
+    (bench,) = run["benchmarks"]
+    record = bench["extra_info"]["gpubench"]
+    assert 5.0e-6 <= bench["stats"]["median"] <= 5.1e-6
+    assert record["latency_s"] == pytest.approx(13e-6, rel=1e-3)
+    assert record["wait_s"] == pytest.approx(8e-6, rel=1e-3)
+    round_s = bench["stats"]["iterations"] * bench["stats"]["median"]
+    assert round_s >= max(MIN_ROUND, MIN_WAITS * 8e-6) * 0.99
+
+
+def test_a_case_on_two_devices_waits_for_both(virtual):
+    source = """
+        def both(machine):
+            machine.launch(1e-3, 0)
+            machine.launch(4e-3, 1)
+
+        def test_both(gpubench, machine):
+            gpubench(both, machine, devices=["virtual:1"], check=False)
+    """
+    _, run = virtual(source, passed=1)
+    (bench,) = run["benchmarks"]
+    assert bench["stats"]["median"] == pytest.approx(4e-3, rel=1e-6)
+    assert bench["extra_info"]["gpubench"]["devices"] == ["virtual:0", "virtual:1"]
+
+
+def test_plain_benchmark_waits_through_the_timer_option(pytester):
+    """On a device kind whose wait takes real time, ``gpubench.timer`` waits and the default timer doesn't."""
+    pytester.makeconftest("""
+        import time
+        import torch
+        from gpubench import devices
+
+        class Slow(devices.Kind):
+            name = "slow"
+            until = 0.0
+            def count(self): return 1
+            def label(self, index): return "slow"
+            def synchronize(self, index):
+                while time.perf_counter() < Slow.until: pass
+
+        devices.BUILT_IN += (Slow(),)
+
+        import pytest
+        @pytest.fixture
+        def launch():
+            def launch():
+                Slow.until = max(Slow.until, time.perf_counter()) + 2e-3
+            return launch
+    """)
+    pytester.makepyfile("def test_plain(benchmark, launch):\n    benchmark.pedantic(launch, rounds=5)\n")
+    medians = {}
+    for name, options in {"ours": ["--benchmark-timer=gpubench.timer"], "default": []}.items():
+        pytester.runpytest_subprocess(*options, f"--benchmark-json={name}.json").assert_outcomes(passed=1)
+        medians[name] = json.loads((pytester.path / f"{name}.json").read_text())["benchmarks"][0]["stats"]["median"]
+    assert medians["ours"] >= 2e-3
+    assert medians["default"] < 1e-3
+
+
+def test_timer_does_not_import_torch():
+    code = "import sys, gpubench; gpubench.timer(); sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

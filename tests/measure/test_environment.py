@@ -1,0 +1,358 @@
+"""The machine's facts, and ``gpubench env``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpubench import devices
+from gpubench.errors import UsageError
+from gpubench.measure import environment
+
+ENV = """
+import argparse, sys
+{before}
+from gpubench.measure import environment
+parser = argparse.ArgumentParser()
+environment.add_arguments(parser)
+assert "torch" not in sys.modules or sys.modules["torch"] is None, "the command line must not import torch"
+sys.exit(environment.main(parser.parse_args()))
+"""
+NO_TORCH = "sys.modules['torch'] = None"
+
+
+def env(*arguments: str, before: str = "", **variables: str | None) -> subprocess.CompletedProcess[bytes]:
+    """Run ``gpubench env`` on a pipe; a variable that is ``None`` is unset."""
+    keep = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    everything = {name: value for name, value in {**keep, **variables}.items() if value is not None}
+    command = [sys.executable, "-c", ENV.format(before=before), *arguments]
+    return subprocess.run(command, capture_output=True, env=everything, cwd=Path(__file__).parents[2], check=False)
+
+
+class Gpu(devices.Kind):
+    """A kind with as many GPUs as it is told models of."""
+
+    name = "gpu"
+
+    def __init__(self, *models: str, used: tuple[int, ...] = ()) -> None:
+        self.models, self.used, self.asked = models, used, []
+
+    def count(self) -> int:
+        return len(self.models)
+
+    def label(self, index: int) -> str:
+        if self.models[index] == "broken":
+            raise RuntimeError("device-side assert")
+        return self.models[index]
+
+    def synchronize(self, index: int) -> None:
+        raise AssertionError("nothing here needs a wait")
+
+    def in_use(self) -> tuple[int, ...]:
+        return self.used
+
+    def memory(self, index: int) -> devices.Memory:
+        self.asked.append(index)
+        return devices.Memory(10, 20)
+
+    def clocks(self, index: int) -> dict[str, float]:
+        self.asked.append(index)
+        return {"sm": 1.98e9}
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Make this machine one with such GPUs."""
+
+    def install(*models: str, used: tuple[int, ...] = ()) -> Gpu:
+        kind = Gpu(*models, used=used)
+        monkeypatch.setattr(devices, "kinds", lambda: {"cpu": devices.CPU.kind, "gpu": kind})
+        return kind
+
+    return install
+
+
+class TestMachine:
+    def test_the_same_at_every_call_and_json_ready(self):
+        first = environment.machine()
+        assert first == environment.machine()
+        assert json.loads(json.dumps(first, allow_nan=False)) == first
+
+    def test_the_same_in_another_process_at_another_load(self):
+        told = [json.loads(env("--json").stdout)["machine"] for _ in range(2)]
+        assert told[0] == told[1]
+
+    def test_what_it_holds(self):
+        told = environment.machine()
+        assert set(told) == {
+            *("label", "cpu", "devices", "torch", "precision", "threads", "interop_threads", "python", "os")
+        }
+        assert told["cpu"]["cores"] >= 1
+        assert told["cpu"]["memory_bytes"] > 1 << 20
+        assert told["cpu"]["model"] == devices.CPU.label
+        assert told["devices"][0] == devices.CPU.facts()
+        assert told["torch"]["version"] == torch.__version__
+        assert told["torch"]["build"] in ("cpu", "cuda", "rocm", "xpu")
+        assert told["threads"] == torch.get_num_threads()
+
+    def test_no_host_user_path_or_serial_number(self, monkeypatch):
+        monkeypatch.setattr(platform, "node", lambda: "secret-host")
+        monkeypatch.setattr(socket, "gethostname", lambda: "secret-host")
+        for name in ("USER", "LOGNAME", "HOSTNAME", "HOME"):
+            monkeypatch.setenv(name, "/secret/user")
+        text = json.dumps(environment.machine())
+        assert "secret" not in text
+        assert platform.uname().node not in text
+        assert sys.prefix not in text
+        assert "uuid" not in text.lower()
+
+    def test_a_label_is_taken_as_given(self):
+        assert environment.machine("the big one")["label"] == "the big one"
+
+    @pytest.mark.parametrize(
+        ("models", "tail"),
+        [
+            ((), ""),
+            (("NVIDIA H200",), " · NVIDIA H200"),
+            (("NVIDIA H200", "NVIDIA H200"), " · 2× NVIDIA H200"),
+            (("A", "B", "A"), " · 2× A · B"),
+        ],
+    )
+    def test_a_label_of_its_own(self, gpus, models, tail):
+        gpus(*models)
+        assert environment.machine()["label"] == devices.CPU.label + tail
+
+    def test_a_gpu_in_a_bad_state_is_unknown(self, gpus):
+        gpus("broken")
+        told = environment.machine()["devices"][1]
+        assert told == {"name": "gpu:0", "kind": "gpu", "label": None, "memory_bytes": None}
+
+    def test_caches(self, tmp_path):
+        for index, texts in enumerate(
+            [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("3", "Unified", "2M"), ("4",)]
+        ):
+            folder = tmp_path / f"cache/index{index}"
+            folder.mkdir(parents=True)
+            for name, text in zip(("level", "type", "size"), texts, strict=False):
+                (folder / name).write_text(text + "\n")
+        assert environment.cache_sizes(tmp_path) == {"l1d": 48 << 10, "l3": 2 << 20}
+        assert environment.cache_sizes(tmp_path / "none") is None
+
+    @pytest.mark.parametrize(
+        ("change", "matmul", "cudnn"),
+        [
+            ("pass", False, True),
+            ("torch.set_float32_matmul_precision('high')", True, True),
+            ("torch.backends.cudnn.allow_tf32 = False", False, False),
+            ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", True, True),
+            ("torch.backends.cudnn.conv.fp32_precision = 'ieee'", False, False),
+        ],
+    )
+    def test_precision_as_it_is_now_set_in_the_old_way_or_the_new(self, change, matmul, cudnn):
+        """In a process of its own: the newer switches can't be put back."""
+        if "fp32_precision" in change and not hasattr(torch.backends, "fp32_precision"):
+            pytest.skip("this torch has no fp32_precision")
+        code = (
+            f"import torch, json\n{change}\n"
+            "from gpubench.measure.environment import machine; print(json.dumps(machine()))"
+        )
+        ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
+        told = json.loads(ran.stdout)["precision"]
+        assert (told["tf32_matmul"], told["tf32_cudnn"]) == (matmul, cudnn)
+
+    def test_older_torch_has_the_older_switch_alone(self):
+        matmul, cudnn = types.SimpleNamespace(allow_tf32=True), types.SimpleNamespace(allow_tf32=False)
+        backends = types.SimpleNamespace(cuda=types.SimpleNamespace(matmul=matmul), cudnn=cudnn)
+        old = types.SimpleNamespace(backends=backends, get_float32_matmul_precision=lambda: "high")
+        told = environment._precision(old)
+        assert (told["tf32_matmul"], told["tf32_cudnn"], told["float32_matmul"]) == (True, False, "high")
+
+
+class TestMoment:
+    def test_what_it_holds(self):
+        told = environment.moment()
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
+        assert told["time"].endswith("+00:00")
+        assert told["devices"]["cpu"]["memory_free_bytes"] > 0
+
+    def test_only_devices_in_use_are_asked(self, gpus):
+        kind = gpus("A", "B", used=(1,))
+        told = environment.moment()["devices"]
+        assert told["gpu:1"] == {"memory_free_bytes": 10, "clocks_hz": {"sm": 1.98e9}}
+        assert set(told) == {"cpu", "gpu:1"}
+        assert set(kind.asked) == {1}
+
+    def test_does_not_import_torch(self):
+        code = "import sys; from gpubench.measure.environment import moment; moment(); sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+    def test_a_question_that_fails_is_unknown(self, gpus, monkeypatch):
+        def fail(index: int) -> None:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        kind = gpus("A", used=(0,))
+        monkeypatch.setattr(kind, "memory", fail)
+        monkeypatch.setattr(kind, "clocks", fail)
+        monkeypatch.setattr(os, "getloadavg", lambda: fail(0))
+        told = environment.moment()
+        assert told["devices"]["gpu:0"] == {"memory_free_bytes": None, "clocks_hz": None}
+        assert told["load"] is None
+
+
+def test_absent_says_why(gpus):
+    gpus()
+    assert environment.absent() == {"gpu": "no gpu device found"}
+    gpus("A")
+    assert environment.absent() == {}
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def as_before(self):
+        before = torch.get_num_threads()
+        yield
+        environment.set_threads(before)
+
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_torch_and_every_pool(self, count):
+        assert environment.set_threads(count) == count
+        assert torch.get_num_threads() == count
+        pools = environment.thread_pools()
+        assert {"openmp", "blas"} & {pool["kind"] for pool in pools}
+        assert {pool["threads"] for pool in pools} == {count}
+
+    def test_the_default_is_every_core_allowed(self, monkeypatch):
+        monkeypatch.setattr(environment, "cores", lambda: 3)
+        assert environment.set_threads() == 3
+        assert torch.get_num_threads() == 3
+
+    def test_torch_is_told_itself(self, monkeypatch):
+        """Built on OpenMP it follows that pool; other builds have a pool of their own."""
+        told: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "set_num_threads", told.append)
+            environment.set_threads(2)
+        assert told == [2]
+
+    @pytest.mark.parametrize("count", [0, -2])
+    def test_no_threads_is_refused(self, count):
+        with pytest.raises(UsageError, match=f"threads: {count} is not possible, choose 1 or more"):
+            environment.set_threads(count)
+
+    def test_pools_hold_no_paths(self):
+        assert "/" not in json.dumps(environment.thread_pools())
+
+
+class TestCommand:
+    def test_json_is_one_document_with_everything(self):
+        ran = env("--json", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", COMPILER_SECRET="1")
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stderr == b""
+        told = json.loads(ran.stdout)
+        assert set(told) == {
+            *("machine", "moment", "absent", "variables", "thread_pools", "warnings", "problem"),
+        }
+        assert told["variables"].items() >= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}.items()
+        assert not {"PATH", "HOME", "COMPILER_SECRET"} & set(told["variables"])
+        assert told["machine"]["threads"] == 1
+        assert told["problem"] is None
+
+    def test_people_read_it_at_80_columns(self):
+        ran = env(CUDA_VISIBLE_DEVICES="")
+        text = ran.stdout.decode()
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stderr == b""
+        assert max(map(len, text.splitlines())) <= 80
+        assert "\x1b" not in text
+        for part in (
+            f"Devices  cpu       {devices.CPU.label[:20]}",
+            f"version   {torch.__version__}",
+            "TF32 matmul off",
+        ):
+            assert part in text
+        assert "CUDA_VISIBLE_DEVICES=''" in text
+
+    def test_a_narrow_terminal(self):
+        ran = env(COLUMNS="40")
+        assert ran.returncode == 0, ran.stderr
+        lines = ran.stdout.decode().splitlines()
+        assert max(map(len, lines)) <= 40
+        assert any(line.startswith("cores ") for line in lines)  # no room for headings
+
+    def test_an_ascii_terminal_gets_ascii(self):
+        ran = env(PYTHONIOENCODING="ascii", PYTHONUTF8="0", OMP_PLACES="µ")
+        assert ran.returncode == 0, ran.stderr
+        text = ran.stdout.decode("ascii")
+        assert " - no cgroup limit" in text or " - cgroup limit" in text
+        assert "OMP_PLACES='?'" in text
+
+    def test_no_home_and_colours(self):
+        ran = env(HOME=None, NO_COLOR="1", FORCE_COLOR="1")
+        assert ran.returncode == 0, ran.stderr
+        assert b"\x1b[3" not in ran.stdout
+
+    @pytest.mark.parametrize("option", ["", "--json"])
+    def test_without_torch_the_cpu_is_told_all_the_same(self, option):
+        ran = env(*filter(None, [option]), before=NO_TORCH)
+        assert ran.returncode == 1
+        (line,) = ran.stderr.decode().splitlines()
+        assert line.startswith("gpubench env: torch is not installed: pip install torch")
+        assert "https://pytorch.org/get-started/locally/" in line
+        assert devices.CPU.label in ran.stdout.decode()
+        if option:
+            assert json.loads(ran.stdout)["machine"]["torch"] is None
+
+    def test_a_torch_that_cannot_be_loaded_says_why(self, tmp_path):
+        (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open\\nshared object file')")
+        ran = env(before=f"sys.path.insert(0, {str(tmp_path)!r})")
+        assert ran.returncode == 1
+        assert ran.stderr.decode().splitlines() == [
+            "gpubench env: torch can't be imported: libcudart.so.13: cannot open shared object file"
+        ]
+
+    @pytest.fixture
+    def shown(self, monkeypatch, capsys):
+        """What a person sees on a machine of four cores."""
+
+        def show(load: float = 0.0) -> str:
+            real = environment.machine()
+            four = {**real, "cpu": {**real["cpu"], "cores": 4}}
+            monkeypatch.setattr(environment, "machine", lambda: four)
+            monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+            monkeypatch.setenv("COLUMNS", "80")
+            assert environment.main(argparse.Namespace(json=False)) == 0
+            return " ".join(capsys.readouterr().out.split())
+
+        return show
+
+    @pytest.mark.parametrize(("load", "warned"), [(2.0, False), (2.1, True)])
+    def test_a_busy_machine_is_said_plainly(self, shown, load, warned):
+        text = shown(load)
+        assert ("Warning: the load is 2.1 with 4 core(s) to use" in text) is warned
+        assert ("timings will suffer" in text) is warned
+
+    def test_devices_and_reasons(self, shown, gpus, monkeypatch):
+        kind = gpus("NVIDIA H200 [SXM]")
+        monkeypatch.setattr(kind, "total_memory", lambda index: 150_754_820_096)
+        monkeypatch.setattr(
+            kind, "facts", lambda index: {"capability": "9.0", "multiprocessors": 132, "driver": "570.86"}
+        )
+        text = shown()
+        assert "gpu:0 NVIDIA H200 [SXM] · 140.4 GiB · compute 9.0 · 132 SMs · driver 570.86" in text
+        gpus()
+        assert "no gpu no gpu device found" in shown()
+
+
+@pytest.mark.parametrize(("number", "text"), [(91002, "9.10.2"), (92000, "9.20.0"), (8902, "8.9.2"), (90100, "9.1.0")])
+def test_cudnn_versions(number, text):
+    assert environment._cudnn(number) == text

@@ -1,0 +1,246 @@
+"""Hand-made run files, labelled synthetic: no number in them was ever measured.
+
+``run_file`` gives the dictionary that ``pytest --benchmark-json`` would write, ``cpu_run`` and ``gpu_run`` whole runs
+of the quick kind whose times follow a simple model (a launch cost plus work over speed).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gpubench.schema import Case
+
+CPU = {"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000}
+GPU = {"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-GPU", "memory_bytes": 140_000_000_000}
+
+
+def benchmark(
+    case: Case,
+    median: float,
+    *,
+    work: dict[str, Any] | None = None,
+    medians: tuple[float, ...] = (),
+    spread: float = 0.04,
+    latency: float | None = None,
+    rounds: int = 50,
+    iterations: int = 1,
+) -> dict[str, Any]:
+    """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median."""
+    medians = medians or (median,)
+    low, high = median * (1 - spread / 2), median * (1 + spread / 2)
+    name = f"test_{case.workload.partition('.')[2]}[{case.id}]"
+    return {
+        "group": None,
+        "name": name,
+        "fullname": f"benchmarks/test_{case.workload.partition('.')[0]}.py::{name}",
+        "params": {**case.params, "device": case.device},
+        "extra_info": {
+            "gpubench": {
+                **case.as_dict(),
+                "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
+                "latency_s": latency or median * 1.1,
+                "wait_s": None,
+                "check": {"status": "passed", "error": 0.0, "tolerance": 1e-5, "reason": None},
+                "processes": [
+                    {
+                        "process": i,
+                        "rounds": rounds,
+                        "kept": 1,
+                        "iterations": iterations,
+                        "median_s": value,
+                        "iqr_s": value * spread,
+                        "latency_s": value * 1.1,
+                    }
+                    for i, value in enumerate(medians)
+                ],
+                "note": None,
+            }
+        },
+        "options": {"timer": "device_clock"},
+        "stats": {
+            "min": low,
+            "max": high,
+            "mean": median,
+            "stddev": median * spread,
+            "median": median,
+            "iqr": high - low,
+            "q1": low,
+            "q3": high,
+            "rounds": rounds * len(medians),
+            "iterations": iterations,
+            "ops": 1 / median,
+            "data": list(medians),
+        },
+    }
+
+
+def unmeasured(case: Case, status: str = "skipped", reason: str = "predicted 40 s, budget 10 s") -> dict[str, Any]:
+    return {**case.as_dict(), "name": case.id, "fullname": case.id, "status": status, "reason": reason}
+
+
+def run_file(
+    benchmarks: list[dict[str, Any]],
+    unmeasured: list[dict[str, Any]] | None = None,
+    *,
+    devices: tuple[dict[str, Any], ...] = (CPU,),
+    label: str = "Synthetic CPU (synthetic)",
+    processes: int = 1,
+    torch: str = "2.13.0+cpu",
+    started: str = "2026-01-31T12:00:00+00:00",
+) -> dict[str, Any]:
+    return {
+        "machine_info": {
+            "node": "not-to-be-shown",
+            "machine": "x86_64",
+            "cpu": {"brand_raw": "Synthetic CPU"},
+            "gpubench": {
+                "label": label,
+                "cpu": {"model": "Synthetic CPU", "cores": 2},
+                "devices": list(devices),
+                "torch": {"version": torch, "cuda": None},
+                "precision": {"tf32": False},
+                "threads": 2,
+            },
+        },
+        "commit_info": {"id": "unversioned"},
+        "benchmarks": benchmarks,
+        "datetime": started,
+        "version": "5.3.1",
+        "gpubench": {
+            "schema_version": 1,
+            "version": "0.1.0",
+            "preset": "quick",
+            "seed": 0,
+            "asked": {},
+            "started": started,
+            "finished": started,
+            "processes": [{"process": i} for i in range(processes)],
+            "unmeasured": unmeasured or [],
+        },
+    }
+
+
+def cpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU (synthetic)") -> dict[str, Any]:
+    """A quick run on a CPU alone."""
+    return run_file(*_suite([CPU], processes, speed), label=label, processes=processes)
+
+
+def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU · H-GPU (synthetic)") -> dict[str, Any]:
+    """A quick run on a CPU and an accelerator, with crossovers."""
+    suite = _suite([CPU, GPU], processes, speed)
+    return run_file(*suite, devices=(CPU, GPU), label=label, processes=processes, torch="2.13.0+cu130")
+
+
+# FLOP/s by dtype and B/s, launch cost in seconds, of machines that don't exist
+_SPEEDS = {
+    "cpu": ({"float32": 2e11, "bfloat16": 4.3e11, "float16": 1e9, "float64": 1e11}, 1.6e10, 3e-6),
+    "numpy": ({"float32": 1.8e11, "float64": 0.9e11}, 0.9e10, 1e-6),
+    "cuda": (
+        {"float32": 5e13, "tf32": 3.9e14, "bfloat16": 7.7e14, "float16": 7.6e14, "float64": 4.5e13},
+        4.2e12,
+        6e-6,
+    ),
+}
+_LIMIT = 10.0
+
+
+def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple[list[Any], list[Any]]:
+    done: list[dict[str, Any]] = []
+    left: list[dict[str, Any]] = []
+
+    def add(workload: str, kind: str, dtype: str, params: dict[str, Any], work: dict[str, Any], **terms: Any) -> None:
+        device = "cuda:0" if kind == "cuda" else "cpu"
+        case = Case(
+            workload,
+            device,
+            dtype,
+            params,
+            implementation="numpy" if kind == "numpy" else "torch",
+            threads=1 if kind == "numpy" and workload.startswith("elementwise") else 2,
+            devices=(device,),
+            **terms,
+        )
+        flops, width, launch = _SPEEDS[kind]
+        rate = flops["bfloat16" if case.variant == "autocast" else dtype] * speed
+        amount = work.get("flops") or 0.0
+        fill = 1 / (1 + (2e9 if kind == "cuda" else 1e6) / max(amount, 1.0))  # small work leaves a device idle
+        median = launch + amount / (rate * fill) + (work.get("bytes") or 0.0) / (width * speed)
+        wobble = 1 + 0.03 * math.sin(len(done) * 7.3)
+        median *= wobble
+        if median > _LIMIT:
+            left.append(unmeasured(case, reason=f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"))
+            return
+        medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
+        done.append(benchmark(case, median, work=work, medians=medians))
+
+    kinds = [str(device["kind"]) for device in devices] + ["numpy"]
+    for kind in kinds:
+        for name, inputs in {"add": 3, "mul": 3, "multiply_add": 4, "exp": 2, "sum": 1}.items():
+            for form in ("allocating", "out", "inplace") if name in ("add", "mul") else ("allocating", "out"):
+                for n in (10**3, 10**5, 10**7):
+                    if (name == "sum" and form != "allocating") or (kind == "numpy" and name == "mul"):
+                        continue
+                    moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
+                    work = {"bytes": moved, "items": n, "unit": "element"}
+                    add(f"elementwise.{name}", kind, "float32", {"form": form, "n": n}, work, size="n")
+        for dtype in _SPEEDS[kind][0]:
+            for n in (64, 256, 1024, 4096):
+                add("matmul.square", kind, dtype, {"n": n}, {"flops": 2.0 * n**3, "bytes": 12.0 * n * n}, size="n")
+        if kind == "numpy":
+            continue
+        for n in (64, 256, 1024):
+            add(
+                "matmul.batched",
+                kind,
+                "float32",
+                {"n": n},
+                {"flops": 32 * 2.0 * n**3, "bytes": 384.0 * n * n},
+                size="n",
+            )
+            add(
+                "matmul.tall_skinny",
+                kind,
+                "float32",
+                {"n": n * 64},
+                {"flops": 2.0 * n * 64 * 64 * 64, "bytes": 4e4 * n},
+                size="n",
+            )
+        for name in ("host_to_device", "device_to_host", "device_to_device", "create"):
+            if kind == "cpu" and name in ("host_to_device", "device_to_host"):
+                continue
+            for memory in ("pageable", "pinned") if "host" in name else ("pageable",):
+                for size in (10**3, 10**6, 10**9):
+                    slow = {"host_to_device": 80, "device_to_host": 90}.get(name, 2) * (
+                        3 if memory == "pageable" and "host" in name else 1
+                    )
+                    work = {"bytes": float(size * slow), "items": None}
+                    params = {"memory": memory, "non_blocking": memory == "pinned", "nbytes": size}
+                    add(f"transfer.{name}", kind, "float32", params, work, size="nbytes")
+        for form in ("as_written", "preallocated"):
+            add(
+                "classic.step",
+                kind,
+                "float32",
+                {"form": form},
+                {"bytes": 1.6e9 * (3 if form == "as_written" else 1), "items": 1e8},
+            )
+        for variant in ("eager", "autocast"):
+            for name, flops in {
+                "mlp": 2e6,
+                "lenet": 8e5,
+                "cifar": 1.3e6,
+                "encoder": 5e8,
+                "resnet50": 8e9,
+                "vit": 3.5e10,
+            }.items():
+                for width in (1, 4, 16) if name == "cifar" else (None,):
+                    for batch in (1, 32, 256):
+                        params = {"batch": batch} | ({"width": width} if width else {})
+                        items = batch * (128 if name == "encoder" else 1)
+                        work = {"flops": flops * batch * (width or 1) ** 2, "items": items, "bytes": 1e5 * batch}
+                        work["unit"] = "token" if name == "encoder" else "sample"
+                        add(f"models.{name}", kind, "float32", params, work, size="batch", variant=variant)
+    gone = Case("models.gpt2", "cpu", "float32", {"batch": 1}, size="batch", threads=2)
+    left.append(unmeasured(gone, "skipped", "transformers isn't installed (extra: models)"))
+    return done, left

@@ -1,0 +1,197 @@
+"""The plugin among others: options, markers, other plugins, and pytest runs that have nothing to do with us."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CASE = """
+import torch, pytest
+def test_neg(gpubench):
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+@pytest.fixture
+def run(pytester):
+    def run(source=CASE, *options):
+        pytester.makepyfile(test_it=source)
+        return pytester.runpytest_inprocess("--gpubench-preset=smoke", *options)
+
+    return run
+
+
+def test_a_plain_run_imports_neither_torch_nor_pandas(pytester):
+    pytester.makepyfile("""
+        import sys
+        def test_plain(benchmark):
+            benchmark(len, [])
+        def test_loaded(request):
+            assert request.config.pluginmanager.hasplugin("gpubench.plugin")
+            assert not {"torch", "pandas", "matplotlib"} & set(sys.modules)
+    """)
+    result = pytester.runpytest_subprocess("--benchmark-json=plain.json")
+    result.assert_outcomes(passed=2)
+    assert "gpubench" not in json.loads((pytester.path / "plain.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--gpubench-device=gpu", "unknown device 'gpu': choose from auto, all, cpu, cuda, mps, xpu"),
+        ("--gpubench-device=cuda:x", "unknown device 'cuda:x': choose from"),
+        ("--gpubench-dtype=fp32", "unknown dtype 'fp32': choose from float32, tf32, bfloat16, float16, float64"),
+        ("--gpubench-variant=jit", "unknown variant 'jit': choose from eager, autocast, compile"),
+        ("--gpubench-preset=huge", "unknown preset 'huge': choose from smoke, quick, full"),
+        ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
+        ("--gpubench-threads=0", "threads must be 1 or more, not 0"),
+        ("--gpubench-seed=-1", "the seed must be 0 or more, not -1"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_exit_4(run, option, says):
+    result = run(CASE, option)
+    assert result.ret == 4
+    lines = [line for line in [*result.errlines, *result.outlines] if line.strip()]
+    assert [line for line in lines if says in line]
+    assert not [line for line in lines if "Traceback" in line or "INTERNALERROR" in line]
+
+
+def test_a_required_device_that_is_absent_fails_the_run(run):
+    result = run(CASE, "--gpubench-require-device=xpu")
+    assert result.ret == 4
+    assert "required device absent: xpu is not here" in result.stderr.str() + result.stdout.str()
+    assert run(CASE, "--gpubench-require-device=cpu").ret == 0
+
+
+def test_a_device_asked_for_and_absent_is_a_row_with_its_reason(run, pytester):
+    result = run(CASE, "--gpubench-device=cpu", "--gpubench-device=xpu", "--benchmark-json=run.json")
+    result.assert_outcomes(passed=1, skipped=1)
+    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
+    assert (row["device"], row["status"]) == ("xpu", "skipped")
+    assert row["reason"].startswith("xpu is not here: ")
+
+
+def test_auto_and_all_and_names(virtual):
+    source = """
+        def test_names(gpubench, machine):
+            gpubench(machine.launch, 1e-3, check=False)
+    """
+    for options, devices in (
+        (["--gpubench-device=auto"], ["cpu", "virtual:0"]),
+        (["--gpubench-device=all"], ["cpu", "virtual:0", "virtual:1"]),
+        (["--gpubench-device=virtual:1"], ["virtual:0", "virtual:1"]),  # beside the fixture's own `virtual`
+    ):
+        _, run = virtual(source, *options)
+        assert sorted(b["params"]["gpubench_device"] for b in run["benchmarks"]) == devices
+
+
+def test_sizes_come_from_the_preset(run, pytester):
+    source = """
+import torch, pytest
+@pytest.mark.gpubench_sweep("n", smoke=[1], quick=[2, 3], full=[2, 3, 4])
+@pytest.mark.gpubench(dtypes=["float32", "tf32", "float64"])
+def test_neg(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(n))
+"""
+    for preset, sizes in (("smoke", [1]), ("quick", [2, 3]), ("full", [2, 3, 4])):
+        result = run(source, "--collect-only", "-q", f"--gpubench-preset={preset}")
+        ids = [line.split("[")[1].rstrip("]") for line in result.outlines if "::" in line]
+        assert ids == [f"cpu-{dtype}-{n}" for dtype in ("float32", "float64") for n in sizes]
+
+
+def test_dtypes_can_be_chosen(run):
+    result = run(CASE, "--collect-only", "-q", "--gpubench-dtype=float64", "--gpubench-dtype=tf32")
+    assert [line for line in result.outlines if "::" in line] == [
+        "test_it.py::test_neg[cpu-float64]",
+        "test_it.py::test_neg[cpu-tf32]",
+    ]
+    result = run(CASE, "--gpubench-dtype=tf32", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert "tf32 does not exist on cpu" in result.stdout.str()
+
+
+def test_options_can_stand_in_the_ini_file(run, pytester):
+    pytester.makeini("[pytest]\ngpubench_dtype = float64\ngpubench_preset = smoke\n")
+    result = pytester.runpytest_inprocess(pytester.makepyfile(CASE), "--collect-only", "-q")
+    assert "cpu-float64" in result.stdout.str()
+
+
+def test_our_marker_is_merged_into_the_tests_own(run, pytester):
+    source = """
+import time, torch, pytest
+@pytest.mark.benchmark(group="mine", min_rounds=7, timer=time.process_time)
+def test_neg(gpubench):
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+    result = run(source, "--benchmark-json=run.json")
+    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
+    assert bench["options"]["timer"] == "device_clock"
+    assert bench["options"]["min_rounds"] == 7
+    assert bench["stats"]["rounds"] >= 7
+    assert "another timer was asked for" in result.stdout.str()
+
+
+def test_an_explicit_timer_option_is_overridden_with_a_warning(run):
+    assert "another timer was asked for" in run(CASE, "--benchmark-timer=time.process_time").stdout.str()
+
+
+def test_pytest_benchmarks_own_options_keep_working(run, pytester):
+    assert run(CASE, "--benchmark-save=one", "--benchmark-min-rounds=9").ret == 0
+    result = run(CASE, "--benchmark-compare=0001", "--benchmark-compare-fail=min:10000%")
+    assert result.ret == 0
+    assert "(NOW)" in result.stdout.str()
+    assert "machine_info is different" not in result.stdout.str() + result.stderr.str()
+    assert run(CASE, "--benchmark-precision=0.5", "--benchmark-group-by=param:gpubench_device").ret == 0
+    saved = next(pytester.path.glob(".benchmarks/*/0001_one.json"))
+    assert json.loads(saved.read_text())["benchmarks"][0]["stats"]["rounds"] >= 9
+
+
+def test_histogram(run, pytester):
+    pytest.importorskip("pygal")
+    assert run(CASE, "--benchmark-histogram=h").ret == 0
+    assert list(pytester.path.glob("h*.svg"))
+
+
+def test_disabled_it_still_checks(run):
+    wrong = CASE + "\ndef test_wrong(gpubench):\n    gpubench(lambda x: x, gpubench.randn(4), check=lambda x: x + 1)\n"
+    run(wrong, "--benchmark-disable").assert_outcomes(passed=1, failed=1)
+
+
+def test_xdist_does_not_crash(pytester):
+    pytest.importorskip("xdist")
+    pytester.makepyfile(test_it=CASE)
+    result = pytester.runpytest_subprocess("-n2", "--gpubench-preset=smoke")
+    result.assert_outcomes(passed=1)
+
+
+def test_without_pytest_benchmark_it_skips(pytester):
+    pytester.makepyfile(test_it=CASE)
+    result = pytester.runpytest_subprocess("-p", "no:benchmark", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert "needs pytest-benchmark" in result.stdout.str()
+
+
+def test_a_wrong_marker_names_what_exists(run):
+    result = run(CASE.replace("def test", "@pytest.mark.gpubench(dtypes=['f32'])\ndef test"))
+    assert "dtypes has no 'f32': choose from float32" in result.stdout.str() + result.stderr.str()
+    assert result.ret not in (0, 5)
+
+
+def test_a_workload_that_runs_nowhere_here_is_one_row(run, pytester):
+    source = CASE + """
+@pytest.mark.gpubench(devices="accelerator")
+@pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
+def test_move(gpubench, n): pass
+"""
+    run(source, "--gpubench-device=cpu", "--benchmark-json=run.json").assert_outcomes(passed=1, skipped=1)
+    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
+    assert row["reason"] == "needs an accelerator, chosen: cpu"
+
+
+def test_nothing_is_registered_without_our_prefix(pytester):
+    out = subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, cwd=pytester.path)
+    section = out.stdout.split("benchmarks on every device:")[1].split("\n\n")[0]
+    flags = [word for line in section.splitlines() for word in line.split() if word.startswith("--")]
+    assert flags
+    assert all(flag.startswith("--gpubench-") for flag in flags)
