@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.gpubench(implementations=["torch", "numpy"], size="n"),
     pytest.mark.gpubench_sweep(
         "n",
-        smoke=[1000],
+        smoke=[1000, 10**4],
         quick=[10**3, 10**5, 10**6, 10**7],
         full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8],
     ),

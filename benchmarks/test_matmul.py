@@ -10,7 +10,7 @@ ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 @pytest.mark.gpubench(dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
 @pytest.mark.gpubench_sweep(
     "n",
-    smoke=[32],
+    smoke=[32, 64],
     quick=[64, 256, 1024, 2048],
     full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,8 +31,7 @@ def load(path: Path) -> At:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entries = dict(pairs)
         if len(entries) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
         return entries
 
@@ -134,7 +135,7 @@ class At:
         return self.value  # type: ignore[no-any-return]
 
     def refuse(self, expected: str, found: str | None = None) -> NoReturn:
-        found = found or ("nothing" if self.missing else clean(repr(self.value)[:60]))
+        found = found or ("nothing" if self.missing else clean(reprlib.repr(self.value)[:60]))
         place = clean(self.place) or "file"
         raise RunFileError(f"{clean(str(self.path))}: {place}: expected {expected}, found {found}")
 

@@ -149,10 +149,10 @@ class DeviceTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, raw: torch.Tensor, index: int) -> DeviceTensor:
-        block, where = _Block.of(raw, index), torch.device(NAME, index)
         like = {"strides": raw.stride(), "storage_offset": raw.storage_offset(), "dtype": raw.dtype}
-        self = torch.Tensor._make_wrapper_subclass(cls, raw.shape, device=where, **like)
-        self._raw, self._block = raw, block
+        with torch.inference_mode(raw.is_inference()):  # a view isn't an inference tensor unless its base is
+            self = torch.Tensor._make_wrapper_subclass(cls, raw.shape, device=torch.device(NAME, index), **like)
+        self._raw, self._block = raw, _Block.of(raw, index)
         # The autograd engine knows one device of a Python backend; in the caller's thread it takes any.
         torch._C._set_multithreading_enabled(False)
         return self

@@ -198,6 +198,21 @@ def check_modules():
                 same(first[1], first[0], device, rtol=1e-3, atol=1e-4)
 
 
+def check_inference_mode():
+    a = torch.randn(3, 4)
+    for device in BOTH:
+        x = a.to(device)
+        with torch.inference_mode():
+            y, views = x + 1, (x.detach(), x.view(4, 3), x.t(), x[0], x.chunk(2)[0])
+            assert x.detach().to("meta").shape == x.shape
+        assert y.is_inference()
+        assert not any(view.is_inference() for view in views)
+        same(views[2].add_(1), a.t() + 1, device)
+        same(x, a + 1, device)
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            y.add_(1)
+
+
 def check_moving_modules():
     model, x = nn.Linear(3, 2), torch.randn(4, 3).bfloat16()
     reference = copy.deepcopy(model).bfloat16()(x)

@@ -74,7 +74,7 @@ def _limits(panel: Panel, speedup: bool) -> tuple[float, float]:
 def _data(limits: tuple[float, float], speedup: bool) -> tuple[float, float]:
     """The part of the axis that may hold data: ticks stay out of the strips."""
     strip = (limits[1] / limits[0]) ** _STRIP if speedup else 1.0
-    return limits[0], limits[1] / strip
+    return limits[0] * strip, limits[1] / strip
 
 
 def _panel(
@@ -86,7 +86,8 @@ def _panel(
     left, right = padded(sizes, least=2.0)
     axes.set_xlim(left, right)
     axes.set_ylim(*limits)
-    marks = size_ticks(sizes, panel.size, max(2, int(width / 0.62)))
+    label = max(text_width(size_text(size, panel.size), SMALL) for size in set(sizes))
+    marks = size_ticks(sizes, panel.size, max(2, int(width * 0.9 / (label + 0.12))))
     for axis, places in ((axes.xaxis, marks), (axes.yaxis, ticks)):
         axis.set_major_locator(FixedLocator([place for place, _ in places]))
         axis.set_minor_locator(NullLocator())

@@ -6,7 +6,6 @@ MOST_LINES lines: a parameter then gets a panel for each of its values. Workload
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from .table import records
 
 T = TypeVar("T")
 MOST_LINES = 6
+MOST_STYLES = 4
 MOST_PANELS = 16
 
 
@@ -238,7 +238,7 @@ def _facets(sweep: Sweep, others: list[Sweep], lead: str) -> list[tuple[str, str
     shared = {term for other in others for term in varying(other.lines)}
     lead = lead if lead in varying(sweep.lines) else "source"
     parts: list[tuple[list[str], list[Line]]] = [([], list(sweep.lines))]
-    while max(len(lines) for _, lines in parts) > MOST_LINES:
+    while any(_crowded(lines, lead) for _, lines in parts):
         term = _split_by([lines for _, lines in parts], lead, shared)
         if term is None:
             break
@@ -253,6 +253,13 @@ def _facets(sweep: Sweep, others: list[Sweep], lead: str) -> list[tuple[str, str
     return [(" · ".join([*head, *words]), sweep.size, lines) for words, lines in pages]
 
 
+def _crowded(lines: list[Line], lead: str) -> bool:
+    """More lines, or more kinds of dashes, than the eye keeps apart."""
+    terms = [term for term in varying(lines) if term != lead]
+    styles = {tuple(line.terms.get(term) for term in terms) for line in lines}
+    return len(lines) > MOST_LINES or len(styles) > MOST_STYLES
+
+
 def _split_by(parts: list[list[Line]], lead: str, shared: set[str]) -> str | None:
     """The term whose panels are the fewest that are not crowded.
 
@@ -260,10 +267,10 @@ def _split_by(parts: list[list[Line]], lead: str, shared: set[str]) -> str | Non
     dashes then mean the same everywhere.
     """
     choices = []
-    for term in varying(line for part in parts for line in part):
-        counts = [size for part in parts for size in Counter(line.terms.get(term) for line in part).values()]
-        crowded = max(counts) > MOST_LINES
-        choices.append((term == lead, crowded, term in shared, max(counts) if crowded else len(counts), term))
+    for term in dict.fromkeys(term for part in parts for term in varying(part)):
+        divided = [group for part in parts for group in _grouped(part, _value(term)).values()]
+        worst = max((len(group) for group in divided if _crowded(group, lead)), default=0)
+        choices.append((term == lead, worst > 0, term in shared, worst or len(divided), term))
     return min(choices)[-1] if choices else None
 
 

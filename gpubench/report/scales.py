@@ -26,11 +26,11 @@ def size_ticks(sizes: Iterable[float], name: str, most: int) -> Ticks:
 
 def log_ticks(low: float, high: float, unit: str, most: int = 6) -> Ticks:
     """Decades, or steps of 1-2-5 where there are few decades, or every so many decades; ``×`` without a unit."""
-    if high / low < 4:
+    if high / low < 2:
         return linear_ticks(low, high, unit)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     values: list[float] = []
-    for steps in ((1, 2, 5), (1, 3), (1,)):
+    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         values = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         values = [value for value in values if low <= value <= high]
         if len(values) <= most:

@@ -114,8 +114,7 @@ def _explain(code: int, progress: Progress, log_path: Path, interrupted: bool) -
         print("gpubench run: stopped before anything was measured", file=sys.stderr)
         return INCOMPLETE
     if code == _USAGE:
-        said = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")] or lines[-1:]
-        print(f"gpubench run: {said[0].removeprefix('gpubench: ')}", file=sys.stderr)
+        print(f"gpubench run: {_complaint(lines)}", file=sys.stderr)
         return UNUSABLE
     if code == _NOTHING_COLLECTED:
         print("gpubench run: no case matches", file=sys.stderr)
@@ -126,6 +125,14 @@ def _explain(code: int, progress: Progress, log_path: Path, interrupted: bool) -
         print("\n".join(lines[-15:]), file=sys.stderr)
     print(f"gpubench run: nothing was measured (pytest ended with {code})", file=sys.stderr)
     return INCOMPLETE
+
+
+def _complaint(lines: list[str]) -> str:
+    """The line in which pytest says what it can't use."""
+    said = [line for line in lines if ": error: " in line]
+    said += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
+    text = (said or lines[-1:] or ["pytest refused its options"])[0]
+    return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
 
 
 def _report(args: argparse.Namespace, run_file: Path) -> int:

@@ -102,11 +102,13 @@ def test_attention(gpubench):
 def test_a_case_over_its_budget_is_skipped_with_the_prediction(measure):
     result, run = measure(KEEP + """
 def test_predicted(gpubench):
-    gpubench(lambda x: pytest.fail("was called"), gpubench.randn(4), flops=1e18)
+    def never(x):
+        assert x.is_meta, "was called for real"
+    gpubench(never, gpubench.randn(4), flops=1e18)
 
 def test_seen(gpubench):
     import time
-    gpubench(lambda x: time.sleep(0.8), gpubench.randn(4), check=False)
+    gpubench(lambda x: x.is_meta or time.sleep(0.8), gpubench.randn(4), check=False)
 """)
     result.assert_outcomes(passed=1, skipped=2)
     assert "predicted: 1.00 EFLOP at" in unmeasured(run, "test_predicted")["reason"]

@@ -1,0 +1,217 @@
+"""Which charts there are, what is on them, and that they come out the same each time."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from matplotlib.axes import Axes
+
+from gpubench import runfile
+from gpubench.report import draw, figures, pairs, scales, table, theme
+from gpubench.report.draw_lines import draw_lines
+from gpubench.report.figures import MOST_LINES, Figure
+from gpubench.schema import Case
+
+
+def plan(folder: Path, *runs: dict[str, Any]) -> list[Figure]:
+    loaded = []
+    for i, data in enumerate(runs):
+        path = folder / f"run{i}.json"
+        path.write_text(json.dumps(data))
+        loaded.append(runfile.read(path))
+    results = table.frame(loaded)
+    return figures.plan(results, pairs.pair(results))
+
+
+def points(figure: Figure) -> list[tuple[float, float]]:
+    return [(p.x, p.y) for panel in figure.panels for curve in panel.curves for p in curve.line.points]
+
+
+def crossing(name: str = "a.b") -> dict[str, Any]:
+    """A CPU at 1 ns an element against a device at 10 µs and 0.1 ns: equal at 11,111 elements."""
+    marks = [
+        records.benchmark(
+            Case(name, device, "float32", {"n": n}, size="n", devices=(device,)), start + n * slope, work={"items": n}
+        )
+        for device, start, slope in (("cpu", 0.0, 1e-9), ("cuda:0", 1e-5, 1e-10))
+        for n in (10**3, 10**4, 10**5, 10**6)
+    ]
+    return records.run_file(marks, devices=(records.CPU, records.GPU))
+
+
+def test_cpu_alone(tmp_path: Path) -> None:
+    found = plan(tmp_path, records.cpu_run())
+    names = {figure.name for figure in found}
+    assert {"time-elementwise", "bandwidth-elementwise", "throughput-matmul", "samples-per-second-models"} <= names
+    assert {"speedup-over-numpy", "speedup-over-numpy-matmul", "highest-rates", "time-one-size"} <= names
+    assert 8 <= len(found) <= 16
+
+
+def test_cpu_and_gpu(tmp_path: Path) -> None:
+    found = plan(tmp_path, records.gpu_run(3))
+    names = {figure.name for figure in found}
+    assert {"speedup-over-cpu", "speedup-over-cpu-elementwise", "speedup-over-cpu-models", "time-matmul"} <= names
+    assert 8 <= len(found) <= 18
+
+
+def test_two_machines(tmp_path: Path) -> None:
+    names = {figure.name for figure in plan(tmp_path, records.gpu_run(), records.gpu_run(1, 2.0, "Other (synthetic)"))}
+    assert {"speedup-over-cpu", "speedup-over-run0"} <= names
+
+
+@pytest.mark.parametrize("data", [records.cpu_run(), records.gpu_run(), records.run_file([], [])])
+def test_no_empty_or_crowded_panel(tmp_path: Path, data: dict[str, Any]) -> None:
+    for figure in plan(tmp_path, data):
+        assert figure.panels or figure.bars
+        for panel in figure.panels:
+            assert 1 <= len(panel.curves) <= MOST_LINES
+            assert all(curve.line.points for curve in panel.curves)
+        for bars in figure.bars.panels if figure.bars else ():
+            assert all(group.bars for group in bars.groups)
+
+
+def test_captions_name_the_terms(tmp_path: Path) -> None:
+    for figure in plan(tmp_path, records.gpu_run(3)):
+        for fact in ("Synthetic H-GPU", "float32", "2 CPU threads", "TF32 off", "resident", "2.13.0", "2026-01-31"):
+            if fact == "2 CPU threads" and "numpy" in figure.caption:
+                fact = "CPU threads: torch 2, numpy 1"
+            assert fact in figure.caption, figure.name
+        assert "3 processes" in figure.caption
+
+
+def test_crossover_is_marked_with_its_size(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, crossing()) if each.name == "speedup-over-cpu-a"]
+    (panel,) = figure.panels
+    (curve,) = panel.curves
+    assert curve.line.crossover.size == pytest.approx(11_111, rel=0.03)
+    axes = draw_lines(figure).figure.axes[0]
+    assert isinstance(axes, Axes)
+    words = [text.get_text() for text in axes.texts]
+    assert "the CPU is faster" in words
+    assert any(word.startswith("◆ 11") for word in words)
+    assert any(line.get_xdata()[0] == curve.line.crossover.size for line in axes.lines if len(line.get_xdata()) == 1)
+    assert any(list(line.get_ydata()) == [1.0, 1.0] for line in axes.lines)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_no_crossover_no_mark(tmp_path: Path) -> None:
+    data = crossing()
+    data["benchmarks"] = [mark for mark in data["benchmarks"] if mark["params"]["n"] > 10**4]
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu-a"]
+    assert not any("◆" in text.get_text() for text in draw_lines(figure).figure.axes[0].texts)
+
+
+def test_the_uncertainty_is_drawn(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, crossing()) if each.name == "speedup-over-cpu-a"]
+    (curve,) = figure.panels[0].curves
+    assert all(point.low < point.y < point.high for point in curve.line.points)
+    assert draw_lines(figure).figure.axes[0].collections
+    assert "spread within one process" in figure.caption
+    assert "interval" not in figure.caption
+
+
+def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:
+    data = crossing()
+    data["gpubench"]["unmeasured"] = [
+        records.unmeasured(Case("a.b", "cuda:0", "float32", {"n": 10**9}, size="n", devices=("cuda:0",)), "oom", "no")
+    ]
+    for figure in plan(tmp_path, data):
+        assert all(x < 10**9 and math.isfinite(y) for x, y in points(figure))
+
+
+def test_the_axis_is_the_only_number_that_varies_where_none_is_named(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case("a.b", "cpu", "float32", {"rows": rows, "k": 3, "form": form}), rows * 1e-6)
+        for rows in (1, 2, 4)
+        for form in "xy"
+    ]
+    (figure,) = [each for each in plan(tmp_path, records.run_file(marks)) if each.name == "time-a"]
+    assert figure.panels[0].size == "rows"
+    assert [word for word, _ in figure.styles] == ["x", "y"]
+
+
+def test_names_from_a_file_stay_names(tmp_path: Path) -> None:
+    name = "../../evil$x^{2.<script>&</script>$\\frac"
+    found = plan(tmp_path, crossing(name))
+    for figure in found:
+        assert all(c.isalnum() or c in "._-" for c in figure.name)
+        assert not figure.name.startswith(".")
+    files = draw.render(found, ("svg",))
+    for content in files.values():
+        assert b"<script" not in content
+        ET.fromstring(content)
+    assert any(b"&lt;script&gt;" in content for content in files.values())
+
+
+def test_no_two_files_alike(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case(f"{family}.x", "cpu", "float32", {"n": n}), n * 1e-6)
+        for family in ("a/b", "a b", "A-b", "…")
+        for n in (1, 2)
+    ]
+    names = [figure.name.lower() for figure in plan(tmp_path, records.run_file(marks))]
+    assert len(names) == len(set(names)) == 4
+
+
+def test_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [each for each in plan(tmp_path, records.gpu_run()) if "one-size" in each.name or "transfer" in each.name]
+    files = draw.render(found)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    import matplotlib as mpl
+
+    monkeypatch.setitem(mpl.rcParams, "lines.linewidth", 9.0)
+    assert draw.render(found) == files
+    assert mpl.rcParams["lines.linewidth"] == 9.0
+    assert {name.rpartition("-")[2] for name in files} == {"light.svg", "light.png", "dark.svg", "dark.png"}
+    assert len(files) == 4 * len(found)
+
+
+def test_light_and_dark_differ(tmp_path: Path) -> None:
+    files = draw.render(plan(tmp_path, crossing())[:1], ("svg",))
+    light, dark = (next(text for name, text in files.items() if each in name) for each in ("light", "dark"))
+    assert b"#ffffff" in light
+    assert b"#0d1117" in dark
+    assert b"#ffffff" not in dark
+
+
+def contrast(one: str, two: str) -> float:
+    """WCAG 2.1, relative luminance and contrast ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted([luminance(one), luminance(two)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", [theme.LIGHT, theme.DARK])
+def test_colours_stand_out(name: str) -> None:
+    page = theme.colour(name, "page")
+    assert all(contrast(theme.colour(name, i), page) >= 3 for i in range(8))
+    assert all(contrast(theme.colour(name, i), theme.colour(name, "shade")) >= 3 for i in range(8))
+    assert all(contrast(theme.colour(name, role), page) >= 4.5 for role in ("text", "muted"))
+    assert contrast(theme.colour(name, "muted"), theme.colour(name, "shade")) >= 4.5
+
+
+def test_ticks() -> None:
+    assert [label for _, label in scales.log_ticks(0.9e-6, 2e-3, "s")] == ["1 µs", "10 µs", "100 µs", "1 ms"]
+    assert [label for _, label in scales.log_ticks(0.4, 2.5, "")] == ["0.5×", "0.7×", "1×", "1.5×", "2×"]
+    assert len(scales.log_ticks(1e-15, 1e30, "s", 6)) <= 6
+    assert [label for _, label in scales.linear_ticks(0, 41e9, "B/s")] == [
+        "0",
+        "10 GB/s",
+        "20 GB/s",
+        "30 GB/s",
+        "40 GB/s",
+    ]
+    assert [label for _, label in scales.size_ticks([64, 256, 1024], "n", 9)] == ["64", "256", "1024"]
+    assert [label for _, label in scales.size_ticks([10**3, 10**9], "nbytes", 9)] == ["1 kB", "1 GB"]
+    assert [label for _, label in scales.size_ticks([10**5, 65536], "n", 9)] == ["65.5k", "10⁵"]

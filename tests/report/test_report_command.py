@@ -1,0 +1,198 @@
+"""``gpubench report`` from its options to its files: what it writes, refuses and never touches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from gpubench.report import command, output
+from gpubench.report.options import add_arguments
+from gpubench.schema import Case
+
+
+def report(*words: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return command.main(parser.parse_args([str(word) for word in words]))
+
+
+def small(**how: Any) -> dict[str, Any]:
+    marks = [
+        records.benchmark(Case("a.b", device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
+        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
+        for n in (1, 10)
+    ]
+    return records.run_file(marks, devices=(records.CPU, records.GPU), **how)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(small()))
+    return path
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "deep" / "out"
+    assert report(run, "-o", out) == 0
+    assert {"results.csv", "speedup.csv", "summary.md", "charts/time-a-light.svg", "charts/time-a-dark.png"} <= names(
+        out
+    )
+    shown = capsys.readouterr().out
+    assert "10.0×" in shown
+    assert str(out) in shown
+    assert "charts/speedup-over-cpu-light.svg" in (out / "summary.md").read_text()
+    before = {name: (out / name).read_bytes() for name in names(out)}
+    assert report(run, "-o", out) == 0
+    assert {name: (out / name).read_bytes() for name in names(out)} == before
+
+
+def test_no_charts(run: Path, tmp_path: Path) -> None:
+    assert report(run, "-o", tmp_path / "out", "--no-charts") == 0
+    assert names(tmp_path / "out") == {"results.csv", "speedup.csv", "summary.md"}
+
+
+def test_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(run, "-o", tmp_path / "out", "--format", "png") == 0
+    assert {Path(name).suffix for name in names(tmp_path / "out") if name.startswith("charts/t")} == {".png"}
+    assert "-light.png" in (tmp_path / "out" / "summary.md").read_text()
+    with pytest.raises(SystemExit, match="2"):
+        report(run, "-o", tmp_path / "out", "--format", "gif")
+    assert "choose from svg, png" in capsys.readouterr().err
+
+
+def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert report(run, "-o", out) == 0
+    mine = out / "charts" / "mine.svg"
+    mine.write_text("mine")
+    (tmp_path / "precious.svg").write_text("precious")
+    manifest = out / "charts" / output.MANIFEST
+    manifest.write_text(json.dumps([*json.loads(manifest.read_text()), "../../precious.svg", "old-light.svg"]))
+    (out / "charts" / "old-light.svg").write_text("old")
+    assert report(run, "-o", out, "--no-charts") == 0
+    assert names(out) == {"results.csv", "speedup.csv", "summary.md", "charts/mine.svg", f"charts/{output.MANIFEST}"}
+    assert (tmp_path / "precious.svg").read_text() == "precious"
+    manifest.write_text("[" * 100_000)
+    assert report(run, "-o", out) == 0
+
+
+def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "a.json").write_text(json.dumps(small(label="A (synthetic)")))
+    (runs / "b.json").write_text(json.dumps(small(label="B (synthetic)")))
+    (runs / "other.json").write_text('{"something": "else"}')
+    assert report(runs, runs / "a.json", "-o", tmp_path / "out", "--no-charts") == 0
+    lines = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["run", *["a"] * 4, *["b"] * 4]
+    capsys.readouterr()
+    (runs / "c.json").write_text('{"benchmarks": [')
+    assert report(runs, "-o", tmp_path / "out", "--no-charts") == 2
+    assert "c.json: line 1 column 17" in capsys.readouterr().err
+
+
+BAD = {
+    "missing": None,
+    "empty": "",
+    "truncated": '{"benchmarks": [{"name": ',
+    "foreign": '{"hello": 1}',
+    "text": "machine,device",
+    "no cases": json.dumps(records.run_file([])),
+    "version": json.dumps(small() | {"gpubench": {"schema_version": 99}}),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = tmp_path / "run.json"
+    content = BAD[name]
+    if content is not None:
+        path.write_text(content)
+    assert report(path, "-o", tmp_path / "out") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert str(path) in shown.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_leaves_the_old_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert report(run, "-o", out, "--no-charts") == 0
+    before = {name: (out / name).read_bytes() for name in names(out)}
+    run.write_text("{")
+    assert report(run, "-o", out) == 2
+    assert {name: (out / name).read_bytes() for name in names(out)} == before
+
+
+def test_unknown_baseline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(run, "-o", tmp_path / "out", "--baseline", "tpu") == 2
+    assert "unknown baseline 'tpu': choose from cpu, cuda:0, torch, " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(tmp_path, "-o", tmp_path / "out") == 2
+    assert "no run file in this folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["taken", "taken/below", "/proc/nowhere"])
+def test_output_that_cant_be_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str) -> None:
+    (tmp_path / "taken").write_text("a file")
+    assert report(run, "-o", tmp_path / where) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert "can't write there" in shown
+
+
+def test_charts_folder_that_leads_elsewhere(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "charts").symlink_to(tmp_path / "elsewhere")
+    assert report(run, "-o", tmp_path / "out") == 2
+    assert names(tmp_path / "elsewhere") == set()
+    assert names(tmp_path / "out") == set()
+
+
+def test_plain_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = small()
+    del data["gpubench"]
+    del data["machine_info"]["gpubench"]
+    for mark in data["benchmarks"]:
+        mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}}
+    data["benchmarks"] = data["benchmarks"][:2]
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps(data))
+    assert report(path, "-o", tmp_path / "out") == 0
+    assert "charts/time-a-light.svg" in names(tmp_path / "out")
+    assert "wait for the device" not in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, argparse; sys.modules['torch'] = None\n"
+        "from gpubench.report.options import add_arguments\n"
+        "parser = argparse.ArgumentParser(); add_arguments(parser)\n"
+        "args = parser.parse_args(sys.argv[1:])\n"
+        "assert not {'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
+        "from gpubench.report.command import main\n"
+        "sys.exit(main(args))\n"
+    )
+    words = [sys.executable, "-W", "error::UserWarning", "-c", code, str(run), "-o", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""

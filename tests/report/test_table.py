@@ -1,0 +1,104 @@
+"""results.csv: its exact text, and what a name from a file can't do to it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import records
+
+from gpubench import runfile
+from gpubench.report import table
+from gpubench.schema import Case
+
+
+def read(folder: Path, data: dict[str, Any], name: str = "run") -> runfile.Run:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(data))
+    return runfile.read(path)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_exact_text(tmp_path: Path) -> None:
+    add = Case("elementwise.add", "cpu", "float32", {"form": "out", "n": 1000}, threads=2, size="n", devices=("cpu",))
+    copy = Case(
+        "transfer.copy",
+        "cuda:0",
+        "float32",
+        {"pinned": True, "nbytes": 4096},
+        threads=2,
+        size="nbytes",
+        devices=("cuda:0",),
+    )
+    gone = Case("elementwise.add", "cuda:0", "float16", {"form": "out", "n": 10**8}, size="n")
+    data = records.run_file(
+        [
+            records.benchmark(add, 2.0, work={"bytes": 12000, "items": 1000}, latency=3.0, spread=0.5, iterations=7),
+            records.benchmark(copy, 0.125, work={"bytes": 4096}, latency=0.3, spread=0.5),
+        ],
+        [records.unmeasured(gone, "oom", "needs 2 GB, 1 GB is free")],
+        devices=(records.CPU, records.GPU),
+        label='A "synthetic" one, here',
+    )
+    assert table.to_csv(table.frame([read(tmp_path, data)])) == (
+        "run,machine,device,device_name,workload,implementation,variant,regime,form,n,nbytes,pinned,dtype,threads,"
+        "status,reason,median_s,latency_s,iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s\n"
+        'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,out,1000,,,float32,2,'
+        "ok,,2.0,3.0,1.0,2.0,1.5,50,7,,6000.0,500.0\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,,,4096,true,float32,'
+        "2,ok,,0.125,0.3,0.0625,0.125,0.09375,50,1,,32768.0,\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,out,100000000,,,'
+        'float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,\n'
+    )
+
+
+def test_every_digit_is_kept(tmp_path: Path) -> None:
+    median = 1.2345678901234567e-05
+    case = Case("a.b", "cpu", "float32", {})
+    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, records.run_file([records.benchmark(case, median)]))])))
+    assert float(row["median_s"]) == median
+
+
+def test_pandas_reads_it_back(tmp_path: Path) -> None:
+    text = table.to_csv(table.frame([read(tmp_path, records.gpu_run())]))
+    back = pd.read_csv(io.StringIO(text))
+    assert back["median_s"].dtype == float
+    assert (back["status"] == "skipped").sum() == back["median_s"].isna().sum() == 5
+
+
+def test_parameters_named_like_columns(tmp_path: Path) -> None:
+    params = {"device": "x", "param_device": 1, "variant": 2, "median_s": 3, "_run": 4}
+    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])
+    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, data)])))
+    assert row["device"] == "cpu"
+    assert row["param_param_device"] == "x"
+    assert [row["param_device"], row["param_variant"], row["param_median_s"], row["param__run"]] == ["1", "2", "3", "4"]
+
+
+def test_texts_are_no_formulas(tmp_path: Path) -> None:
+    params = {"a": "=1+1", "b": "@SUM(A1)", "c": "-2", "d": "+x", "e": -2.5, "=f": "\n=1"}
+    data = records.run_file([records.benchmark(Case("=cmd|'/c calc'!A0", "cpu", "float32", params), 1.0)])
+    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, data)])))
+    assert row["workload"] == "'=cmd|'/c calc'!A0"
+    assert [row[name] for name in "abcde"] == ["'=1+1", "'@SUM(A1)", "'-2", "'+x", "-2.5"]
+    assert row["'=f"] == " =1"
+
+
+def test_run_names_are_told_apart() -> None:
+    paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
+    assert table.run_names(paths) == ["a/run", "b/run", "other"]
+    assert table.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
+
+
+def test_order_is_that_of_the_files(tmp_path: Path) -> None:
+    runs = [read(tmp_path, records.cpu_run(), name) for name in ("z", "a")]
+    found = table.frame(runs)
+    assert list(dict.fromkeys(found["run"])) == ["z", "a"]
+    assert table.to_csv(found) == table.to_csv(table.frame(runs))

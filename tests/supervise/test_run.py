@@ -1,0 +1,186 @@
+"""``gpubench run`` with real child processes, on small benchmark files of our own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CASES = """
+import torch, pytest
+
+@pytest.mark.parametrize("n", [8, 16])
+def test_neg(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(n))
+"""
+
+SLOW = """
+import torch, pytest, time
+
+@pytest.mark.parametrize("n", range(40))
+def test_sleep(gpubench, n):
+    gpubench(lambda x: x.is_meta or time.sleep(0.05), gpubench.randn(n + 1), check=False)
+"""
+
+
+def gpubench(*arguments, cwd, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "gpubench", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, **options
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a space and a letter beyond ASCII in its name, and a benchmark file in it."""
+    folder = tmp_path / "mes essais é"
+    folder.mkdir()
+    (folder / "test_mine.py").write_text(CASES)
+    return folder
+
+
+def test_measures_ones_own_files_and_reports(folder):
+    done = gpubench("run", "test_mine.py", "--preset=smoke", "-o", "o ut", "--format=svg", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    out = folder / "o ut"
+    run = json.loads((out / "run.json").read_text())
+    assert [b["extra_info"]["gpubench"]["id"] for b in run["benchmarks"]] == [
+        "mine.neg[float32-n=8]",
+        "mine.neg[float32-n=16]",
+    ]
+    assert {"results.csv", "speedup.csv", "summary.md", "charts", "run.log"} <= {p.name for p in out.iterdir()}
+    assert "2 cases, about" in done.stderr
+    assert "2 of 2 cases" in done.stderr
+
+
+def test_options_reach_pytest(folder):
+    done = gpubench(
+        "run", "test_mine.py", "--preset=smoke", "--dtype=float64", "-k", "16", "--seed=3", "--machine=M", "--no-charts",
+        "--", "--benchmark-min-rounds=11", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = json.loads((folder / "out/run.json").read_text())
+    (bench,) = run["benchmarks"]
+    assert bench["extra_info"]["gpubench"]["id"] == "mine.neg[float64-n=16]"
+    assert bench["stats"]["rounds"] >= 11
+    assert run["gpubench"]["seed"] == 3
+    assert run["machine_info"]["gpubench"]["label"] == "M"
+    assert not (folder / "out/charts").exists()
+
+
+def test_list_predicts_without_measuring(folder):
+    source = CASES + "\ndef test_huge(gpubench):\n    gpubench(torch.mm, *[gpubench.randn(10**5, 10**5)] * 2)\n"
+    (folder / "test_mine.py").write_text(source)
+    done = gpubench("run", "test_mine.py", "--list", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "mine.neg[float32-n=8]" in done.stdout
+    assert "over budget" in done.stdout or "needs 40.0 GB" in done.stdout
+    assert "2 cases, about" in done.stdout
+    assert "1 will be skipped" in done.stdout
+    assert not (folder / "out").exists()
+
+
+def test_a_failed_case_fails_the_run_and_the_others_are_reported(folder):
+    (folder / "test_mine.py").write_text(CASES + "\ndef test_bad(gpubench):\n    raise ValueError('mine')\n")
+    done = gpubench("run", "test_mine.py", "--preset=smoke", "--no-charts", cwd=folder)
+    assert done.returncode == 1
+    rows = (folder / "out/results.csv").read_text()
+    assert rows.count(",ok,") == 2
+    assert "ValueError: mine" in rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.py"], "nowhere.py: no such file or folder"),
+        (["test_mine.py", "--device=gpu"], "unknown device 'gpu': choose from auto, all, cpu, cuda"),
+        (["test_mine.py", "--require-device=xpu"], "required device absent: xpu:0 is not here"),
+        (["test_mine.py", "-k", "nothing"], "no case matches"),
+        (["test_mine.py", "--preset=huge"], "invalid choice: 'huge'"),
+        (["test_mine.py", "--dtype=fp8"], "invalid choice: 'fp8'"),
+        (["test_mine.py", "-o", "test_mine.py"], "can't write there"),
+        (["test_mine.py", "--", "--no-such-option"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(folder, arguments, says):
+    done = gpubench("run", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_folder_that_cant_be_written_is_refused_before_measuring(folder):
+    if os.geteuid() == 0:
+        target = "/proc/out"
+    else:
+        (folder / "locked").mkdir(mode=0o500)
+        target = "locked"
+    done = gpubench("run", "test_mine.py", "-o", target, cwd=folder)
+    assert done.returncode == 2
+    assert "can't write there" in done.stderr
+    assert "cases" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_measured(folder, number):
+    (folder / "test_mine.py").write_text(SLOW)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--no-charts"],
+        cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(7)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1, err
+    assert "stopped; reporting what was measured" in err
+    rows = (folder / "out/results.csv").read_text().splitlines()
+    assert 1 < len(rows) < 41
+    assert not _children_of(folder)
+
+
+def _children_of(folder):
+    import psutil
+
+    return [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
+
+
+def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatch, tmp_path):
+    from gpubench.supervise import process
+
+    assert (process.suite() / "test_matmul.py").exists()
+    installed = tmp_path / "site-packages/gpubench"
+    (installed / "benchmarks").mkdir(parents=True)
+    monkeypatch.setattr(process, "PACKAGE", installed)
+    assert process.suite() == installed / "benchmarks"
+    command = process.command([installed / "benchmarks"], [])
+    assert f"--rootdir={installed}" in command
+    assert os.devnull in command
+
+
+def test_supervising_and_help_import_neither_torch_nor_pandas():
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["pandas"] = None
+import gpubench.cli, gpubench.supervise.run, gpubench.supervise.process, gpubench.ledger
+gpubench.cli.parser().format_help()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_follower_waits_for_whole_lines(tmp_path):
+    from gpubench.ledger import Follower, Ledger
+
+    path = tmp_path / "ledger"
+    follower = Follower(path)
+    assert list(follower.events()) == []
+    Ledger(path).append("start", id="a")
+    with path.open("a") as file:
+        file.write('{"event": "en')
+        file.flush()
+        assert [e["id"] for e in follower.events()] == ["a"]
+        file.write('d", "id": "b"}\n')
+    assert [e["event"] for e in follower.events()] == ["end"]
+    assert Path(path).read_text().count("\n") == 2

@@ -1,0 +1,68 @@
+"""From `pytest benchmarks/` to the report, for real, with a second kind of device registered with torch.
+
+The registered kind computes on the CPU: its times are real, its speedups are those of a slow accelerator.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_backend
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "run.json"
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "benchmarks", "-p", "fake_backend", "--gpubench-device=all",
+            "--gpubench-preset=smoke", f"--benchmark-json={path}", "-q", "--benchmark-quiet", "-p", "no:cacheprovider",
+            "-k", "not resnet50 and not vit and not bert and not gpt2",
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    return path
+
+
+def test_both_indices_of_the_registered_kind_are_measured(run_file):
+    run = json.loads(run_file.read_text())
+    cases = [b["extra_info"]["gpubench"] for b in run["benchmarks"]]
+    assert {case["device"] for case in cases} == {"cpu", "fake:0", "fake:1"}
+    workloads = {case["workload"] for case in cases}
+    assert {"elementwise.add", "matmul.square", "models.lenet", "models.encoder", "classic.step"} <= workloads
+    assert {"transfer.host_to_device", "transfer.between_devices"} <= workloads
+    assert all(case["check"]["status"] == "passed" for case in cases if case["device"] != "cpu")
+    ids = {device: {c["id"] for c in cases if c["device"] == device} for device in ("fake:0", "fake:1")}
+    assert ids["fake:0"] == ids["fake:1"]
+    labels = [device["label"] for device in run["machine_info"]["gpubench"]["devices"]]
+    assert labels[1:] == ["Fake Accelerator"] * 2
+
+
+def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.modules['torch'] = None; from gpubench.cli import main; sys.exit(main())",
+         "report", str(run_file), "-o", str(tmp_path / "out")],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "out/results.csv").open(encoding="utf-8")))
+    run = json.loads(run_file.read_text())
+    assert len(rows) == len(run["benchmarks"]) + len(run["gpubench"]["unmeasured"])
+    assert {row["device"] for row in rows if row["status"] == "ok"} == {"cpu", "fake:0", "fake:1"}
+    speedups = list(csv.DictReader((tmp_path / "out/speedup.csv").open(encoding="utf-8")))
+    assert len(speedups) >= 40
+    for row in speedups:
+        assert float(row["speedup"]) == pytest.approx(float(row["baseline_s"]) / float(row["time_s"]))
+    charts = list((tmp_path / "out/charts").glob("*-light.svg"))
+    assert len(charts) >= 4
+    assert any("speedup" in chart.name for chart in charts)

@@ -1,0 +1,22 @@
+"""Numbers for people."""
+
+import pytest
+
+from gpubench.quantity import bytes_text, seconds_text, text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.5e-4, "150 µs"), (0.9999, "1.00 s"), (9.994e-7, "999 ns"), (9.996e-7, "1.00 µs"), (1e-13, "0.100 ps"),
+        (12.34, "12.3 s"), (None, "—"), (float("nan"), "—"), (0, "0 s"), (-2e-3, "-2.00 ms"),
+    ],
+)  # fmt: skip
+def test_three_digits_and_a_prefix(value, shown):
+    assert text(value, "s") == shown
+
+
+def test_larger_units():
+    assert text(2.5e12, "FLOP/s") == "2.50 TFLOP/s"
+    assert bytes_text(4e9) == "4.00 GB"
+    assert [seconds_text(s) for s in (59.0, 185, 7320)] == ["59.0 s", "3 min 05 s", "2 h 02 min"]

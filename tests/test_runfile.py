@@ -1,0 +1,245 @@
+"""Reading and writing run files: what is accepted, and what is refused in one line that names the place."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from gpubench import runfile
+from gpubench.errors import RunFileError, UsageError
+from gpubench.schema import Case, Work
+
+
+def one_case(**changes: Any) -> dict[str, Any]:
+    case = Case("matmul.square", "cuda:0", "float32", {"n": 64}, threads=2, size="n", devices=("cuda:0",))
+    work = {"flops": 524288.0}
+    mark = records.benchmark(case, 2e-5, work=work, medians=(1.9e-5, 2.1e-5))
+    return records.run_file([mark], devices=(records.CPU, records.GPU), processes=2) | changes
+
+
+def save(folder: Path, data: Any) -> Path:
+    path = folder / "run.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    data = one_case()
+    left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
+    data["gpubench"]["unmeasured"] = [records.unmeasured(left, "skipped", "too slow")]
+    run = runfile.read(save(tmp_path, data))
+    assert (run.plain, run.processes, run.date, run.preset) == (False, 2, "2026-01-31", "quick")
+    assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
+    assert run.machine.device("npu:3") == runfile.Device("npu:3", "npu", "")
+    assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
+    measured, unmeasured = run.results
+    assert measured.work == Work(flops=524288.0)
+    assert measured.case.id == "matmul.square[float32-n=64]"
+    assert measured.times is not None
+    assert measured.times.median_s == 2e-5
+    assert [process.median_s for process in measured.times.processes] == [1.9e-5, 2.1e-5]
+    assert [process.samples for process in measured.times.processes] == [(1.9e-5,), (2.1e-5,)]
+    assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
+
+
+def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
+    data = one_case(tomorrow={"x": [float(7)]})
+    data["benchmarks"][0]["extra_info"]["gpubench"]["tomorrow"] = 1
+    assert len(runfile.read(save(tmp_path, data)).results) == 1
+
+
+def test_plain_file(tmp_path: Path) -> None:
+    data = one_case()
+    del data["gpubench"]
+    del data["machine_info"]["gpubench"]
+    mark = data["benchmarks"][0]
+    mark |= {
+        "extra_info": {},
+        "fullname": "a/b/test_sorting.py::TestFast::test_sort[x-1]",
+        "params": {"n": 1, "shape": [1, 2], "odd": float("nan")},
+        "options": {"timer": "perf_counter"},
+    }
+    run = runfile.read(save(tmp_path, data))
+    (result,) = run.results
+    assert run.plain
+    assert run.machine.label == "Synthetic CPU"
+    assert result.case == Case(
+        "sorting.TestFast.sort",
+        "cpu",
+        "",
+        {"n": 1, "shape": "[1, 2]", "odd": "NaN"},
+        implementation="",
+        variant="",
+        regime="",
+    )
+    assert result.work == Work()
+    assert result.times is not None
+    assert len(result.times.processes) == 1
+
+
+def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
+    data = one_case()
+    other = copy.deepcopy(data["benchmarks"][0]) | {"extra_info": {}, "fullname": "test_a.py::test_b", "params": None}
+    data["benchmarks"].append(other)
+    run = runfile.read(save(tmp_path, data))
+    assert [result.case.workload for result in run.results] == ["matmul.square", "a.b"]
+
+
+def test_the_host_name_is_nobodys_business(tmp_path: Path) -> None:
+    assert "not-to-be-shown" not in repr(runfile.read(save(tmp_path, one_case())))
+
+
+Edit = Callable[[dict[str, Any]], Any]
+
+
+def stats(data: dict[str, Any]) -> dict[str, Any]:
+    return data["benchmarks"][0]["stats"]  # type: ignore[no-any-return]
+
+
+def ours(data: dict[str, Any]) -> dict[str, Any]:
+    return data["benchmarks"][0]["extra_info"]["gpubench"]  # type: ignore[no-any-return]
+
+
+BAD: dict[str, tuple[Edit, str]] = {
+    "version": (lambda d: d["gpubench"].update(schema_version=2), "gpubench.schema_version: expected 1, found 2"),
+    "no version": (lambda d: d.pop("gpubench"), "gpubench.schema_version: expected 1, found nothing"),
+    "true is no version": (lambda d: d["gpubench"].update(schema_version=True), "schema_version: expected 1"),
+    "nan": (lambda d: stats(d).update(median=float("nan")), "benchmarks[0].stats.median: expected a finite number"),
+    "infinity": (lambda d: stats(d).update(mean=float("inf")), "benchmarks[0].stats.mean: expected a finite number"),
+    "negative": (lambda d: stats(d).update(min=-1.0), "benchmarks[0].stats.min: expected a finite number not below 0"),
+    "zero": (lambda d: stats(d).update(median=0), "benchmarks[0].stats.median: expected a number above 0"),
+    "huge": (lambda d: stats(d).update(median=10**400), "benchmarks[0].stats.median: expected a finite number"),
+    "text": (lambda d: stats(d).update(iqr="1"), "benchmarks[0].stats.iqr: expected a number, found '1'"),
+    "bool": (lambda d: stats(d).update(median=True), "benchmarks[0].stats.median: expected a number, found True"),
+    "missing": (lambda d: stats(d).pop("median"), "benchmarks[0].stats.median: expected a number, found nothing"),
+    "rounds": (lambda d: stats(d).update(rounds=1.5), "benchmarks[0].stats.rounds: expected a whole number from 1"),
+    "sample": (lambda d: stats(d)["data"].__setitem__(1, -1), "benchmarks[0].stats.data[1]: expected a finite number"),
+    "samples of nobody": (lambda d: stats(d)["data"].append(1.0), "stats.data: expected 2 samples"),
+    "twice the process": (lambda d: ours(d)["processes"][1].update(process=0), "expected each process once"),
+    "timer": (
+        lambda d: d["benchmarks"][0]["options"].update(timer="perf_counter"),
+        "benchmarks[0].options.timer: expected a timer that waits for cuda:0 (device_clock, timer, replay), "
+        "found 'perf_counter'",
+    ),
+    "timer of a case on several": (
+        lambda d: (ours(d).update(device="cpu"), d["benchmarks"][0]["options"].clear()),
+        "benchmarks[0].options.timer: expected a timer that waits for cuda:0",
+    ),
+    "params": (lambda d: ours(d)["params"].update(n=[1]), "benchmarks[0].extra_info.gpubench.params.n: expected"),
+    "work": (lambda d: ours(d)["work"].update(flops=0), "extra_info.gpubench.work.flops: expected a number above 0"),
+    "workload": (lambda d: ours(d).update(workload=3), "extra_info.gpubench.workload: expected a text, found 3"),
+    "devices": (lambda d: ours(d).update(devices="cuda:0"), "extra_info.gpubench.devices: expected a list"),
+    "status": (
+        lambda d: d["gpubench"]["unmeasured"].append({"workload": "a", "device": "cpu", "status": "ok"}),
+        "gpubench.unmeasured[0].status: expected one of skipped, oom, error, timeout, crashed",
+    ),
+    "date": (lambda d: d["gpubench"].update(started="../../x"), "gpubench.started: expected an ISO 8601 date"),
+    "benchmarks": (lambda d: d.update(benchmarks={}), "benchmarks: expected a list, found {}"),
+    "null": (lambda d: d.update(benchmarks=None), "benchmarks: expected a list, found nothing"),
+    "machine": (lambda d: d.update(machine_info=[]), "machine_info: expected an object, found []"),
+    "tf32": (lambda d: d["machine_info"]["gpubench"]["precision"].update(tf32="no"), "tf32: expected true, false"),
+    "line feeds": (lambda d: stats(d).update(median="a\nb\x1b[31m"), "expected a number, found 'a"),
+    "deep": (lambda d: stats(d).update(median=json.loads("[" * 300 + "]" * 300)), "expected a number, found [[["),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refused(tmp_path: Path, name: str) -> None:
+    edit, expected = BAD[name]
+    data = one_case()
+    edit(data)
+    path = save(tmp_path, data)
+    with pytest.raises(RunFileError) as caught:
+        runfile.read(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert expected in message
+    assert message.isprintable()
+
+
+RAW = {
+    "": "file: expected a run file, found an empty file",
+    " \n": "file: expected a run file, found an empty file",
+    '{"benchmarks": [': "line 1 column 17: expected JSON",
+    "machine,device\n": "line 1 column 1: expected JSON",
+    "[]": "file: expected a pytest-benchmark file",
+    "3": "file: expected a pytest-benchmark file",
+    '{"a": {}}': "file: expected a pytest-benchmark file",
+    '{"a": 1, "b": {"c": 1, "c": 2}}': "key 'c': expected every key once in an object, found it twice",
+    "[" * 200_000: "file: expected a run file, found JSON nested too deeply",
+    '{"benchmarks": ' + "9" * 5000 + "}": "file: expected numbers of a sensible length",
+}
+
+
+@pytest.mark.parametrize("number", range(len(RAW)))
+def test_refused_as_a_whole(tmp_path: Path, number: int) -> None:
+    content, expected = list(RAW.items())[number]
+    with pytest.raises(RunFileError) as caught:
+        runfile.read(save(tmp_path, content))
+    assert f"run.json: {expected}" in str(caught.value)
+
+
+def test_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "bytes.json").write_bytes(b'{"benchmarks": "\xff"}')
+    for name, expected in {
+        "none.json": "No such file",
+        "": "Is a directory",
+        "bytes.json": "byte 16: expected",
+    }.items():
+        with pytest.raises(RunFileError, match=expected) as caught:
+            runfile.read(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_truncated_anywhere_is_refused(tmp_path: Path) -> None:
+    text = json.dumps(one_case())
+    for length in range(0, len(text) - 1, 97):
+        with pytest.raises(RunFileError):
+            runfile.read(save(tmp_path, text[:length]))
+
+
+def test_write_then_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    runfile.write(path, one_case())
+    assert json.loads(path.read_text()) == one_case()
+    assert len(runfile.read(path).results) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    runfile.write(path, {"old": 1})
+    with pytest.raises(RunFileError, match="expected finite numbers"):
+        runfile.write(path, {"new": float("nan")})
+    with pytest.raises(UsageError, match="can't be written"):
+        runfile.write(tmp_path / "missing" / "run.json", {})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.json"
+    runfile.write(path, {"old": 1})
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runfile.os, "fsync", full)
+    with pytest.raises(UsageError, match="No space left"):
+        runfile.write(path, {"new": 1})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_standard_library_only() -> None:
+    code = "import sys; from gpubench import runfile; print({'torch', 'numpy', 'pandas'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
