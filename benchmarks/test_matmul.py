@@ -17,7 +17,7 @@ ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 def test_square(gpubench, n):
     """(n, n) x (n, n) into memory that is there."""
     a, b, out = gpubench.randn(n, n), gpubench.randn(n, n), gpubench.empty(n, n)
-    work = {"flops": 2 * n**3, "nbytes": 3 * a.nbytes, "items": n * n}
+    work = {"flops": 2 * n**3, "nbytes": 3 * a.nbytes}
     if gpubench.implementation == "numpy":
         gpubench(np.matmul, gpubench.numpy(a), gpubench.numpy(b), out=gpubench.numpy(out), **work)
     else:
@@ -31,7 +31,7 @@ def test_batched(gpubench, batch):
     a, b = gpubench.randn(batch, 128, 64), gpubench.randn(batch, 64, 128)
     out = gpubench.empty(batch, 128, 128)
     work = {"flops": 2 * batch * 128 * 64 * 128, "nbytes": a.nbytes + b.nbytes + out.nbytes}
-    gpubench(torch.bmm, a, b, out=out, items=batch, unit="product", **work)
+    gpubench(torch.bmm, a, b, out=out, **work)
 
 
 @pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="rows")
@@ -39,4 +39,4 @@ def test_batched(gpubench, batch):
 def test_tall_skinny(gpubench, rows):
     """(rows, 64) x (64, 64): too little arithmetic per byte to keep the arithmetic units busy."""
     a, b, out = gpubench.randn(rows, 64), gpubench.randn(64, 64), gpubench.empty(rows, 64)
-    gpubench(torch.mm, a, b, out=out, flops=2 * rows * 64 * 64, nbytes=2 * a.nbytes + b.nbytes, items=rows, unit="row")
+    gpubench(torch.mm, a, b, out=out, flops=2 * rows * 64 * 64, nbytes=2 * a.nbytes + b.nbytes)

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 # pytester forgets what a pytest run in this process has imported, and torch can't be imported twice.
-import torch
-import torch._dynamo
-import torch.utils.flop_counter
 
 pytest_plugins = ["pytester"]
 

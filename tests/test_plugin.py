@@ -183,11 +183,14 @@ def test_a_wrong_marker_names_what_exists(run):
 
 
 def test_a_workload_that_runs_nowhere_here_is_one_row(run, pytester):
-    source = CASE + """
+    source = (
+        CASE
+        + """
 @pytest.mark.gpubench(devices="accelerator")
 @pytest.mark.gpubench_sweep("n", smoke=[1, 2, 3], quick=[1])
 def test_move(gpubench, n): pass
 """
+    )
     run(source, "--gpubench-device=cpu", "--benchmark-json=run.json").assert_outcomes(passed=1, skipped=1)
     (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
     assert row["reason"] == "needs an accelerator, chosen: cpu"

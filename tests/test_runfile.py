@@ -225,6 +225,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
+def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
+    """Whoever has the old file open goes on reading the old one."""
+    path, other = tmp_path / "run.json", tmp_path / "same"
+    runfile.write(path, {"old": 1})
+    other.hardlink_to(path)
+    runfile.write(path, {"new": 1})
+    assert (json.loads(other.read_text()), json.loads(path.read_text())) == ({"old": 1}, {"new": 1})
+
+
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
     runfile.write(path, {"old": 1})

@@ -116,7 +116,7 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
         panels.append(BarPanel(label, unit, tuple(groups[:MOST_GROUPS])))
     if not panels:
         return None
-    note = "Work of a call / median wall time; bytes are compulsory traffic. "
+    note = "Work of a call / median wall time; bytes are compulsory traffic; all values: results.csv. "
     note += f"The {cut} lowest are in results.csv only. " if cut else ""
     shown = [group for panel in panels for group in panel.groups]
     return BarChart(tuple(panels), _used(shown, names), note, tuple(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ def main(args: argparse.Namespace) -> int:
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     summary.show(report.summary)
     charts = sum(path.parent != report.folder for path in report.files)
     print(f"{report.folder}: results.csv, speedup.csv, summary.md" + (", charts/" if charts else ""))

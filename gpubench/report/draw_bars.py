@@ -23,6 +23,7 @@ _THICK, _BETWEEN = 0.17, 0.11
 _ROW = 0.25
 _HEAD, _FOOT = 0.32, 0.42
 _WIDEST_LABEL, _WIDEST_COLUMN = 3.2, 1.3
+_NARROWEST = 3.0
 _LINEAR = 25.0
 """Largest over smallest value that a linear axis can still show."""
 
@@ -71,7 +72,10 @@ def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, heig
         min(_WIDEST_COLUMN, max(text_width(words, SMALL) for words in [word, *_column(panel, colour)])) + 0.22
         for word, colour in columns
     ]
-    width = max(2.5, WIDTH - RIGHT - x - sum(widths))
+    while sum(widths) > WIDTH - RIGHT - x - _NARROWEST:  # the dots of the last sources do without their figures
+        widths.pop()
+    columns = columns[: len(widths)]
+    width = WIDTH - RIGHT - x - sum(widths)
     axes = page.axes(x, y, width, height)
     low, high = padded([bar.value for group in panel.groups for bar in group.bars])
     axes.set_xscale("log")

@@ -41,7 +41,7 @@ def unmeasured(run, name):
 
 
 def test_records_identity_work_and_check(measure):
-    result, run = measure("""
+    _, run = measure("""
 @pytest.mark.parametrize("n", [16])
 @pytest.mark.gpubench(size="n")
 def test_mm(gpubench, n):
@@ -80,11 +80,14 @@ def test_a_wrong_answer_is_a_failed_case_and_never_a_number(measure, call, says)
 
 
 def test_flops_off_by_two_are_an_error(measure):
-    result, run = measure(KEEP + """
+    result, run = measure(
+        KEEP
+        + """
 def test_half(gpubench):
     a = gpubench.randn(16, 16)
     gpubench(torch.mm, a, a, flops=16**3)
-""")
+"""
+    )
     result.assert_outcomes(passed=1, failed=1)
     assert "4096 FLOP declared, 8192 counted" in unmeasured(run, "test_half")["reason"]
 
@@ -100,7 +103,9 @@ def test_attention(gpubench):
 
 
 def test_a_case_over_its_budget_is_skipped_with_the_prediction(measure):
-    result, run = measure(KEEP + """
+    result, run = measure(
+        KEEP
+        + """
 def test_predicted(gpubench):
     def never(x):
         assert x.is_meta, "was called for real"
@@ -109,7 +114,8 @@ def test_predicted(gpubench):
 def test_seen(gpubench):
     import time
     gpubench(lambda x: x.is_meta or time.sleep(0.8), gpubench.randn(4), check=False)
-""")
+"""
+    )
     result.assert_outcomes(passed=1, skipped=2)
     assert "predicted: 1.00 EFLOP at" in unmeasured(run, "test_predicted")["reason"]
     assert "one call takes 80" in unmeasured(run, "test_seen")["reason"]
@@ -117,21 +123,27 @@ def test_seen(gpubench):
 
 
 def test_a_case_too_large_for_the_memory_is_skipped_with_both_numbers(measure):
-    _, run = measure(KEEP + """
+    _, run = measure(
+        KEEP
+        + """
 def test_huge(gpubench):
     gpubench(torch.neg, gpubench.randn(10**14))
-""")
+"""
+    )
     reason = unmeasured(run, "test_huge")["reason"]
     assert reason.startswith("needs 400 TB more on cpu")
     assert "are free" in reason
 
 
 def test_a_huge_output_is_predicted_too(measure):
-    _, run = measure(KEEP + """
+    _, run = measure(
+        KEEP
+        + """
 def test_outer(gpubench):
     x = gpubench.randn(10**6)
     gpubench(torch.outer, x, x)
-""")
+"""
+    )
     assert "needs 4.00 TB more" in unmeasured(run, "test_outer")["reason"]
 
 
@@ -151,11 +163,14 @@ def test_b(gpubench):
 
 
 def test_a_case_that_fails_after_timing_gives_no_number(measure):
-    _, run = measure(KEEP + """
+    _, run = measure(
+        KEEP
+        + """
 def test_late(gpubench):
     gpubench(torch.neg, gpubench.randn(4))
     assert False, "late"
-""")
+"""
+    )
     assert [b["name"] for b in run["benchmarks"]] == ["test_keep[cpu-float32]"]
     assert "late" in unmeasured(run, "test_late")["reason"]
 

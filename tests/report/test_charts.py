@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import xml.etree.ElementTree as ET
@@ -15,7 +16,7 @@ from matplotlib.axes import Axes
 from gpubench import runfile
 from gpubench.report import draw, figures, pairs, scales, table, theme
 from gpubench.report.draw_lines import draw_lines
-from gpubench.report.figures import MOST_LINES, Figure
+from gpubench.report.figures import Figure
 from gpubench.schema import Case
 
 
@@ -70,10 +71,41 @@ def test_no_empty_or_crowded_panel(tmp_path: Path, data: dict[str, Any]) -> None
     for figure in plan(tmp_path, data):
         assert figure.panels or figure.bars
         for panel in figure.panels:
-            assert 1 <= len(panel.curves) <= MOST_LINES
+            assert 1 <= len(panel.curves) <= 6
             assert all(curve.line.points for curve in panel.curves)
         for bars in figure.bars.panels if figure.bars else ():
             assert all(group.bars for group in bars.groups)
+
+
+def sweep(**values: tuple[Any, ...]) -> dict[str, Any]:
+    """Every combination of the parameters, at two sizes."""
+    names, combinations = list(values), list(itertools.product(*values.values()))
+    marks = [
+        records.benchmark(
+            Case("a.b", "cpu", "float32", dict(zip(names, chosen, strict=True)) | {"n": n}, size="n"), 1e-6 * n
+        )
+        for chosen in combinations
+        for n in (1, 10)
+    ]
+    return records.run_file(marks)
+
+
+def test_a_crowded_panel_is_split_by_a_parameter(tmp_path: Path) -> None:
+    data = sweep(form=("x", "y"), width=(1, 2, 3, 4))
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "time-a"]
+    assert [panel.title for panel in figure.panels] == ["b · x", "b · y"]
+    assert [word for word, _ in figure.styles] == ["width=1", "width=2", "width=3", "width=4"]
+    assert sum(len(panel.curves) for panel in figure.panels) == 8
+
+
+def test_a_crowd_that_nothing_tells_apart_is_still_drawn(tmp_path: Path) -> None:
+    data = sweep(width=tuple(range(40)))
+    found = [each for each in plan(tmp_path, data) if each.name.startswith("time-a")]
+    assert [figure.title for figure in found] == [f"A: time per call ({page} of 3)" for page in (1, 2, 3)]
+    assert sum(len(panel.curves) for figure in found for panel in figure.panels) == 40
+    data["benchmarks"] = data["benchmarks"][:2] * 10
+    (figure,) = [each for each in plan(tmp_path, data) if each.name.startswith("time-a")]
+    assert sum(len(curve.line.points) for panel in figure.panels for curve in panel.curves) == 20
 
 
 def test_captions_name_the_terms(tmp_path: Path) -> None:
@@ -165,9 +197,9 @@ def test_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     import matplotlib as mpl
 
-    monkeypatch.setitem(mpl.rcParams, "lines.linewidth", 9.0)
+    monkeypatch.setitem(mpl.rcParams, "lines.antialiased", False)
     assert draw.render(found) == files
-    assert mpl.rcParams["lines.linewidth"] == 9.0
+    assert mpl.rcParams["lines.antialiased"] is False
     assert {name.rpartition("-")[2] for name in files} == {"light.svg", "light.png", "dark.svg", "dark.png"}
     assert len(files) == 4 * len(found)
 

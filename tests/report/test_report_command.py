@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -193,6 +194,7 @@ def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> Non
         "sys.exit(main(args))\n"
     )
     words = [sys.executable, "-W", "error::UserWarning", "-c", code, str(run), "-o", str(tmp_path / "out")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

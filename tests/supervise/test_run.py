@@ -58,8 +58,8 @@ def test_measures_ones_own_files_and_reports(folder):
 
 def test_options_reach_pytest(folder):
     done = gpubench(
-        "run", "test_mine.py", "--preset=smoke", "--dtype=float64", "-k", "16", "--seed=3", "--machine=M", "--no-charts",
-        "--", "--benchmark-min-rounds=11", cwd=folder,
+        "run", "test_mine.py", "--preset=smoke", "--dtype=float64", "-k", "16", "--seed=3", "--machine=M",
+        "--no-charts", "--", "--benchmark-min-rounds=11", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     run = json.loads((folder / "out/run.json").read_text())
