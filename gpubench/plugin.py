@@ -63,7 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SESSION] = Session(_asked(config))
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
-    config.pluginmanager.register(Measured() if config.pluginmanager.hasplugin("benchmark") else Unequipped())
+    config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
+
+
+def _equipped(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark is there and in charge: ``-p no:benchmark`` takes it out, pytest-codspeed blocks it."""
+    plugins = config.pluginmanager
+    return plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
 
 
 def _option(config: pytest.Config, name: str) -> Any:
@@ -179,7 +185,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
     if progress := item.config.stash.get(PROGRESS, None):
         progress.start(item)
-    if item.get_closest_marker("skip") is None and item.config.pluginmanager.hasplugin("benchmark"):
+    if item.get_closest_marker("skip") is None and _equipped(item.config):
         _equip(item, session)
 
 
@@ -381,4 +387,4 @@ class Unequipped:
         self, gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str
     ) -> None:
         """Skips: there is nothing to time with."""
-        pytest.skip("gpubench needs pytest-benchmark, which is disabled (-p no:benchmark) or not installed")
+        pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")

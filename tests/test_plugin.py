@@ -176,6 +176,23 @@ def test_without_pytest_benchmark_it_skips(pytester):
     assert "needs pytest-benchmark" in result.stdout.str()
 
 
+def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester):
+    """As pytest-codspeed does when it is active: blocks pytest-benchmark, and brings another `benchmark` fixture."""
+    pytester.makeconftest("""
+        import pytest
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_configure(config):
+            config.option.benchmark_disable = True
+            config.pluginmanager.set_blocked("pytest-benchmark")
+        def pytest_runtest_setup(item):
+            marker = item.get_closest_marker("benchmark")
+            assert marker is None or "timer" not in marker.kwargs
+    """)
+    pytester.makepyfile(test_it=CASE)
+    result = pytester.runpytest_subprocess("-rs")
+    result.assert_outcomes(skipped=1)
+
+
 def test_a_wrong_marker_names_what_exists(run):
     result = run(CASE.replace("def test", "@pytest.mark.gpubench(dtypes=['f32'])\ndef test"))
     assert "dtypes has no 'f32': choose from float32" in result.stdout.str() + result.stderr.str()

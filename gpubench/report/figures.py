@@ -257,7 +257,8 @@ def _crowded(lines: list[Line], lead: str) -> bool:
     """More lines, or more kinds of dashes, than the eye keeps apart."""
     terms = [term for term in varying(lines) if term != lead]
     styles = {tuple(line.terms.get(term) for term in terms) for line in lines}
-    return len(lines) > MOST_LINES or len(styles) > MOST_STYLES
+    most = MOST_STYLES if len(terms) < 2 else MOST_STYLES - 1  # combinations take longer to look up
+    return len(lines) > MOST_LINES or len(styles) > most
 
 
 def _split_by(parts: list[list[Line]], lead: str, shared: set[str]) -> str | None:

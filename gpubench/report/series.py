@@ -8,13 +8,17 @@ from typing import Any
 
 from ..schema import METRICS, Scalar
 from ..statistics import Crossover, crossover
-from .labels import Names, Row, shorten
+from .labels import Names, Row, heading, shorten
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
 """Value, low and high of a row's quantity, or None where it has none."""
 
 TERMS = ("dtype", "variant", "regime")
 """What tells lines apart besides their source and the test's own parameters."""
+
+
+COUNTED = ("sample", "token", "image", "sequence", "frame")
+"""Items that people count, rather than the arithmetic behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +123,20 @@ class Rate:
 
 
 def rate_of(row: Row) -> Rate | None:
-    """The rate by which people judge such a case: its samples, else its FLOP, else its bytes, else its elements."""
+    """The rate by which people judge such a case: its samples or tokens, else its FLOP, its bytes, its items."""
     work = row["_result"].work
-    if work.items is not None and work.unit != "element":
-        unit = shorten(work.unit, 24)
-        return Rate("items", f"{unit}s/s", f"{unit.capitalize()}s per second")
+    if work.items is not None and work.unit in COUNTED:
+        return _items(work.unit)
     if work.flops is not None:
         return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
     if work.bytes is not None:
         return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
-    return Rate("items", "elements/s", "Elements per second") if work.items is not None else None
+    return _items(work.unit) if work.items is not None else None
+
+
+def _items(unit: str) -> Rate:
+    unit = shorten(unit, 24)
+    return Rate("items", f"{unit}s/s", f"{heading(unit)}s per second")
 
 
 def speedup_of(row: Row) -> tuple[float, float, float]:
