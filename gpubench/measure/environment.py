@@ -120,9 +120,12 @@ def _precision(torch: Any) -> dict[str, Any]:
     """How exact float32 and half-precision products are at this moment."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     # fp32_precision is torch's newer switch: once it is set, the older one refuses to be read; older torch lacks it.
+    tf32_matmul = _known(lambda: matmul.fp32_precision == "tf32", lambda: matmul.allow_tf32)
+    tf32_cudnn = _known(lambda: cudnn.conv.fp32_precision == "tf32", lambda: cudnn.allow_tf32)
     return {
-        "tf32_matmul": _known(lambda: matmul.fp32_precision == "tf32", lambda: matmul.allow_tf32),
-        "tf32_cudnn": _known(lambda: cudnn.conv.fp32_precision == "tf32", lambda: cudnn.allow_tf32),
+        "tf32": bool(tf32_matmul or tf32_cudnn),
+        "tf32_matmul": tf32_matmul,
+        "tf32_cudnn": tf32_cudnn,
         "float32_matmul": _known(torch.get_float32_matmul_precision),
         "fp16_reduced_precision_reduction": _known(lambda: matmul.allow_fp16_reduced_precision_reduction),
         "bf16_reduced_precision_reduction": _known(lambda: matmul.allow_bf16_reduced_precision_reduction),

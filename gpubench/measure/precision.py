@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..schema import DTYPES
@@ -32,15 +32,36 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @contextlib.contextmanager
 def matmul_precision(dtype: str) -> Iterator[None]:
-    """Within: float32 products (and convolutions) in IEEE float32, or in TF32 for the dtype ``tf32``."""
+    """Within: float32 products (and convolutions) in IEEE float32, or in TF32 for the dtype ``tf32``.
+
+    Set through torch's older switches, which write the newer ``fp32_precision`` ones as well; the other way round,
+    the older ones refuse to be read, and torch.compile reads them.
+    """
     import torch
 
     tf32 = dtype == "tf32"
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    switches = _switches()
+    before = [switch.fp32_precision for switch in switches]
+    try:
+        legacy = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # the program under test has set the newer switches
+        legacy = None
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        if legacy:
+            torch.set_float32_matmul_precision(legacy[0])
+            torch.backends.cudnn.allow_tf32 = legacy[1]
+        for switch, value in zip(switches, before, strict=True):
+            switch.fp32_precision = value
+
+
+def _switches() -> list[Any]:
+    """torch's newer switches, one a library and operation; older torch has none."""
+    import torch
+
+    cudnn = torch.backends.cudnn
+    owners = (torch.backends.cuda.matmul, getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None))
+    return [owner for owner in owners if hasattr(owner, "fp32_precision")]

@@ -13,6 +13,7 @@ from ..schema import DTYPES, PRESETS, VARIANTS, Case
 from . import environment
 from .budget import PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
+from .precision import matmul_precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +112,6 @@ class Session:
 
     @functools.cached_property
     def machine(self) -> dict[str, Any]:
-        """Static facts, taken once: pytest-benchmark may ask several times."""
-        return environment.machine(self.asked.machine)
+        """Static facts, taken once, in the precision that float32 cases are measured in."""
+        with matmul_precision("float32"):
+            return environment.machine(self.asked.machine)

@@ -250,6 +250,24 @@ def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
         torch.set_float32_matmul_precision("highest")
 
 
+def test_newer_precision_switches_are_overridden_and_put_back():
+    import torch
+
+    from gpubench.measure.precision import matmul_precision
+
+    matmul = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this torch has the older switches only")
+    matmul.fp32_precision = "tf32"
+    try:
+        with matmul_precision("float32"):
+            assert matmul.fp32_precision == "ieee"
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = "ieee"
+        torch.set_float32_matmul_precision("highest")
+
+
 def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
     import torch
 
