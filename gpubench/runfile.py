@@ -206,10 +206,6 @@ def _machine(info: At) -> Machine:
     )
 
 
-def _either(first: bool | None, second: bool | None) -> bool | None:
-    return second if first is None else first
-
-
 def _plain_machine(info: At) -> Machine:
     """The CPU's model names a machine that says no more; its host name is nobody's business."""
     label = info["cpu"]["brand_raw"].text(None) or info["machine"].text(None) or "unknown machine"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
 import pytest
 
-# pytester forgets what a pytest run in this process has imported, and torch can't be imported twice.
-
 pytest_plugins = ["pytester"]
+
+# pytester forgets what a pytest run in this process has imported, and these can't be imported twice.
+for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.utils.flop_counter"):
+    importlib.import_module(name)
 
 TESTS = Path(__file__).parent
 

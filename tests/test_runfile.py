@@ -50,10 +50,10 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
 
 
-def test_tf32_by_either_name(tmp_path: Path) -> None:
+def test_tf32_state(tmp_path: Path) -> None:
     data = one_case()
     precision = data["machine_info"]["gpubench"]["precision"]
-    for keys, expected in (({}, None), ({"tf32_matmul": False}, False), ({"tf32": True, "tf32_matmul": False}, True)):
+    for keys, expected in (({}, None), ({"tf32": False}, False), ({"tf32": True}, True)):
         precision.clear()
         precision.update(keys)
         assert runfile.read(save(tmp_path, data)).machine.tf32 is expected
