@@ -64,7 +64,7 @@ class Result:
     reason: str | None = None
     times: Times | None = None
     check: str | None = None
-    note: str | None = None
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _measured(mark: At, machine: Machine) -> Result:
         Work(**declared, unit=work["unit"].text("element")),
         times=_times(mark, ours),
         check=ours["check"]["status"].text(None),
-        note=ours["note"].text(None),
+        steps=ours["steps"].optional("count"),
     )
 
 

@@ -54,7 +54,7 @@ def benchmark(
                     }
                     for i, value in enumerate(medians)
                 ],
-                "note": None,
+                "steps": None,
             }
         },
         "options": {"timer": "device_clock"},

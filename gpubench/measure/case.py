@@ -127,7 +127,7 @@ class Gpubench:
         setup: Callable[[], Any] | None = None,
         devices: Iterable[str] = (),
         threads: int | None = None,
-        note: str | None = None,
+        steps: int | None = None,
         **kwargs: Any,
     ) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return its result.
@@ -144,6 +144,8 @@ class Gpubench:
         arguments and of the result are known without being named.
 
         ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
+
+        ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
 
         Raises :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the test
         when it would exceed its budget or the memory.
@@ -183,7 +185,7 @@ class Gpubench:
             result = self._rounds(call, args, kwargs, setup, call_s)
             for used in self._clock.devices:
                 used.synchronize()
-        self._label(work, outcome, latency_s, first_s, note)
+        self._label(work, outcome, latency_s, first_s, steps)
         return result
 
     @property
@@ -277,7 +279,7 @@ class Gpubench:
         return benchmark(call, *args, **kwargs)
 
     def _label(
-        self, work: Work, outcome: checking.Check, latency_s: float | None, first_s: float, note: str | None
+        self, work: Work, outcome: checking.Check, latency_s: float | None, first_s: float, steps: int | None
     ) -> None:
         stats = getattr(self._benchmark, "stats", None)
         record = self.case.as_dict() | {
@@ -285,7 +287,7 @@ class Gpubench:
             "wait_s": sum(self._session.wait_s(device) for device in self._clock.devices),
             "check": outcome.as_dict(),
             "first_call_s": first_s,
-            "note": note,
+            "steps": steps,
         }
         if stats is not None:
             if latency_s is None and stats.iterations == 1:

@@ -22,7 +22,7 @@ from .theme import marker
 _THICK, _BETWEEN = 0.17, 0.11
 _ROW = 0.25
 _HEAD, _FOOT = 0.32, 0.42
-_WIDEST_LABEL, _WIDEST_COLUMN = 3.2, 1.3
+_WIDEST_LABEL, _WIDEST_COLUMN = 3.8, 1.3
 _NARROWEST = 3.0
 _LINEAR = 25.0
 """Largest over smallest value that a linear axis can still show."""

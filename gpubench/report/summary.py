@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from .. import statistics
-from ..quantity import text
+from ..quantity import seconds_text, text
 from ..runfile import Run
 from ..schema import TIMERS
 from ..statistics import INTERVAL
@@ -62,7 +62,7 @@ def summarise(
     if speedups.empty:
         numpy = pair(results, Baseline("implementation", "numpy"))
         tables.append(_speedups(records(numpy), names))
-    tables += [_rates(rows, names), _unmeasured(rows), _method(runs, rows)]
+    tables += [_rates(rows, names), _totals(rows, names), _unmeasured(rows), _method(runs, rows)]
     charts = tuple((figure.title, figure.name) for figure in figures)
     return Summary(tuple(table for table in tables if table.rows), charts, formats[0] if formats else "svg")
 
@@ -144,6 +144,18 @@ def _rates(rows: list[Row], names: Names) -> Table:
     if len(body) > MOST_ROWS:
         note += f" {len(body) - MOST_ROWS} more are in results.csv."
     return Table("Highest rates", ("workload", "device", "dtype", "rate", "reached by"), tuple(body[:MOST_ROWS]), note)
+
+
+def _totals(rows: list[Row], names: Names) -> Table:
+    """Jobs of many equal steps, of which one was measured."""
+    body = []
+    for row in rows:
+        steps, times = row["_result"].steps, row["_result"].times
+        if steps and times:
+            total = seconds_text(steps * times.median_s)
+            body.append((case_name(row), names.source(row), f"{steps:,}", text(times.median_s, "s"), total))
+    note = "Derived, not measured: the time of one step times the number of steps."
+    return Table("Whole jobs", ("job", "device", "steps", "one step", "all steps"), tuple(body), note)
 
 
 def _precision(row: Row) -> str:

@@ -100,3 +100,12 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
 )
 def test_factor(value: float, words: str) -> None:
     assert summary.factor(value) == words
+
+
+def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -> None:
+    mark = records.benchmark(Case("classic.step", "cpu", "float32", devices=("cpu",)), 0.25)
+    mark["extra_info"]["gpubench"]["steps"] = 1000
+    words = summarise(tmp_path, records.run_file([mark], devices=(records.CPU,)))
+    (row,) = rows(words, "Whole jobs")
+    assert (row["steps"], row["one step"], row["all steps"]) == ("1,000", "250 ms", "4 min 10 s")
+    assert "Derived, not measured" in summary.markdown(words)
