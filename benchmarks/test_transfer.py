@@ -7,7 +7,7 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.gpubench(size="nbytes"),
+    pytest.mark.gpubench(size="nbytes", dtypes=["float32"]),
     pytest.mark.gpubench_sweep(
         "nbytes",
         smoke=[10**3],
@@ -20,41 +20,41 @@ pytestmark = [
 MEMORY = pytest.mark.parametrize(("memory", "non_blocking"), [("pageable", False), ("pinned", False), ("pinned", True)])
 
 
-def host_tensor(gpubench, memory, nbytes):
-    tensor = gpubench.host.randn(nbytes // 4, dtype=torch.float32)
+def in_memory(gpubench, memory, tensor):
     return gpubench.pinned(tensor) if memory == "pinned" else tensor
 
 
 @pytest.mark.gpubench(devices="accelerator")
 @MEMORY
 def test_host_to_device(gpubench, memory, non_blocking, nbytes):
-    source = host_tensor(gpubench, memory, nbytes)
-    target = gpubench.empty(nbytes // 4, dtype=torch.float32)
+    source = in_memory(gpubench, memory, gpubench.host.randn(nbytes // 4))
+    target = gpubench.empty(nbytes // 4)
     gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
 
 
 @pytest.mark.gpubench(devices="accelerator")
 @MEMORY
 def test_device_to_host(gpubench, memory, non_blocking, nbytes):
-    target = host_tensor(gpubench, memory, nbytes)
-    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
+    target = in_memory(gpubench, memory, gpubench.host.empty(nbytes // 4))
+    source = gpubench.randn(nbytes // 4)
     gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
 
 
 def test_within_device(gpubench, nbytes):
     """A copy in the device's own memory: on a CPU, what memcpy reaches. Traffic is read + write."""
-    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
-    target = gpubench.empty(nbytes // 4, dtype=torch.float32)
+    source = gpubench.randn(nbytes // 4)
+    target = gpubench.empty(nbytes // 4)
     gpubench(torch.Tensor.copy_, target, source, nbytes=2 * nbytes, items=nbytes // 4)
 
 
 @pytest.mark.gpubench(devices="two accelerators")
 def test_between_devices(gpubench, nbytes):
     """From the case's accelerator to its neighbour of the same kind."""
-    source = gpubench.randn(nbytes // 4, dtype=torch.float32)
-    there = gpubench.neighbour
-    target = torch.full_like(source, float("nan"), device=there)
-    gpubench(torch.Tensor.copy_, target, source, nbytes=nbytes, items=nbytes // 4, devices=[str(there)])
+    source = gpubench.randn(nbytes // 4)
+    target = gpubench.neighbour.empty(nbytes // 4)
+    gpubench(
+        torch.Tensor.copy_, target, source, nbytes=nbytes, items=nbytes // 4, devices=[str(gpubench.neighbour.home)]
+    )
 
 
 def create_there(count, device):

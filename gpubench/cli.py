@@ -12,6 +12,7 @@ from .version import __version__
 COMMANDS = {
     # name: (module of add_arguments, module of main, help)
     "run": ("supervise.options", "supervise.run", "measure this machine: run file, CSV, charts, summary"),
+    "recover": ("supervise.recover", "supervise.recover", "make a run file from the ledger of an interrupted run"),
     "report": ("report.options", "report.command", "tables, charts and a summary from run files"),
     "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
 }

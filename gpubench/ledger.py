@@ -1,10 +1,19 @@
-"""An append-only file of JSON lines: what a measuring process has done, readable while it runs and after it died.
+"""The ledger: an append-only file of JSON lines from which a run file can be made at any moment.
 
-Standard library only. One line is one event, a dictionary with the key ``event``:
+What is in it survives the process that wrote it: each line is on disk before the next thing happens. A line is one
+event, an object with the key ``event``:
 
-``session``   before the first case: ``cases`` (how many), ``predicted_s``
-``start``     a case begins: ``fullname``, ``id``, ``device``
-``end``       it has ended: ``fullname``, ``status``, ``reason``, ``median_s``, ``elapsed_s``
+``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest
+``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
+              file says of machine, options and time
+``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
+``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
+              ``reason``
+``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable
+``complete``  by the supervisor, last: the run file was written
+
+A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -12,8 +21,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from .errors import RunFileError, UsageError
+from .jsonfile import clean
+from .schema import SCHEMA_VERSION
+
+EVENTS = frozenset({"run", "session", "start", "end", "finish", "complete"})
+LARGEST = 512 * 1024**2
+LONGEST_LINE = 8 * 1024**2
+
+Event = dict[str, Any]
 
 
 class Ledger:
@@ -21,16 +41,32 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._file = self.path.open("a", encoding="utf-8")
+        try:
+            self._file = self.path.open("a+b", buffering=0)
+            self._file.seek(0, os.SEEK_END)
+            if self._file.tell():
+                self._file.seek(-1, os.SEEK_END)
+                if self._file.read(1) != b"\n":  # a writer before us was killed in the middle of a line
+                    self._write(b"\n")
+        except OSError as error:
+            raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
 
     def append(self, event: str, **facts: Any) -> None:
-        line = json.dumps({"event": event, **facts}, allow_nan=False)
-        self._file.write(line + "\n")
-        self._file.flush()
+        """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
+        line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
+        try:
+            self._write(line.encode())
+        except OSError as error:
+            raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
+
+    def _write(self, content: bytes) -> None:
+        while content:
+            content = content[self._file.write(content) :]
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
 
 class Follower:
@@ -38,9 +74,9 @@ class Follower:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._read = 0
+        self._read = self.path.stat().st_size if self.path.exists() else 0
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[Event]:
         """The events added since the last call; a line not yet complete is left for the next."""
         try:
             with self.path.open("rb") as file:
@@ -51,6 +87,63 @@ class Follower:
         complete = text[: text.rfind(b"\n") + 1]
         self._read += len(complete)
         for line in complete.splitlines():
-            event = json.loads(line)
-            if isinstance(event, dict):
+            event = _event(line)
+            if event is not None:
                 yield event
+
+
+def read(path: str | os.PathLike[str]) -> list[Event]:
+    """All whole events of a ledger. Raises RunFileError, naming file, line and what was expected."""
+    path = Path(path)
+    name = clean(str(path))
+    events = []
+    try:
+        if path.stat().st_size > LARGEST:
+            raise RunFileError(f"{name}: file: expected at most {LARGEST // 1024**2} MiB")
+        with path.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                if line.endswith(b"\n") and line.strip() and (event := _event(line)) is not None:
+                    events.append(_checked(event, f"{name}: line {number}"))
+    except OSError as error:
+        raise RunFileError(f"{name}: file: expected a readable ledger ({error.strerror or error})") from None
+    if not any(event["event"] == "session" for event in events):
+        raise RunFileError(f"{name}: file: expected a ledger, found no session in it")
+    return events
+
+
+def _event(line: bytes) -> Event | None:
+    """The event of a line, or ``None`` for one that was cut off."""
+    try:
+        event = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and event.get("event") in EVENTS else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+_NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "run": {"processes": int, "options": list, "paths": list},
+    "session": {"process": int, "cases": list, "fingerprint": dict, "machine_info": dict, "gpubench": dict},
+    "start": {"process": int, "fullname": str, "name": str, "case": dict},
+    "end": {"process": int, "fullname": str, "status": str},
+    "finish": {"process": int},
+    "complete": {},
+}
+
+
+def _checked(event: Event, place: str) -> Event:
+    for key, kind in _NEEDED[event["event"]].items():
+        value = event.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            wanted = getattr(kind, "__name__", str(kind))
+            raise RunFileError(f"{place}: {event['event']}.{key}: expected {wanted}")
+    if "schema_version" in event and event["schema_version"] != SCHEMA_VERSION:
+        raise RunFileError(f"{place}: schema_version: expected {SCHEMA_VERSION}")
+    if event["event"] == "end" and event["status"] == "ok" and not isinstance(event.get("benchmark"), dict):
+        raise RunFileError(f"{place}: end.benchmark: expected a measured case")
+    if any(not isinstance(name, str) for name in event.get("cases", ())):
+        raise RunFileError(f"{place}: session.cases: expected names")
+    return event

@@ -113,6 +113,9 @@ def bert() -> nn.Module:
 
 
 def gpt2() -> nn.Module:
-    """GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257)."""
+    """GPT-2 small (Radford et al. 2019), 124 M parameters: (batch, length) token ids to (batch, length, 50257).
+
+    It keeps keys and values for the next token, as transformers has it do by default.
+    """
     t = _transformers()
     return _Output(t.GPT2LMHeadModel(t.GPT2Config()), "logits")

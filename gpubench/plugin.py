@@ -4,8 +4,12 @@ that asks for it, and never touches a device while pytest is being configured.""
 from __future__ import annotations
 
 import json
-import time
+import os
+import random
+import re
+import sys
 import warnings
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +19,7 @@ import pytest
 from . import __version__
 from .errors import Unmeasurable, UsageError
 from .measure.session import Asked, Session, Unmeasured
+from .measure.terms import AMBIGUOUS
 from .schema import DTYPES, KEY, OK, PRESETS, VARIANTS, Case
 
 if TYPE_CHECKING:
@@ -23,7 +28,8 @@ if TYPE_CHECKING:
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
 GPUBENCH = pytest.StashKey["Gpubench"]()
-PROGRESS = pytest.StashKey["Progress"]()
+RECORDER = pytest.StashKey[Any]()
+MEASURING = pytest.StashKey[bool]()
 
 _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     # name, ini type, default, help
@@ -50,7 +56,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
         parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
     group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write each case and its cost as JSON")
-    group.addoption("--gpubench-ledger", metavar="PATH", help="append an event as each case starts and ends")
+    group.addoption(
+        "--gpubench-ledger", metavar="PATH", help="ledger of what was measured; default: beside the run file"
+    )
+    group.addoption("--gpubench-process", metavar="I/N", help="be process I of N: measure a share of the rounds")
+    group.addoption("--gpubench-only", metavar="PATH", help="measure only the cases named in this JSON file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,6 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
     ):
         config.addinivalue_line("markers", line)
+    if os.environ.get("GPUBENCH_SUPERVISOR"):
+        from .supervise.process import die_with_supervisor
+
+        die_with_supervisor()
     try:
         config.stash[SESSION] = Session(_asked(config))
     except UsageError as error:
@@ -88,6 +102,7 @@ def _number(config: pytest.Config, name: str) -> int | None:
 def _asked(config: pytest.Config) -> Asked:
     max_time = _given(config, "--benchmark-max-time")
     min_rounds = _given(config, "--benchmark-min-rounds")
+    process, processes = _share(config)
     return Asked(
         devices=tuple(_option(config, "device")),
         required=tuple(_option(config, "require-device")),
@@ -100,12 +115,27 @@ def _asked(config: pytest.Config) -> Asked:
         max_time=None if max_time is None else float(max_time),
         min_rounds=min_rounds,
         plan=config.getoption("--gpubench-plan") is not None,
+        process=process,
+        processes=processes,
     )
+
+
+def _share(config: pytest.Config) -> tuple[int, int]:
+    """Which process of how many this is."""
+    text = config.getoption("--gpubench-process") or "0/1"
+    try:
+        process, processes = map(int, text.split("/"))
+    except ValueError:
+        process, processes = -1, 0
+    if not 0 <= process < processes:
+        raise UsageError(f"process must be one of several, like 0/3, not {text!r}")
+    return process, processes
 
 
 def _given(config: pytest.Config, flag: str) -> Any:
     """The value of one of pytest-benchmark's options if it was given, not defaulted."""
-    named = any(str(arg).split("=")[0] == flag for arg in (*config.invocation_params.args, *config.getini("addopts")))
+    words = (*config.invocation_params.args, *config.getini("addopts"), *os.environ.get("PYTEST_ADDOPTS", "").split())
+    named = any(str(word).split("=")[0] == flag for word in words)
     return config.getoption(flag, None) if named else None
 
 
@@ -123,7 +153,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "gpubench" in metafunc.fixturenames:
+    if {"gpubench", "gpubench_device", "gpubench_variant"} <= set(metafunc.fixturenames):
         from .measure.terms import parametrize
 
         try:
@@ -136,46 +166,67 @@ def _fixture_names(item: pytest.Item) -> list[str]:
     return list(getattr(item, "fixturenames", ()))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell files of the same name apart. For the supervisor: only the cases it names, in this process's own order."""
+    files = Counter(path.name for path in {item.path for item in items})
+    config.stash[AMBIGUOUS] = {name for name, count in files.items() if count > 1}
+    if only := config.getoption("--gpubench-only"):
+        names = set(json.loads(Path(only).read_text(encoding="utf-8")))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
+        items[:] = [item for item in items if item.nodeid in names]
+    from .measure.recorder import ORDER
+
+    config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
+    asked = config.stash[SESSION].asked
+    if config.getoption("--gpubench-process"):
+        random.Random(f"{asked.seed}/{asked.process}").shuffle(items)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    cases = [item for item in session.items if "gpubench" in _fixture_names(item)]
-    if cases and not session.config.option.collectonly:
-        session.config.stash[PROGRESS] = Progress(session.config, len(cases))
-
-
-class Progress:
-    """Tells the ledger, if there is one, what begins and what has ended."""
-
-    def __init__(self, config: pytest.Config, cases: int) -> None:
-        from .ledger import Ledger
-
-        path = config.getoption("--gpubench-ledger")
-        self.ledger = Ledger(path) if path else None
-        self.began = time.monotonic()
-        if self.ledger:
-            typical = config.stash[SESSION].preset.typical
-            self.ledger.append("session", cases=cases, predicted_s=cases * typical)
-
-    def start(self, item: pytest.Item) -> None:
-        if self.ledger:
-            case = item.stash[CASE]
-            self.ledger.append("start", fullname=item.nodeid, id=case.id, device=case.device)
-
-    def end(self, item: pytest.Item, status: str, reason: str | None) -> None:
-        if self.ledger:
-            bench = getattr(item, "funcargs", {}).get("benchmark")
-            stats = getattr(bench, "stats", None)
-            median = stats.stats.median if stats is not None and status == OK else None
-            elapsed = time.monotonic() - self.began
-            self.ledger.append(
-                "end", fullname=item.nodeid, status=status, reason=reason, median_s=median, elapsed_s=elapsed
-            )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device."""
-    if "gpubench" not in _fixture_names(item):
+    config = session.config
+    ours = [item for item in session.items if "gpubench" in _fixture_names(item)]
+    if not ours or config.option.collectonly or config.getoption("--gpubench-plan"):
+        if ours:
+            config.stash[MEASURING] = True
         return
+    config.stash[MEASURING] = True
+    path = _ledger_path(config)
+    if path and _equipped(config) and not _disabled(config):
+        from .measure.recorder import Recorder
+
+        try:
+            config.stash[RECORDER] = Recorder(config, config.stash[SESSION], path)
+            config.stash[RECORDER].begin(session.items)
+        except UsageError as error:
+            raise pytest.UsageError(f"gpubench: {error}") from None
+
+
+def _ledger_path(config: pytest.Config) -> Path | None:
+    """Where the supervisor says, or beside the run file."""
+    if given := config.getoption("--gpubench-ledger"):
+        return Path(given)
+    run_file = config.getoption("benchmark_json", None)
+    return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
+
+
+def _disabled(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark won't time anything: then it writes no file, and neither do we."""
+    workers = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
+    off = config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False)
+    return bool(workers or off or config.getoption("benchmark_skip", False))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device.
+
+    A fixture that asks for too much memory makes the case a skip, as the test itself would.
+    """
+    if "gpubench" not in _fixture_names(item):
+        if "benchmark" in _fixture_names(item) and _equipped(item.config):
+            _tighten(item)
+        return (yield)
     import dataclasses
 
     from .measure.terms import case_of
@@ -183,10 +234,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     session = item.config.stash[SESSION]
     _ = session.before
     item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
-    if progress := item.config.stash.get(PROGRESS, None):
-        progress.start(item)
+    session.begun[item.nodeid] = item.stash[CASE]
+    if recorder := item.config.stash.get(RECORDER, None):
+        recorder.start(item, item.stash[CASE])
     if item.get_closest_marker("skip") is None and _equipped(item.config):
         _equip(item, session)
+    try:
+        return (yield)
+    except Unmeasurable as error:
+        pytest.skip(str(error))
 
 
 def _equip(item: pytest.Item, session: Session) -> None:
@@ -210,15 +266,27 @@ def _equip(item: pytest.Item, session: Session) -> None:
         )
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
     least = max(least, float(_given(item.config, "--benchmark-min-time") or 0))
-    preset = session.preset
     clock = DeviceClock([choice.device])
-    ours = {"max_time": preset.max_time, "min_rounds": preset.min_rounds, "disable_gc": True}
-    merged = ours | own | {"timer": clock, "min_time": least}
-    item.add_marker(pytest.mark.benchmark(**merged), append=False)
-    item.stash[_EQUIPMENT] = (choice.device, clock, merged)
+    whole = session.preset.adjusted(own)
+    part = session.share(whole)
+    ours = {"max_time": part.max_time, "min_rounds": part.min_rounds, "timer": clock, "min_time": least}
+    item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | own | ours)), append=False)
+    item.stash[_EQUIPMENT] = (choice.device, clock, part)
 
 
-_EQUIPMENT = pytest.StashKey[tuple[Any, Any, dict[str, Any]]]()
+def _tighten(item: pytest.Item) -> None:
+    """Give a plain benchmark that uses our timer rounds of 100 waits, as ours have: 10 would show the wait."""
+    from .measure.clock import timer
+
+    if str(item.config.getoption("benchmark_timer", "")) != f"{timer.__module__}.{timer.__name__}":
+        return
+    marker = item.get_closest_marker("benchmark")
+    own = dict(marker.kwargs) if marker else {}
+    if "timer" not in own and not _given(item.config, "--benchmark-calibration-precision"):
+        item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
+
+
+_EQUIPMENT = pytest.StashKey[tuple[Any, Any, Any]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -228,6 +296,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     except Unmeasurable as error:
         pytest.skip(str(error))
+
+
+def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
+    """Between two tests: nothing holds the traceback of the last one any more."""
+    if nodeid in _FAILED:
+        _FAILED.discard(nodeid)
+        _forget()
+
+
+_FAILED: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -244,14 +322,33 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             session.planned.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
         return report
+    if status == OK and report.when == "call":
+        session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
+        gpubench = item.stash.get(GPUBENCH, None)
+        if gpubench is not None and not gpubench.called and not session.asked.plan:
+            status, reason = "skipped", "the test did not call gpubench(...)"
+    if status != OK:
+        _FAILED.add(item.nodeid)
     if status != OK and not any(row.fullname == item.nodeid for row in session.unmeasured):
         gpubench = item.stash.get(GPUBENCH, None)
         case = gpubench.case if gpubench else item.stash[CASE]
         session.unmeasured.append(Unmeasured(case, item.name, item.nodeid, status, reason))
-    progress = item.config.stash.get(PROGRESS, None)
-    if progress and (report.when == "call" or (report.when == "setup" and status != OK)):
-        progress.end(item, status, reason or None)
+    if recorder := item.config.stash.get(RECORDER, None):
+        recorder.report(item, report.when, status, reason, getattr(call.excinfo, "value", None))
     return report
+
+
+def _forget() -> None:
+    """Free what a case that failed holds through its traceback, lest the next one finds no memory."""
+    import gc
+
+    from .devices import in_use
+
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
+        vars(sys).pop(name, None)
+    gc.collect()
+    for kind in {device.kind for device in in_use()}:
+        kind.release_memory()
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
@@ -265,25 +362,31 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     error = call.excinfo.value
     text = " ".join(str(error).split()) or type(error).__name__
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if memory or "can't allocate memory" in text:
+    if memory or re.search("can't allocate memory|out of memory|ALLOC_FAILED", text, re.IGNORECASE):
         return "oom", text[:500]
     return "error", f"{type(error).__name__}: {text}"[:500]
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    progress = session.config.stash.get(PROGRESS, None)
-    if progress and progress.ledger:
-        progress.ledger.close()
-    if plan := session.config.getoption("--gpubench-plan"):
-        text = json.dumps(session.config.stash[SESSION].planned, indent=1, allow_nan=False)
-        Path(plan).write_text(text, encoding="utf-8")
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
+    """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
+    try:
+        return (yield)
+    finally:
+        if recorder := session.config.stash.get(RECORDER, None):
+            recorder.finish()
+            if not session.config.getoption("--gpubench-ledger"):
+                recorder.write_run_file(Path(session.config.getoption("benchmark_json")))
+        if plan := session.config.getoption("--gpubench-plan"):
+            text = json.dumps(session.config.stash[SESSION].planned, indent=1, allow_nan=False)
+            Path(plan).write_text(text, encoding="utf-8")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say what gave no number, and what to do with the file."""
     unmeasured = config.stash[SESSION].unmeasured
     path = config.getoption("benchmark_json", None)
-    if PROGRESS not in config.stash or config.getoption("--gpubench-plan"):
+    if MEASURING not in config.stash or config.getoption("--gpubench-plan"):
         return
     if unmeasured:
         counts: dict[str, int] = {}
@@ -301,7 +404,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Add this machine's facts, once a gpubench test was collected: before that, no torch."""
-    if PROGRESS in config.stash:
+    if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
 
 
@@ -321,7 +424,7 @@ def pytest_benchmark_compare_machine_info(
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Add our keys to every file pytest-benchmark writes of a session with gpubench tests."""
-    if PROGRESS in config.stash:
+    if MEASURING in config.stash:
         from .measure.output import complete
 
         session = config.stash[SESSION]
@@ -372,8 +475,9 @@ class Measured:
         from .measure.case import Gpubench
 
         item, session = request.node, request.config.stash[SESSION]
-        device, clock, settings = item.stash[_EQUIPMENT]
-        preset = session.preset.adjusted(settings)
+        if _EQUIPMENT not in item.stash:
+            raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
+        device, clock, preset = item.stash[_EQUIPMENT]
         gpubench = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark)
         item.stash[GPUBENCH] = gpubench
         return gpubench

@@ -103,14 +103,17 @@ def test_neg(gpubench, n):
 
 
 def test_dtypes_can_be_chosen(run):
-    result = run(CASE, "--collect-only", "-q", "--gpubench-dtype=float64", "--gpubench-dtype=tf32")
+    source = CASE.replace("def test", "@pytest.mark.gpubench(dtypes=['float32', 'tf32', 'float64'])\ndef test")
+    result = run(source, "--collect-only", "-q", "--gpubench-dtype=float64", "--gpubench-dtype=tf32")
     assert [line for line in result.outlines if "::" in line] == [
         "test_it.py::test_neg[cpu-float64]",
         "test_it.py::test_neg[cpu-tf32]",
     ]
-    result = run(CASE, "--gpubench-dtype=tf32", "-rs")
+    result = run(source, "--gpubench-dtype=tf32", "-rs")
     result.assert_outcomes(skipped=1)
     assert "tf32 does not exist on cpu" in result.stdout.str()
+    result = run(CASE, "--gpubench-dtype=tf32", "--gpubench-dtype=bfloat16", "--collect-only", "-q")
+    assert [line for line in result.outlines if "::" in line] == ["test_it.py::test_neg[cpu-bfloat16]"]
 
 
 def test_options_can_stand_in_the_ini_file(run, pytester):
@@ -219,3 +222,94 @@ def test_nothing_is_registered_without_our_prefix(pytester):
     flags = [word for line in section.splitlines() for word in line.split() if word.startswith("--")]
     assert flags
     assert all(flag.startswith("--gpubench-") for flag in flags)
+
+
+@pytest.mark.parametrize("option", ["--gpubench-variant=autocast", "--gpubench-dtype=tf32"])
+def test_a_workload_without_what_was_asked_for_is_one_row(run, pytester, option):
+    source = CASE + "\n@pytest.mark.gpubench(variants=['eager', 'autocast'], dtypes=['float32', 'tf32'])\n"
+    source += "def test_linear(gpubench):\n    gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))\n"
+    run(source, option, "--benchmark-json=run.json")
+    rows = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
+    assert "not for this workload" in rows[0]["reason"]
+
+
+def test_a_required_device_must_also_be_measured(virtual):
+    source = "def test_it(gpubench, machine): gpubench(machine.launch, 1e-3, check=False)"
+    result, _ = virtual(source, "--gpubench-require-device=cpu")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*required device not measured: cpu is not among virtual:0*"])
+
+
+def test_a_run_without_a_number_still_has_its_rows(run, pytester):
+    run(CASE, "--gpubench-device=xpu", "--benchmark-json=run.json").assert_outcomes(skipped=1)
+    data = json.loads((pytester.path / "run.json").read_text())
+    assert data["benchmarks"] == []
+    assert data["gpubench"]["unmeasured"][0]["status"] == "skipped"
+
+
+def test_an_interrupted_case_is_no_number(pytester):
+    pytester.makepyfile(
+        test_it=CASE
+        + """
+import os, signal
+def test_stop(gpubench):
+    calls = []
+    def stop(x):
+        calls.append(1)
+        if len(calls) > 20:
+            os.kill(os.getpid(), signal.SIGINT)
+    gpubench(stop, gpubench.randn(4), check=False)
+"""
+    )
+    pytester.runpytest_subprocess("--gpubench-preset=smoke", "--benchmark-json=run.json")
+    data = json.loads((pytester.path / "run.json").read_text())
+    assert [b["name"] for b in data["benchmarks"]] == ["test_neg[cpu-float32]"]
+    (row,) = data["gpubench"]["unmeasured"]
+    assert row["reason"] == "interrupted while it was measured"
+
+
+def test_a_fixture_that_asks_for_too_much_is_a_skip(run):
+    source = (
+        CASE
+        + """
+@pytest.fixture
+def big(gpubench): return gpubench.randn(10**14)
+def test_big(gpubench, big): pass
+"""
+    )
+    run(source).assert_outcomes(passed=1, skipped=1)
+
+
+def test_a_users_own_fixture_of_our_name_is_left_alone(run):
+    run(
+        "import pytest\n@pytest.fixture\ndef gpubench(): return 1\ndef test_own(gpubench): assert gpubench == 1\n"
+    ).assert_outcomes(passed=1)
+
+
+def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(pytester):
+    source = """
+import torch, pytest
+@pytest.mark.parametrize("op", [torch.neg, torch.abs, object()])
+def test_op(gpubench, op):
+    gpubench(torch.neg, gpubench.randn(4))
+"""
+    for folder in ("a", "b"):
+        (pytester.mkpydir(folder) / "test_same.py").write_text(source)
+    pytester.runpytest_subprocess("--gpubench-preset=smoke", "--benchmark-json=run.json").assert_outcomes(passed=6)
+    data = json.loads((pytester.path / "run.json").read_text())
+    ids = [b["extra_info"]["gpubench"]["id"] for b in data["benchmarks"]]
+    assert ids[:3] == ["a/same.op[float32-op=neg]", "a/same.op[float32-op=abs]", "a/same.op[float32-op=op2]"]
+    assert len(set(ids)) == 6
+
+
+def test_options_count_from_the_environment_too(run, monkeypatch, pytester):
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-min-rounds=17")
+    run(CASE, "--benchmark-json=run.json")
+    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
+    assert bench["options"]["min_rounds"] == 17
+
+
+def test_a_test_that_never_measures_is_a_row(run, pytester):
+    run(CASE + "\ndef test_idle(gpubench): pass\n", "--benchmark-json=run.json")
+    (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
+    assert row["reason"] == "the test did not call gpubench(...)"

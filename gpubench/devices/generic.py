@@ -61,7 +61,10 @@ class TorchModule(Kind):
 
     def memory(self, index: int) -> Memory | None:
         answer = self._ask("mem_get_info", index)
-        return None if answer is None else Memory(int(answer[0]), int(answer[1]))
+        if answer is None:
+            return None
+        cached = (self._ask("memory_reserved", index) or 0) - (self._ask("memory_allocated", index) or 0)
+        return Memory(int(answer[0]) + max(0, int(cached)), int(answer[1]))
 
     def peak_memory(self, index: int) -> int | None:
         answer = self._ask("max_memory_allocated", index)

@@ -34,6 +34,11 @@ class Preset:
     check: float
     typical: float
 
+    def split(self, processes: int) -> Preset:
+        """The share of one of several processes."""
+        rounds = math.ceil(self.min_rounds / processes)
+        return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=max(2, rounds))
+
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
         """With what a test's ``benchmark`` marker sets."""
         own = {name: marker[name] for name in ("max_time", "min_rounds") if name in marker}
@@ -140,4 +145,4 @@ def rounds(seconds: float, preset: Preset) -> int | None:
     """Rounds of one call each that fit, when calls are so long that there is nothing to calibrate; else ``None``."""
     if seconds * preset.min_rounds <= preset.max_time:
         return None
-    return max(FEWEST_ROUNDS, min(preset.min_rounds, int(preset.budget / seconds)))
+    return max(1, min(preset.min_rounds, int(preset.budget / seconds)))

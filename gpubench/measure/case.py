@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from .precision import matmul_precision, torch_dtype
 from .probes.latency import latency
 from .session import Session
 from .variant import apply
-from .work import agree, count
+from .work import Counted, agree, count
 
 if TYPE_CHECKING:
     import numpy
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
 LONG_CALL = 0.01
 """Above so many seconds a call is its own round, and the rounds tell the latency."""
+
+
+COMPILE_S = 15.0
+"""What torch.compile has been seen to take for a small network on two cores."""
 
 
 class Planned(Unmeasurable):
@@ -55,9 +58,10 @@ class Gpubench:
         self._home = home
         self._plan = plan = session.asked.plan
         self.case = case
+        self.called = False
         self.planned: dict[str, Any] | None = None
         self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
-        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, meta=plan)
+        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
         self.randn = self._data.randn
         self.randint = self._data.randint
         self.empty = self._data.empty
@@ -84,12 +88,11 @@ class Gpubench:
         return self._session.asked.preset
 
     @property
-    def neighbour(self) -> torch.device:
-        """The next accelerator of the same kind, to copy to."""
-        import torch
-
-        kind, index = self._home.kind, self._home.index
-        return torch.device("meta" if self._plan else str(Device(kind, (index + 1) % kind.count())))
+    def neighbour(self) -> Data:
+        """Data on the next of the chosen accelerators of the same kind, to copy to."""
+        chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self._home.kind]
+        there = chosen[(chosen.index(self._home) + 1) % len(chosen)]
+        return Data(there, self.dtype, self._session.asked.seed, stream=2, meta=self._plan)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in page-locked host memory, from which a device copies by itself."""
@@ -150,6 +153,7 @@ class Gpubench:
         Raises :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the test
         when it would exceed its budget or the memory.
         """
+        self.called = True
         work = Work(flops, nbytes, items, unit)
         if threads is not None:
             self.case = dataclasses.replace(self.case, threads=threads)
@@ -158,10 +162,11 @@ class Gpubench:
                 example, named = _arguments(setup())
             else:
                 example, named = args, kwargs
-            counted = count(fn, example, named)
+            # Done once, by the first process of a run; the others have no say in whether the case is sound.
+            counted = count(fn, example, named) if self._session.first else None
             work = agree(work, counted)
             if self._plan:
-                self._record_plan(work)
+                self._record_plan(work, counted)
             call = apply(self.case.variant, fn, self._home.kind.name)
             further = [_here(name) for name in devices]
             self._use([*further, *self._devices_of(fn, example, named, further=further)])
@@ -169,14 +174,16 @@ class Gpubench:
             budget.require(seconds, f"predicted: {why}", self._preset, slack=budget.SLACK)
             if counted is not None:
                 require_memory(counted.output_bytes, self._home)
-            expected, outcome = self._reference(check, fn, example, named, work)
+            inputs, outcome = self._copies(check, fn, example, named, work, counted)
             result, first_s = self._timed(call, example, named)
-            if expected is not None:
+            if inputs and seconds is None and self._unknown_cost(first_s) > self._preset.check:
+                inputs, outcome = None, checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
+            if inputs:
                 sizes = checking.elements(example, named), checking.elements(result)
                 allowed = checking.tolerance(self._precision, work.flops, *sizes)
-                outcome = checking.compare(result, expected.pop(), allowed)
+                outcome = checking.compare(result, checking.reference(*inputs), allowed)
             self._use(self._devices_of(result, further=further))
-            del result, expected
+            del result, inputs
             call_s = self._warm_up(call, example, named, setup)
             budget.require(call_s, "seen in warm-up", self._preset)
             latency_s = None
@@ -203,9 +210,7 @@ class Gpubench:
         Anything else is a mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows.
         """
         allowed = {str(self._home), *map(str, further)}
-        found = {str(t.device) for t in tensors(values) if t.dim() or str(t.device) in allowed}
-        if self._home.kind.indexed is False:
-            found = {name.removesuffix(":0") for name in found}
+        found = {str(_here(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
         if strangers := sorted(found - allowed):
             raise UsageError(
                 f"a tensor of this case is on {', '.join(strangers)}, not on {self._home}:"
@@ -218,10 +223,21 @@ class Gpubench:
         names = tuple(sorted({str(device) for device in self._clock.devices}))
         self.case = dataclasses.replace(self.case, devices=names)
 
-    def _reference(
-        self, check: Callable[..., Any] | bool, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, work: Work
-    ) -> tuple[list[Any] | None, checking.Check]:
-        """The expected answer, in a list so that it can be freed, or why there is none."""
+    def _copies(
+        self,
+        check: Callable[..., Any] | bool,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Any,
+        work: Work,
+        counted: Counted | None,
+    ) -> tuple[tuple[Any, Any, Any] | None, checking.Check]:
+        """The reference's function and float64 copies of its arguments, or why there will be no reference.
+
+        Made before the first call, which may change its arguments.
+        """
+        if not self._session.first:
+            return None, checking.unchecked("checked by the run's first process")
         if check is False:
             return None, checking.unchecked("the case asks for no check")
         if check is True and not tensors(args, kwargs, fn) and self.implementation == "torch":
@@ -229,11 +245,18 @@ class Gpubench:
         seconds, why = self._session.rates.predict(work, CPU, "float64")
         if seconds is not None and 2 * seconds > self._preset.check:
             return None, checking.unchecked(f"a float64 reference would take too long: {why}")
-        size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn))
-        with contextlib.suppress(TooLarge):
+        # Twice the bytes in float64, and room for intermediate results of the outputs' size.
+        size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
+        try:
             require_memory(size, CPU)
-            return [checking.reference(fn if check is True else check, args, kwargs)], checking.Check("pending")
-        return None, checking.unchecked("a float64 reference would not fit into memory")
+        except TooLarge as error:
+            return None, checking.unchecked(f"a float64 reference would not fit: {error}")
+        function = checking.in_float64(fn) if check is True else check
+        return (function, checking.in_float64(args), checking.in_float64(dict(kwargs))), checking.Check("pending")
+
+    def _unknown_cost(self, first_s: float) -> float:
+        """What a float64 reference may take when nothing is known but the first call: a CPU is slower than most."""
+        return first_s * (50 if self._home.accelerator else 2)
 
     def _timed(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> tuple[Any, float]:
         start = self._clock()
@@ -270,7 +293,7 @@ class Gpubench:
     ) -> Any:
         benchmark, preset = self._benchmark, self._preset
         few = budget.rounds(call_s, preset) if self._enabled else None
-        benchmark.group = self.case.workload
+        benchmark.group = benchmark.group or self.case.workload
         if setup is not None:
             many = max(preset.min_rounds, min(1000, int(preset.max_time / max(call_s, 1e-6))))
             return benchmark.pedantic(call, args, kwargs, setup=setup, rounds=few or many)
@@ -286,7 +309,7 @@ class Gpubench:
             "work": dataclasses.asdict(work),
             "wait_s": sum(self._session.wait_s(device) for device in self._clock.devices),
             "check": outcome.as_dict(),
-            "first_call_s": first_s,
+            "first_call_s": first_s,  # with variant compile: compiling included
             "steps": steps,
         }
         if stats is not None:
@@ -294,7 +317,7 @@ class Gpubench:
                 latency_s = stats.stats.median
             record["processes"] = [
                 {
-                    "process": 0,
+                    "process": self._session.asked.process,
                     "rounds": stats.stats.rounds,
                     "kept": min(stats.stats.rounds, SAMPLES_KEPT),
                     "iterations": stats.iterations,
@@ -306,18 +329,22 @@ class Gpubench:
         record["latency_s"] = latency_s
         self._benchmark.extra_info[KEY] = record
 
-    def _record_plan(self, work: Work) -> None:
+    def _record_plan(self, work: Work, counted: Counted | None) -> None:
         preset = self._preset
         seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
         plan: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
         try:
-            require_memory(self._data.allocated, self._home)
+            outputs = counted.output_bytes if counted else 0
+            require_memory(self._data.allocated + outputs, self._home)
+            require_memory(self.host.allocated, CPU)
             budget.require(seconds, f"predicted: {why}", preset, slack=budget.SLACK)
         except (TooLarge, OverBudget) as error:
             plan |= {"skip": str(error), "case_s": 0.0}
         else:
             if seconds is not None:
                 plan["case_s"] = max(preset.typical, (preset.min_rounds + 2) * seconds + preset.warmup)
+            if self.case.variant == "compile":
+                plan["case_s"] += COMPILE_S
         self.planned = plan
         raise Planned
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import WrongAnswer
+from ..errors import UsageError, WrongAnswer
 from .data import tensors
 from .precision import ROUNDOFF
+from .work import Substituted
 
 if TYPE_CHECKING:
     import torch
@@ -71,10 +71,14 @@ def in_float64(value: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.nn.Module):
-            return copy.deepcopy(leaf).cpu().double()
+            return Substituted(leaf, convert)
         if isinstance(leaf, torch.Tensor):
-            leaf = leaf.detach().to("cpu", copy=True)
-            return leaf.double() if leaf.is_floating_point() else leaf
+            copied = leaf.detach().to("cpu", copy=True)
+            if copied.is_complex():
+                copied = copied.to(torch.complex128)
+            elif copied.is_floating_point():
+                copied = copied.double()
+            return copied.requires_grad_(leaf.requires_grad)
         if isinstance(leaf, np.ndarray):
             return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf.copy()
         return leaf
@@ -83,11 +87,18 @@ def in_float64(value: Any) -> Any:
 
 
 def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call's answer in float64 on the CPU, from copies of its inputs."""
-    import torch
+    """The call's answer from float64 copies of its inputs.
 
-    target = in_float64(call) if isinstance(call, torch.nn.Module) else call
-    return target(*in_float64(args), **in_float64(dict(kwargs)))
+    Raises :class:`UsageError` when the call can't be repeated so: a closure over float32 tensors, for example.
+    """
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        said = " ".join(str(error).split())[:150]
+        raise UsageError(
+            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {said}):"
+            " pass modules and tensors as arguments, or a reference as check=, or check=False"
+        ) from error
 
 
 def compare(result: Any, expected: Any, allowed: float) -> Check:
@@ -116,16 +127,17 @@ def _outputs(result: Any) -> list[torch.Tensor]:
         torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
         for x in _pytree.tree_leaves(result)
     ]
-    return [t.detach().to("cpu").double() for t in tensors(leaves)]
+    found = [t.detach().to("cpu") for t in tensors(leaves)]
+    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in found]
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     if not right.numel():
         return 0.0
     difference = (left - right).abs_()
-    difference[(left == right)] = 0  # equal infinities
+    difference[left == right] = 0  # equal infinities
     worst = difference.max().item()
-    scale = right.abs().max().item()
+    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of what is finite
     if math.isnan(worst):
         return math.inf
     return worst / scale if scale else worst

@@ -28,14 +28,16 @@ def require_memory(nbytes: float, device: Device) -> None:
 class Data:
     """Makes a case's tensors. The n-th tensor of a case has the same values on every device and in every run.
 
-    With ``meta`` set, tensors have shapes and no data: that is how a case is planned without running it.
+    Different ``stream``s of one seed are different data. With ``meta`` set, tensors have shapes and no data: that is
+    how a case is planned without running it.
     """
 
-    def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, meta: bool = False) -> None:
+    def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0, meta: bool = False) -> None:
         self.home = device
         self.meta = meta
         self.dtype = dtype
         self.seed = seed
+        self.stream = stream
         self.allocated = 0
         self._drawn = 0
 
@@ -96,7 +98,7 @@ class Data:
         import torch
 
         self._drawn += 1
-        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._drawn)
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self.stream * 100_003 + self._drawn)
 
     def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
         count = math.prod(shape)

@@ -7,7 +7,20 @@ from typing import Any
 
 from ..schema import KEY, SAMPLES_KEPT, SCHEMA_VERSION
 from . import environment
-from .session import Session
+from .session import Session, Unmeasured
+
+
+def about(session: Session, version: str) -> dict[str, Any]:
+    """The top-level facts of a run that are known when it begins."""
+    asked = session.asked
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": version,
+        "preset": asked.preset,
+        "seed": asked.seed,
+        "asked": {"devices": list(asked.devices), "dtypes": list(asked.dtypes), "variants": list(asked.variants)},
+        "started": session.started,
+    }
 
 
 def complete(output: dict[str, Any], session: Session, version: str, failed: set[str]) -> None:
@@ -15,22 +28,27 @@ def complete(output: dict[str, Any], session: Session, version: str, failed: set
 
     pytest-benchmark writes those too; their rows are in ``unmeasured``.
     """
-    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in failed]
+    done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
+    unfinished = session.begun.keys() - done  # of a case that was interrupted, pytest-benchmark keeps some rounds
+    for fullname in unfinished - failed:
+        name = fullname.rpartition("::")[2]
+        reason = "interrupted while it was measured"
+        session.unmeasured.append(Unmeasured(session.begun[fullname], name, fullname, "error", reason))
+    gone = failed | unfinished
+    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in gone]
     for benchmark in output["benchmarks"]:
-        if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
-            benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
-    asked = session.asked
-    output[KEY] = {
-        "schema_version": SCHEMA_VERSION,
-        "version": version,
-        "preset": asked.preset,
-        "seed": asked.seed,
-        "asked": {"devices": list(asked.devices), "dtypes": list(asked.dtypes), "variants": list(asked.variants)},
-        "started": session.started,
+        thin_samples(benchmark)
+    output[KEY] = about(session, version) | {
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
         "processes": [{"process": 0, "before": session.before, "after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured],
     }
+
+
+def thin_samples(benchmark: dict[str, Any]) -> None:
+    """Thin the raw samples of one of our cases, in place."""
+    if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
+        benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
 
 
 def thin(samples: list[float]) -> list[float]:

@@ -48,6 +48,8 @@ def matmul_precision(dtype: str) -> Iterator[None]:
         legacy = None
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
+    for switch in switches:  # the older ones leave those at a default that a broader switch may have changed
+        switch.fp32_precision = "tf32" if tf32 and switch in switches[:CUDA_SWITCHES] else "ieee"
     try:
         yield
     finally:
@@ -58,10 +60,14 @@ def matmul_precision(dtype: str) -> Iterator[None]:
             switch.fp32_precision = value
 
 
+CUDA_SWITCHES = 3
+
+
 def _switches() -> list[Any]:
-    """torch's newer switches, one a library and operation; older torch has none."""
+    """torch's newer switches, one a library and operation, CUDA's first; older torch has none."""
     import torch
 
-    cudnn = torch.backends.cudnn
-    owners = (torch.backends.cuda.matmul, getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None))
-    return [owner for owner in owners if hasattr(owner, "fp32_precision")]
+    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
+    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]
+    owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
+    return owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []

@@ -31,6 +31,8 @@ class Asked:
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False
+    process: int = 0
+    processes: int = 1
 
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` on a value that doesn't exist, naming those that do."""
@@ -70,6 +72,7 @@ class Session:
 
     asked: Asked
     unmeasured: list[Unmeasured] = field(default_factory=list)
+    begun: dict[str, Case] = field(default_factory=dict)
     planned: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     rates: Rates = field(default_factory=Rates)
@@ -81,6 +84,15 @@ class Session:
         own = {"max_time": self.asked.max_time, "min_rounds": self.asked.min_rounds}
         return PRESET_SETTINGS[self.asked.preset].adjusted({k: v for k, v in own.items() if v is not None})
 
+    def share(self, preset: Preset) -> Preset:
+        """One process's share of a preset: rounds are split over the processes, not multiplied."""
+        return preset.split(self.asked.processes)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process does what need be done once: count the work, check the answers."""
+        return self.asked.process == 0
+
     @functools.cached_property
     def choices(self) -> list[Choice]:
         """The devices asked for; raises :class:`UsageError` for a kind that doesn't exist."""
@@ -88,9 +100,12 @@ class Session:
 
     def require_devices(self) -> None:
         """Raise :class:`UsageError` if a required device is absent: then a CPU run can't pass for a GPU run."""
+        chosen = {choice.name for choice in self.choices}
         for choice in select(self.asked.required):
             if choice.device is None:
                 raise UsageError(f"required device absent: {choice.reason}")
+            if choice.name not in chosen:
+                raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
 
     @functools.cached_property
     def threads(self) -> int:

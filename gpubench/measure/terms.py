@@ -5,6 +5,7 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from ..errors import UsageError
 from ..schema import DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
 from .session import Session
 
+AMBIGUOUS = pytest.StashKey[set[str]]()
+"""File names that stand for more than one of the files collected: their folder is part of the workload's name."""
 NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant")
 """The fixtures that carry a case's terms."""
 FULL_ONLY = frozenset({"compile"})
@@ -32,9 +35,12 @@ _MARKER = {
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a test's ``gpubench`` markers say; the closest marker wins, key by key."""
+    """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
 
-    dtypes: tuple[str, ...] = ("float32",)
+    ``dtypes`` are those it can do; a test that names none does float32, and others when asked.
+    """
+
+    dtypes: tuple[str, ...] = ()
     implementations: tuple[str, ...] = ("torch",)
     variants: tuple[str, ...] = ("eager",)
     devices: str = "any"
@@ -64,6 +70,8 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
     terms = Terms.of(metafunc.definition)
     combinations = list(_combinations(terms, session))
     anywhere = any(not values.marks for values in combinations)
+    if not combinations:
+        combinations = [_nothing(terms, session)]
     metafunc.parametrize(NAMES, combinations, indirect=True)
     for marker in metafunc.definition.iter_markers("gpubench_sweep"):
         names, values = _sweep(marker, session.asked.preset)
@@ -74,7 +82,8 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
 def case_of(item: pytest.Item) -> Case:
     """The identity of a collected test: what it is, and on which terms it runs."""
     params = dict(getattr(getattr(item, "callspec", None), "params", {}))
-    own = {name: _scalar(value) for name, value in params.items() if name not in NAMES}
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    own = {name: _scalar(name, value, indices.get(name, 0)) for name, value in params.items() if name not in NAMES}
     device = params.get(NAMES[0], "cpu")
     return Case(
         workload=workload_of(item),
@@ -91,6 +100,8 @@ def case_of(item: pytest.Item) -> Case:
 def workload_of(item: pytest.Item) -> str:
     """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
     stem = item.path.stem.removeprefix("test_").removesuffix("_test")
+    if item.path.name in item.config.stash.get(AMBIGUOUS, ()):
+        stem = f"{item.path.parent.name}/{stem}"
     function = getattr(item, "originalname", None) or item.name.split("[")[0]
     parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]
     name = function.removeprefix("test_")
@@ -98,23 +109,20 @@ def workload_of(item: pytest.Item) -> str:
 
 
 def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
-    absent = []
-    devices = []
-    for choice in session.choices:
-        if choice.device is None:
-            absent.append(choice)
-        elif terms.devices == "any" or choice.device.accelerator == (terms.devices != "cpu"):
-            devices.append(choice)
-    if terms.devices == "two accelerators" and len(devices) < 2:
-        reason = f"needs two accelerators, {len(devices)} chosen ({', '.join(c.name for c in session.choices)})"
-        devices = [] if absent else [Choice(devices[0].name if devices else "accelerator", None, reason)]
-    elif not devices and not absent:
-        wanted = "an accelerator" if terms.devices != "cpu" else "the CPU"
-        reason = f"needs {wanted}, chosen: {', '.join(c.name for c in session.choices)}"
-        devices = [Choice("cpu" if terms.devices == "cpu" else "accelerator", None, reason)]
-    asked_variants = session.asked.variants
+    devices = [choice for choice in session.choices if _fits(choice, terms.devices)]
+    absent = [choice for choice in session.choices if choice.device is None]
+    names = ", ".join(choice.name for choice in session.choices)
+    if terms.devices == "two accelerators":
+        kinds = Counter(choice.device.kind.name for choice in devices if choice.device)
+        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind.name] > 1]
+    if not devices and not absent:
+        wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
+            terms.devices, "an accelerator"
+        )
+        name = "cpu" if terms.devices == "cpu" else "accelerator"
+        devices = [Choice(name, None, f"needs {wanted}, chosen: {names}")]
     for choice in [*devices, *absent]:
-        for dtype in session.asked.dtypes or terms.dtypes:
+        for dtype in _dtypes(terms, session):
             lacking = choice.device.lacks(dtype) if choice.device else None
             if lacking and not session.asked.dtypes:
                 continue  # the workload's own list says what to run where it exists
@@ -123,16 +131,38 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                     continue  # NumPy knows the CPU only
                 if implementation == "numpy" and dtype in ("tf32", "bfloat16", "float16"):
                     continue  # NumPy has no such product, or one that nobody uses
-                for variant in terms.variants:
-                    if (
-                        variant not in asked_variants
-                        if asked_variants
-                        else (variant in FULL_ONLY and session.asked.preset != "full")
-                    ):
-                        continue
-                    if variant == "autocast" and dtype != "float32":
-                        continue  # autocast starts from float32
+                for variant in _variants(terms, session):
+                    if variant == "autocast":
+                        if dtype != "float32":
+                            continue  # autocast starts from float32
+                        lacking = choice.device.lacks("bfloat16") if choice.device else None
                     yield _parameters(choice, dtype, implementation, variant, choice.reason or lacking)
+
+
+def _fits(choice: Choice, wanted: str) -> bool:
+    return choice.device is not None and (wanted == "any" or choice.device.accelerator == (wanted != "cpu"))
+
+
+def _dtypes(terms: Terms, session: Session) -> list[str]:
+    """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
+    if not session.asked.dtypes:
+        return list(terms.dtypes or ("float32",))
+    able = terms.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
+    return [dtype for dtype in session.asked.dtypes if dtype in able]
+
+
+def _variants(terms: Terms, session: Session) -> list[str]:
+    if session.asked.variants:
+        return [variant for variant in terms.variants if variant in session.asked.variants]
+    return [variant for variant in terms.variants if variant not in FULL_ONLY or session.asked.preset == "full"]
+
+
+def _nothing(terms: Terms, session: Session) -> Any:
+    """A test that has none of what was asked for is one row too."""
+    asked = [*session.asked.dtypes, *session.asked.variants]
+    reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
+    dtype = (terms.dtypes or ("float32",))[0]
+    return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], reason)
 
 
 def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, reason: str | None) -> Any:
@@ -155,5 +185,8 @@ def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
     return marker.args[0], chosen[preset]
 
 
-def _scalar(value: Any) -> Scalar:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+def _scalar(name: str, value: Any, index: int) -> Scalar:
+    """A parameter as a JSON scalar, the same in every process: an object by its name, or else by its position."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(getattr(value, "__name__", f"{name}{index}"))

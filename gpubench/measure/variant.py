@@ -15,6 +15,8 @@ def apply(variant: str, call: Callable[..., Any], device_type: str) -> Callable[
 
     if variant == "compile":
         torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
+        if hasattr(torch.compiler, "config"):
+            torch.compiler.config.force_disable_caches = True  # and whatever lies on disk
         if isinstance(call, torch.nn.Module):
             return torch.compile(call)  # type: ignore[no-any-return]
 

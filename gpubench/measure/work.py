@@ -36,7 +36,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, torch.nn.Module):
-            return _OnMeta(value)
+            return Substituted(value, lambda tensor: tensor.detach().to("meta"))
         return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
@@ -51,14 +51,13 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     return Counted(float(counter.get_total_flops()) or None, sum(t.nbytes for t in out))
 
 
-class _OnMeta:
-    """A module called with meta copies of its parameters; the module itself is not copied."""
+class Substituted:
+    """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, convert: Callable[[Any], Any]) -> None:
         self._module = module
-        self._state = {
-            name: tensor.detach().to("meta") for name, tensor in (*module.named_parameters(), *module.named_buffers())
-        }
+        state = (*module.named_parameters(), *module.named_buffers())
+        self._state = {name: convert(tensor) for name, tensor in state}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch

@@ -14,11 +14,16 @@ PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`gpubench.supervise.run.main` reads."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="benchmark files of your own; default: the suite's")
-    parser.add_argument("-o", "--output", default="out", metavar="DIR", help="folder for all results (default: out)")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     parser.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")
     parser.add_argument("--list", action="store_true", help="print the cases, what each will take, and what is skipped")
+    parser.add_argument("--preset", choices=PRESETS, help="how much care to take (default: quick, some minutes)")
     parser.add_argument(
-        "--preset", choices=PRESETS, default="quick", help="how much care to take (default: quick, some minutes)"
+        "--processes", type=int, metavar="K", help="split the rounds over K processes (default: 3; smoke: 1)"
+    )
+    parser.add_argument("--resume", metavar="DIR", help="go on with the unfinished run in that folder")
+    parser.add_argument(
+        "--deadline", type=float, metavar="S", help="a case that takes longer is stopped (default: 120; full: 600)"
     )
     parser.add_argument("--device", action="append", metavar="NAME", help="auto (default), all, cpu, cuda, cuda:1 …")
     parser.add_argument("--require-device", action="append", metavar="NAME", help="fail at once unless it is there")

@@ -1,4 +1,4 @@
-"""One measuring process: pytest on benchmark files, as a child that outlives neither us nor a second Ctrl-C."""
+"""One measuring process: pytest on benchmark files, as a child that is watched and never outlives us."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from ..ledger import Follower
+from ..ledger import Event, Follower
 
-POLL_S = 0.1
+POLL_S = 0.05
+PATIENCE_S = 60.0
+"""How long pytest may take to finish once it was asked to."""
 PACKAGE = Path(__file__).resolve().parent.parent
+SUPERVISOR = "GPUBENCH_SUPERVISOR"
+"""Environment variable with our process number: a child whose parent is another one has lost us, and ends."""
 
 
 def suite() -> Path:
@@ -24,14 +29,15 @@ def suite() -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / "benchmarks"
 
 
-def command(paths: Sequence[Path], options: Sequence[str]) -> list[str]:
+def command(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
     arguments = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
-    if all(path.is_relative_to(own) for path in paths):
+    if all(Path(path).is_relative_to(own) for path in paths):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={own.parent}", "-c", os.devnull]
-    return [*arguments, "--benchmark-only", "--benchmark-quiet", *options, *map(str, paths)]
+    # Nothing captured: what a crashing case says last must reach the log.
+    return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:
@@ -40,70 +46,149 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     path = base.get("PYTHONPATH", "")
     if parent in sys.path and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
-    return {**base, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {
+        **base,
+        "PYTHONPATH": path,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        SUPERVISOR: str(os.getpid()),
+    }
 
 
-class Interrupted(Exception):
-    """The user asked for an end, and the child has ended."""
+def die_with_supervisor() -> None:
+    """Called in the child: end when the supervisor is gone, however it went.
 
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
+    Linux's kernel sees to it; elsewhere a thread looks every second.
+    """
+    expected = int(os.environ.get(SUPERVISOR, 0))
+    if not expected or os.getppid() != expected:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when we were started
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            if os.getppid() != expected:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return
+    import threading
+
+    def watch() -> None:
+        while os.getppid() == expected:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def run(arguments: Sequence[str], log: BinaryIO, ledger: Path, tell: Callable[[dict[str, Any]], None]) -> int:
-    """Run the child, pass its events on as they come, and return its exit code.
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a measuring process ended: by itself (``finished``), or while ``case`` was measured, for ``reason``."""
+
+    code: int
+    finished: bool = False
+    poisoned: bool = False
+    interrupted: bool = False
+    case: str | None = None
+    status: str = "crashed"
+    reason: str = ""
+
+
+def run(arguments: Sequence[str], log: Path, ledger: Path, tell: Callable[[Event], None], deadline_s: float) -> Ended:
+    """Run the child, pass its events on as they come, and say how it ended.
 
     The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
-    finishes and writes what it has; a second one kills. Raises :class:`Interrupted` once it has ended.
+    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process. An exception from
+    ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    group = 0 if os.name == "posix" else None
-    child = subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=environment(os.environ),
-        process_group=group,
-    )
-    stops = 0
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment(os.environ),
+            process_group=0 if os.name == "posix" else None,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    stops, stopped, late = 0, 0.0, False
+    case, since, said = None, time.monotonic(), log.stat().st_size
+    finish: Event | None = None
 
     def stop(_number: int, _frame: object) -> None:
-        nonlocal stops
-        stops += 1
-        _signal(child, signal.SIGINT if stops == 1 else signal.SIGKILL)
+        nonlocal stops, stopped
+        stops, stopped = stops + 1, time.monotonic()
+        _signal(child, kill=stops > 1)
 
     with _on_signals(stop):
         try:
-            while child.poll() is None:
+            alive = True
+            while alive:
+                alive = child.poll() is None  # asked before the events are read: the last ones must not be missed
                 for event in follower.events():
+                    since = time.monotonic()
+                    if event["event"] == "start":
+                        case, said = event["fullname"], event.get("said") or said
+                    elif event["event"] == "end":
+                        case = None
+                    elif event["event"] == "finish":
+                        finish = event
                     tell(event)
-                time.sleep(POLL_S)
-            for event in follower.events():
-                tell(event)
+                if alive and case and time.monotonic() - since > deadline_s:
+                    late = True
+                    _signal(child, kill=True)
+                    child.wait()
+                elif alive and stops and time.monotonic() - stopped > PATIENCE_S:
+                    _signal(child, kill=True)
+                    child.wait()
+                elif alive:
+                    time.sleep(POLL_S)
         finally:
-            if child.poll() is None:
-                _signal(child, signal.SIGKILL)
-                child.wait()
-    if stops:
-        raise Interrupted(child.returncode)
-    return child.returncode
+            _signal(child, kill=True)  # the child, and what it may have left behind
+            child.wait()
+    if finish:
+        return Ended(child.returncode, True, bool(finish.get("poisoned")), bool(stops))
+    reason = f"no end within {deadline_s:g} s" if late else _reason(child.returncode, log, said)
+    return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
 
 
-def _signal(child: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        if os.name != "posix":
-            child.terminate()
-        elif number == signal.SIGKILL:
-            os.killpg(child.pid, number)
-        else:
-            child.send_signal(number)
+def _reason(code: int, log: Path, since: int) -> str:
+    """Why a process died: its signal or exit code, and the last thing it said."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name
+            why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+            return ": ".join(filter(None, (why, last_words(log, since))))
+    return ": ".join(filter(None, (f"exited with {code}", last_words(log, since))))
+
+
+def last_words(log: Path, since: int = 0) -> str:
+    """The last line said, or the one in which Python says what killed it."""
+    with log.open("rb") as file:
+        file.seek(max(since, log.stat().st_size - 100_000))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line and not set(line) <= set(".sFExX")]
+    fatal = [line for line in lines if line.startswith("Fatal Python error")]
+    return (fatal[:1] or lines[-1:] or [""])[0][:300]
+
+
+def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
+    """Ask pytest to finish, or end the child's whole process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            child.kill() if kill else child.send_signal(signal.CTRL_BREAK_EVENT)
+        elif kill:
+            os.killpg(child.pid, signal.SIGKILL)
+        elif child.poll() is None:
+            child.send_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
 def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:

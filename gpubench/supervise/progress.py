@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from ..ledger import Event
 from ..quantity import seconds_text
+from ..schema import OK
 
 EVERY_S = 15.0
 """Seconds between two lines when there is no terminal."""
+FURTHER = 0.4
+"""What a further process costs, measured: starting, making the data, warming up; the rounds are shared."""
 
 
 class Progress:
@@ -21,10 +26,21 @@ class Progress:
         self.cases = 0
         self.done = 0
         self.predicted_s = 0.0
+        self._processes = 1
+        self._before = 0
         self._began = time.monotonic()
         self._told = self._began
         self._bar: Any = None
         self._task: Any = None
+
+    def expect(self, processes: int, events: Sequence[Event]) -> None:
+        """Of how many processes the run will be, and what an earlier one has done of it."""
+        self._processes = processes
+        self._before = sum(event["event"] == "end" for event in events)
+        for event in events:
+            if event["event"] == "session":
+                self._size(event)
+                break
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
@@ -47,19 +63,27 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: Event) -> None:
         """Show one event."""
-        if event["event"] == "session":
-            self.cases, self.predicted_s = event["cases"], event["predicted_s"]
-            self._began = time.monotonic()
-            self._say(f"{self.cases} cases, about {seconds_text(self.predicted_s)}")
+        if event["event"] == "session" and not self.cases:
+            self._size(event)
+            many = f" in {self._processes} processes" if self._processes > 1 else ""
+            self._say(f"{len(event['cases'])} cases{many}, about {seconds_text(self.predicted_s)}")
         elif event["event"] == "start" and self._bar:
-            self._bar.update(self._task, description=f"{event['id']} on {event['device']}")
+            case = event["case"]
+            self._bar.update(self._task, description=f"{case['id']} on {case['device']}")
         elif event["event"] == "end":
             self.done += 1
-            if event["reason"]:
+            if event.get("reason"):
                 self.reasons[f"{event['status']}: {event['reason']}"] += 1
+            if event["status"] != OK and event["process"] == 0:
+                self.cases -= self._processes - 1  # the other processes won't try it
             self._advance()
+
+    def _size(self, event: Event) -> None:
+        self.cases = len(event["cases"]) * self._processes - self._before
+        self.predicted_s = float(event["predicted_s"]) * (1 + FURTHER * (self._processes - 1))
+        self._began = time.monotonic()
 
     def left_s(self) -> float:
         """Seconds still to go: the prediction at first, then more and more what was seen."""

@@ -1,100 +1,167 @@
-"""``gpubench run``: measure in a child process, tell how far it is, then report."""
+"""``gpubench run``: measure in child processes, tell how far it is, then report."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import itertools
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from ..errors import GpubenchError, UsageError
-from ..quantity import seconds_text
-from . import process
+from ..errors import GpubenchError, RunFileError, UsageError
+from ..ledger import Ledger, read
+from ..runfile import write
+from ..schema import OK, SCHEMA_VERSION
+from . import merge, plan, process
 from .options import PASSED_ON
 from .progress import Progress
+from .supervisor import Supervisor, Unable
 
 MEASURED, INCOMPLETE, UNUSABLE = 0, 1, 2
 _USAGE, _NOTHING_COLLECTED = 4, 5  # pytest's exit codes
+ACCEPTABLE = (OK, "skipped")
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when all that was asked for was measured or skipped for a reason, 1 when a case failed or the run was
     stopped, 2 when the input can't be used."""
     try:
-        return _list(args) if args.list else _measure(args)
+        if args.list:
+            return plan.show(paths(args), options(args), args.preset or "quick")
+        return _measure(args)
+    except plan.NoPlan as error:
+        return _explain(error.code, Progress(), error.log, False)
     except GpubenchError as error:
         print(f"gpubench run: {error}", file=sys.stderr)
         return UNUSABLE
 
 
 def _measure(args: argparse.Namespace) -> int:
-    paths = _paths(args)
-    folder = Path(args.output)
+    with Progress() as progress:
+        supervisor = _resumed(args, progress) if args.resume else _fresh(args, progress)
+        progress.expect(supervisor.processes, supervisor.events)
+        unable: Unable | None = None
+        try:
+            supervisor.measure()
+        except Unable as error:
+            unable = error
+    sessions = any(event["event"] == "session" for event in supervisor.events)
+    if not sessions:
+        return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
+    run_file = supervisor.folder / "run.json"
+    data = merge.assemble(supervisor.events)
+    write(run_file, data)
+    whole = not unable and not supervisor.interrupted
+    if whole:
+        _append(supervisor.ledger, "complete")
+    if unable:
+        print(f"gpubench run: {unable}", file=sys.stderr)
+    if not whole:
+        print(
+            "gpubench run: stopped; reporting what was measured"
+            f" (go on with: gpubench run --resume {supervisor.folder})",
+            file=sys.stderr,
+        )
+    if not data["benchmarks"]:
+        return _explain(0, progress, supervisor.log, supervisor.interrupted)
+    bad = any(event["event"] == "end" and event["status"] not in ACCEPTABLE for event in supervisor.events)
+    return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not bad else INCOMPLETE)
+
+
+def _fresh(args: argparse.Namespace, progress: Progress) -> Supervisor:
+    folder = Path(args.output or "out")
+    files, passed = paths(args), options(args)
+    if args.processes is not None and args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    processes = args.processes or (1 if args.preset == "smoke" else 3)
     _require_writable(folder)
-    run_file = folder / "run.json"
-    log_path = folder / "run.log"
-    interrupted = False
-    with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
-        fresh, ledger = Path(scratch) / "run.json", Path(scratch) / "ledger.jsonl"
-        options = [*_options(args), f"--benchmark-json={fresh}", f"--gpubench-ledger={ledger}"]
-        with log_path.open("wb") as log, Progress() as progress:
-            try:
-                code = process.run(process.command(paths, options), log, ledger, progress.tell)
-            except process.Interrupted as stop:
-                code, interrupted = stop.code, True
-        if not fresh.exists():
-            return _explain(code, progress, log_path, interrupted)
-        from ..runfile import replace
-
-        replace(run_file, fresh.read_bytes())
-    if interrupted:
-        print("gpubench run: stopped; reporting what was measured", file=sys.stderr)
-    return max(_report(args, run_file), INCOMPLETE if interrupted or code else MEASURED)
+    supervisor = Supervisor(folder, files, passed, processes, _deadline(args), progress.tell)
+    _set_aside(supervisor.ledger)
+    supervisor.log.write_bytes(b"")
+    _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, processes=processes, options=passed, paths=files)
+    return supervisor
 
 
-def _list(args: argparse.Namespace) -> int:
-    paths = _paths(args)
-    with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
-        plan, log_path = Path(scratch) / "plan.json", Path(scratch) / "log"
-        options = [*_options(args), f"--gpubench-plan={plan}"]
-        with log_path.open("wb") as log:
-            try:
-                code = process.run(process.command(paths, options), log, Path(scratch) / "none", lambda event: None)
-            except process.Interrupted:
-                return INCOMPLETE
-        cases = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else []
-        if not cases:
-            return _explain(code, Progress(), log_path, False)
-    _show_plan(cases, args.preset)
-    return MEASURED
+def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
+    """The run that a ledger tells of, on its own terms."""
+    given = [name for name in (*PASSED_ON, "processes", "expression", "output") if getattr(args, name) is not None]
+    if given or args.paths or args.pytest:
+        named = f"--{given[0].replace('_', '-')}" if given else (args.paths or args.pytest)[0]
+        raise UsageError(f"--resume goes on with the run's own options: leave out {named}")
+    target = Path(args.resume)
+    folder = target if target.is_dir() else target.parent
+    ledger = folder / "run.ledger.jsonl"
+    if not ledger.exists():
+        raise UsageError(f"{args.resume}: no run to go on with: {ledger.name} is not there")
+    events = read(ledger)
+    runs = [event for event in events if event["event"] == "run"]
+    if not runs:
+        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a run file with gpubench recover")
+    _require_writable(folder)
+    run = runs[0]
+    for path in run["paths"]:
+        if not Path(str(path).split("::")[0]).exists():
+            raise UsageError(f"{path}: no such file or folder, and the run needs it")
+    options = [str(option) for option in run["options"]]
+    return Supervisor(
+        folder, [str(path) for path in run["paths"]], options, run["processes"], _deadline(args), progress.tell, events
+    )
 
 
-def _paths(args: argparse.Namespace) -> list[Path]:
+def _deadline(args: argparse.Namespace) -> float:
+    if args.deadline is not None and not args.deadline > 0:
+        raise UsageError(f"the deadline must be above 0 s, not {args.deadline:g}")
+    return float(args.deadline or (600.0 if args.preset == "full" else 120.0))
+
+
+def _set_aside(ledger: Path) -> None:
+    """An unfinished run's ledger is kept under another name: what was measured is not ours to throw away."""
+    if not ledger.exists():
+        return
+    try:
+        unfinished = not any(event["event"] == "complete" for event in read(ledger))
+    except RunFileError:
+        unfinished = False
+    if unfinished:
+        kept = next(
+            path for i in itertools.count(1) if not (path := ledger.with_name(f"run.{i}.ledger.jsonl")).exists()
+        )
+        ledger.rename(kept)
+        print(f"gpubench run: an unfinished run was here: its ledger is now {kept}", file=sys.stderr)
+    else:
+        ledger.unlink()
+
+
+def _append(path: Path, event: str, **facts: object) -> None:
+    ledger = Ledger(path)
+    ledger.append(event, **facts)
+    ledger.close()
+
+
+def paths(args: argparse.Namespace) -> list[str]:
     """Benchmark files and folders, absolute; what follows ``--`` is pytest's and never among them."""
     if not args.paths:
-        return [process.suite()]
-    paths = []
+        return [str(process.suite())]
+    found = []
     for text in args.paths:
-        path = Path(text.split("::")[0])
-        if not path.exists():
+        name, separator, test = text.partition("::")
+        if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
-        paths.append(Path(str(path.resolve()) + text[len(str(text.split("::")[0])) :]))
-    return paths
+        found.append(f"{Path(name).resolve()}{separator}{test}")
+    return found
 
 
-def _options(args: argparse.Namespace) -> list[str]:
-    options = ["-q"]
+def options(args: argparse.Namespace) -> list[str]:
+    """pytest's options for these arguments."""
+    found = []
     for name in PASSED_ON:
         value = getattr(args, name)
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
-                options.append(f"--gpubench-{name.replace('_', '-')}={item}")
+                found.append(f"--gpubench-{name.replace('_', '-')}={item}")
     if args.expression:
-        options += ["-k", args.expression]
-    return [*options, *args.pytest]
+        found += ["-k", args.expression]
+    return [*found, *args.pytest]
 
 
 def _require_writable(folder: Path) -> None:
@@ -107,9 +174,10 @@ def _require_writable(folder: Path) -> None:
         raise UsageError(f"{folder}: can't write there: {error.strerror}") from None
 
 
-def _explain(code: int, progress: Progress, log_path: Path, interrupted: bool) -> int:
-    """No run file: say why in a line, from what pytest said."""
-    lines = [line for line in log_path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) -> int:
+    """Nothing was measured: say why in a line, from what pytest said."""
+    said = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
+    lines = [line for line in said.splitlines() if line.strip()]
     if interrupted:
         print("gpubench run: stopped before anything was measured", file=sys.stderr)
         return INCOMPLETE
@@ -135,39 +203,11 @@ def _complaint(lines: list[str]) -> str:
     return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
 
 
-def _report(args: argparse.Namespace, run_file: Path) -> int:
+def _report(args: argparse.Namespace, folder: Path, run_file: Path) -> int:
     from ..report import command
 
     return command.main(
         argparse.Namespace(
-            runs=[str(run_file)], output=args.output, baseline=args.baseline, charts=args.charts, formats=args.formats
+            runs=[str(run_file)], output=str(folder), baseline=args.baseline, charts=args.charts, formats=args.formats
         )
-    )
-
-
-def _show_plan(cases: list[dict[str, Any]], preset: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("case", overflow="fold")
-    table.add_column("device")
-    table.add_column("one call", justify="right")
-    table.add_column("in all", justify="right")
-    table.add_column("skipped because", overflow="fold")
-    for case in cases:
-        name = case["id"] + (" (numpy)" if case["implementation"] == "numpy" else "")
-        whole = seconds_text(case["case_s"]) if not case["skip"] else ""
-        cells = (name, case["device"], seconds_text(case["call_s"]), whole, case["skip"] or "")
-        table.add_row(*map(Text, cells))  # names hold square brackets: no markup
-    console = Console(width=None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS", "160"))))
-    console.print(table)
-    measured = [case for case in cases if not case["skip"]]
-    total = sum(case["case_s"] for case in measured)
-    skipped = len(cases) - len(measured)
-    console.print(
-        f"{len(measured)} cases, about {seconds_text(total)} with preset {preset}; {skipped} will be skipped",
-        markup=False,
-        highlight=False,
     )

@@ -255,16 +255,24 @@ def test_newer_precision_switches_are_overridden_and_put_back():
 
     from gpubench.measure.precision import matmul_precision
 
-    matmul = torch.backends.cuda.matmul
-    if not hasattr(matmul, "fp32_precision"):
+    backends = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):
         pytest.skip("this torch has the older switches only")
-    matmul.fp32_precision = "tf32"
+    backends.cuda.matmul.fp32_precision = "tf32"
+    backends.cudnn.fp32_precision = "tf32"
+    backends.mkldnn.conv.fp32_precision = "bf16"
+    switches = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
+    before = [switch.fp32_precision for switch in switches]
     try:
         with matmul_precision("float32"):
-            assert matmul.fp32_precision == "ieee"
-        assert matmul.fp32_precision == "tf32"
+            assert {switch.fp32_precision for switch in switches} == {"ieee"}
+        assert [switch.fp32_precision for switch in switches] == before
+        with matmul_precision("tf32"):
+            assert [switch.fp32_precision for switch in switches] == ["tf32", "tf32", "tf32", "ieee"]
     finally:
-        matmul.fp32_precision = "ieee"
+        backends.cudnn.fp32_precision = "none"
+        for switch in switches:
+            switch.fp32_precision = "ieee"
         torch.set_float32_matmul_precision("highest")
 
 
@@ -314,3 +322,77 @@ def test_tolerance_grows_with_the_root_of_the_reduction():
     assert tolerance("float32", 2 * 100 * 10, 0, 10) == pytest.approx(2.0**-24 * (8 + 4 * 10))
     assert tolerance("float32", None, 400, 1) == pytest.approx(2.0**-24 * (8 + 4 * 20))
     assert tolerance("bfloat16", 1e12, 1, 1) == 5e-2
+
+
+def test_training_steps_and_complex_results_are_checked_too(measure):
+    result, run = measure("""
+def step(network, x):
+    network(x).sum().backward()
+    return x.grad
+
+def test_step(gpubench):
+    gpubench(step, gpubench.module(lambda: torch.nn.Linear(4, 4)), gpubench.randn(2, 4).requires_grad_())
+
+def test_fft(gpubench):
+    gpubench(torch.fft.fft, gpubench.randn(64))
+""")
+    result.assert_outcomes(passed=2)
+    assert {b["extra_info"]["gpubench"]["check"]["status"] for b in run["benchmarks"]} == {"passed"}
+
+
+def test_a_wrong_imaginary_part_and_a_wrong_finite_part_are_seen():
+    import torch
+
+    from gpubench.errors import WrongAnswer
+    from gpubench.measure.check import compare
+
+    with pytest.raises(WrongAnswer):
+        compare(torch.tensor([1 + 2j]), torch.tensor([1 + 1j]), 0.1)
+    with pytest.raises(WrongAnswer):
+        compare(torch.tensor([torch.inf, 1.0, 2.0]), torch.tensor([torch.inf, 100.0, 200.0]), 0.1)
+    assert compare(torch.tensor([torch.inf, 1.0]), torch.tensor([torch.inf, 1.0]), 0.1).error == 0
+
+
+def test_a_closure_that_cant_be_repeated_says_what_to_do(measure):
+    _, run = measure(
+        KEEP
+        + """
+def test_closure(gpubench):
+    network = gpubench.module(lambda: torch.nn.Linear(4, 4))
+    gpubench(lambda x: network(x), gpubench.randn(2, 4))
+"""
+    )
+    reason = unmeasured(run, "test_closure")["reason"]
+    assert "can't be repeated in float64" in reason
+    assert "pass modules and tensors as arguments" in reason
+
+
+def test_host_and_device_data_differ():
+    import torch
+
+    from gpubench.devices import CPU
+    from gpubench.measure.data import Data
+
+    here, there = (Data(CPU, torch.float32, 0, stream=stream).randn(64) for stream in (0, 1))
+    assert not torch.equal(here, there)
+
+
+def test_a_failed_cases_tensors_are_freed(pytester):
+    pytester.makepyfile(
+        test_it="""
+        import gc, torch, weakref
+
+        seen = []
+
+        def test_fails(gpubench):
+            x = gpubench.randn(1000)
+            seen.append(weakref.ref(x))
+            gc.disable()
+            gpubench(torch.neg, x, check=torch.abs)
+
+        def test_freed():
+            gc.enable()
+            assert seen[0]() is None
+        """
+    )
+    pytester.runpytest_subprocess("--gpubench-preset=smoke").assert_outcomes(failed=1, passed=1)

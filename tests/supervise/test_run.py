@@ -77,7 +77,7 @@ def test_list_predicts_without_measuring(folder):
     done = gpubench("run", "test_mine.py", "--list", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "mine.neg[float32-n=8]" in done.stdout
-    assert "over budget" in done.stdout or "needs 40.0 GB" in done.stdout
+    assert "over budget" in done.stdout or "GB more on cpu" in done.stdout
     assert "2 cases, about" in done.stdout
     assert "1 will be skipped" in done.stdout
     assert not (folder / "out").exists()
@@ -136,8 +136,9 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err
     assert "stopped; reporting what was measured" in err
-    rows = (folder / "out/results.csv").read_text().splitlines()
-    assert 1 < len(rows) < 41
+    rows = (folder / "out/results.csv").read_text()
+    assert 0 < rows.count(",ok,") < 40
+    assert rows.count("the run ended") == 40 - rows.count(",ok,")
     assert not _children_of(folder)
 
 

@@ -1,0 +1,157 @@
+"""Keeps a session's ledger: what it finds, what begins, what came of it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..ledger import Ledger
+from ..runfile import write
+from ..schema import KEY, OK, Case
+from ..version import __version__
+from . import environment, output
+from .session import Session
+from .terms import case_of
+
+ORDER = pytest.StashKey[dict[str, int]]()
+"""The place of each collected case before the order was shuffled: that of the run file."""
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Recorder:
+    """One measuring process's hand in a ledger. Each event is on disk before anything else happens."""
+
+    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
+        self.config = config
+        self.session = session
+        self._earlier = None
+        if not config.getoption("--gpubench-ledger"):
+            path.unlink(missing_ok=True)  # of an earlier run into the same file
+            self._earlier = _stamp(Path(config.getoption("benchmark_json")))
+        self.ledger = Ledger(path)
+        self.poisoned = False
+        self._outcomes: dict[str, tuple[str, str]] = {}
+
+    def begin(self, items: list[pytest.Item]) -> None:
+        """Write down what will be measured, where, and on which terms."""
+        cases = [item for item in items if "benchmark" in getattr(item, "fixturenames", ())]
+        cases.sort(key=lambda item: self.config.stash[ORDER].get(item.nodeid, 0))
+        hook, session = self.config.hook, self.session
+        machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=self.config)
+        hook.pytest_benchmark_update_machine_info(config=self.config, machine_info=machine)
+        commit = hook.pytest_benchmark_generate_commit_info(config=self.config)
+        hook.pytest_benchmark_update_commit_info(config=self.config, commit_info=commit)
+        import pytest_benchmark
+
+        self.ledger.append(
+            "session",
+            process=session.asked.process,
+            cases=[item.nodeid for item in cases],
+            identities={item.nodeid: case_of(item).as_dict() for item in cases},
+            predicted_s=len(cases) * session.preset.typical,
+            fingerprint=self._fingerprint(machine, cases),
+            machine_info=machine,
+            commit_info=commit,
+            datetime=datetime.datetime.now(datetime.UTC).isoformat(),
+            version=pytest_benchmark.__version__,
+            gpubench=output.about(session, __version__),
+            before=session.before,
+        )
+
+    def _fingerprint(self, machine: dict[str, Any], cases: list[pytest.Item]) -> dict[str, Any]:
+        """What must be equal for two sessions' numbers to belong to one run."""
+        ours = machine[KEY]
+        code = hashlib.sha256()
+        sources = {item.path for item in cases} | set(PACKAGE.glob("measure/**/*.py")) | {PACKAGE / "models.py"}
+        for path in sorted(sources):
+            code.update(path.name.encode() + b"\0" + path.read_bytes())
+        return {
+            "machine": ours["label"],
+            "devices": [device["label"] for device in ours["devices"]],
+            "torch": (ours["torch"] or {}).get("version"),
+            "python": ours["python"],
+            "threads": self.session.threads,
+            "gpubench": __version__,
+            "code": code.hexdigest()[:16],
+        }
+
+    def start(self, item: pytest.Item, case: Case) -> None:
+        self.ledger.append(
+            "start",
+            process=self.session.asked.process,
+            fullname=item.nodeid,
+            name=item.name,
+            case=case.as_dict(),
+            said=_said(),
+        )
+
+    def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
+        """One phase of a test has ended; after the last the case's result goes to the ledger."""
+        if status != OK:
+            self._outcomes.setdefault(item.nodeid, (status, reason))
+        if type(error).__name__ == "AcceleratorError":
+            # The device's context is unusable: every further case of this process would fail.
+            self.poisoned = True
+            item.session.shouldstop = f"gpubench: a device is unusable in this process ({reason})"
+        if when == "teardown":
+            self._end(item)
+
+    def _end(self, item: pytest.Item) -> None:
+        status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
+        facts: dict[str, Any] = {"process": self.session.asked.process, "fullname": item.nodeid}
+        stats = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
+        if status == OK and stats is None:
+            status, reason = "skipped", "the test measured nothing"
+        if status == OK and stats is not None:
+            benchmark = stats.as_dict(include_data=True)
+            output.thin_samples(benchmark)
+            benchmark = json.loads(json.dumps(benchmark, default=str))  # parameters may be any object
+            self.ledger.append("end", **facts, status=status, benchmark=benchmark)
+        else:
+            rows = [row for row in self.session.unmeasured if row.fullname == item.nodeid]
+            case = rows[0].case.as_dict() if rows else None
+            self.ledger.append("end", **facts, status=status, reason=reason, case=case)
+
+    def finish(self) -> None:
+        """The process ends by itself."""
+        self.ledger.append(
+            "finish",
+            process=self.session.asked.process,
+            finished=datetime.datetime.now(datetime.UTC).isoformat(),
+            after=environment.moment(),
+            poisoned=self.poisoned,
+        )
+        self.ledger.close()
+
+    def write_run_file(self, path: Path) -> None:
+        """Put the file that pytest-benchmark wrote in its place in one step, or make one if it wrote none.
+
+        It writes none when no case gave a number; ours then says why, case by case.
+        """
+        if _stamp(path) != self._earlier:
+            write(path, json.loads(path.read_text(encoding="utf-8")))
+        else:
+            from ..ledger import read
+            from ..supervise.merge import assemble
+
+            write(path, assemble(read(self.ledger.path)))
+
+
+def _said() -> int | None:
+    """Bytes this process has said so far, if that goes into a file: what it says last, it says after them."""
+    try:
+        state = os.fstat(2)
+    except OSError:
+        return None
+    return state.st_size if stat.S_ISREG(state.st_mode) else None
+
+
+def _stamp(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None

@@ -1,0 +1,111 @@
+"""Measures a run with as many processes as it takes, so that nothing measured is lost and nothing stops the run."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import GpubenchError, UsageError
+from ..ledger import Event, Ledger
+from ..schema import OK
+from . import process
+
+
+class Unable(GpubenchError):
+    """The measuring process ended before any case began; ``code`` is its exit code."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass
+class Supervisor:
+    """A run under way. ``events`` are those of its ledger so far, of a run that is resumed too."""
+
+    folder: Path
+    paths: Sequence[str]
+    options: Sequence[str]
+    processes: int
+    deadline_s: float
+    tell: Callable[[Event], None]
+    events: list[Event] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "run.ledger.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "run.log"
+
+    def measure(self) -> None:
+        """Measure all that is missing. Raises :class:`Unable` if nothing can be, UsageError if it must not be."""
+        for index in range(self.processes):
+            self._measure_share(index)
+            if self.interrupted:
+                return
+
+    def _measure_share(self, index: int) -> None:
+        while (todo := self.missing(index)) is None or todo:
+            ended = self._start(index, todo)
+            self.interrupted = ended.interrupted
+            if ended.case:
+                self._settle(index, ended)
+            if self.interrupted:
+                return
+            if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
+                if ended.finished and todo is not None:
+                    raise Unable(ended.code, f"{len(todo)} cases were not measured: {todo[0]} …")
+                raise Unable(ended.code, ended.reason)
+
+    def missing(self, index: int) -> list[str] | None:
+        """Cases that this process has still to end; ``None`` before they are known.
+
+        The first process takes all; what gave it no number, the others needn't try.
+        """
+        sessions = [event for event in self.events if event["event"] == "session"]
+        if not sessions:
+            return None
+        ends = [event for event in self.events if event["event"] == "end"]
+        cases: list[str] = list(sessions[0]["cases"])
+        if index:
+            sound = {event["fullname"] for event in ends if event["process"] == 0 and event["status"] == OK}
+            cases = [name for name in cases if name in sound]
+        done = {event["fullname"] for event in ends if event["process"] == index}
+        return [name for name in cases if name not in done]
+
+    def _start(self, index: int, todo: list[str] | None) -> process.Ended:
+        options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
+        with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
+            if todo is not None:
+                only = Path(scratch) / "only.json"
+                only.write_text(json.dumps(todo), encoding="utf-8")
+                options.append(f"--gpubench-only={only}")
+            return process.run(process.command(self.paths, options), self.log, self.ledger, self._take, self.deadline_s)
+
+    def _take(self, event: Event) -> None:
+        """Note an event of the child; refuse one that no longer belongs to this run."""
+        sessions = [known for known in self.events if known["event"] == "session"]
+        if event["event"] == "session" and sessions:
+            before, now = sessions[0]["fingerprint"], event["fingerprint"]
+            if changed := [key for key in before if before[key] != now.get(key)]:
+                told = "; ".join(f"{key} was {before[key]}, is {now.get(key)}" for key in changed)
+                raise UsageError(f"this run can't be continued, its numbers wouldn't belong together: {told}")
+        self.events.append(event)
+        self.tell(event)
+
+    def _settle(self, index: int, ended: process.Ended) -> None:
+        """Write down for a dead process what it can't: how its last case ended."""
+        begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
+        end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
+        end |= {"reason": ended.reason, "case": begun["case"]}
+        ledger = Ledger(self.ledger)
+        ledger.append(**end)
+        ledger.close()
+        self.events.append(end)
+        self.tell(end)
