@@ -20,6 +20,7 @@ from . import __version__
 from .errors import Unmeasurable, UsageError
 from .measure.session import Asked, Session, Unmeasured
 from .measure.terms import AMBIGUOUS
+from .privacy import without_paths
 from .schema import DTYPES, KEY, OK, PRESETS, VARIANTS, Case
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action = "append" if kind == "args" else "store"
         group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
         parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
+    group.addoption("--gpubench-identify", action="store_true", help="keep host name and paths in the run file")
     group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write each case and its cost as JSON")
     group.addoption(
         "--gpubench-ledger", metavar="PATH", help="ledger of what was measured; default: beside the run file"
@@ -118,6 +120,10 @@ def _asked(config: pytest.Config) -> Asked:
         process=process,
         processes=processes,
     )
+
+
+def _identify(config: pytest.Config) -> bool:
+    return bool(config.getoption("--gpubench-identify"))
 
 
 def _share(config: pytest.Config) -> tuple[int, int]:
@@ -316,6 +322,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     session = item.config.stash[SESSION]
     status, reason = _outcome(report, call)
+    if not _identify(item.config):
+        reason = without_paths(reason)
     if session.asked.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
             planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
@@ -403,9 +411,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Add this machine's facts, once a gpubench test was collected: before that, no torch."""
+    """Add this machine's facts, once a gpubench test was collected: before that, no torch.
+
+    The host's name says nothing about speed and something about its owner: it is left out unless asked for.
+    """
     if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
+        if not _identify(config):
+            machine_info["node"] = ""
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
@@ -413,12 +426,16 @@ def pytest_benchmark_compare_machine_info(
     config: pytest.Config, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
 ) -> Generator[None, Any, Any]:
     """pytest-benchmark compares machines while it is configured, when ours isn't known yet: leave our facts out."""
-    ours = None if KEY in machine_info else compared_benchmark["machine_info"].pop(KEY, None)
+    saved = compared_benchmark["machine_info"]
+    ours = None if KEY in machine_info else saved.pop(KEY, None)
+    node = saved.get("node")
+    if ours is not None and not node:
+        saved["node"] = machine_info.get("node")
     try:
         return (yield)
     finally:
         if ours is not None:
-            compared_benchmark["machine_info"][KEY] = ours
+            saved[KEY], saved["node"] = ours, node
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; default: the cores it may use")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all inputs")
     parser.add_argument("--machine", metavar="LABEL", help="name of this machine in the report")
+    parser.add_argument("--identify", action="store_true", help="keep host name and paths in the run file")
     parser.add_argument("--baseline", metavar="NAME", help="what speedups are measured against (see gpubench report)")
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
     parser.add_argument("--format", dest="formats", type=formats, default=formats("svg,png"), metavar="svg,png",

@@ -159,6 +159,8 @@ def options(args: argparse.Namespace) -> list[str]:
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
                 found.append(f"--gpubench-{name.replace('_', '-')}={item}")
+    if args.identify:
+        found.append("--gpubench-identify")
     if args.expression:
         found += ["-k", args.expression]
     return [*found, *args.pytest]

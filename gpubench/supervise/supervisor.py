@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import GpubenchError, UsageError
 from ..ledger import Event, Ledger
+from ..privacy import without_paths
 from ..schema import OK
 from . import process
 
@@ -103,7 +104,8 @@ class Supervisor:
         """Write down for a dead process what it can't: how its last case ended."""
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
-        end |= {"reason": ended.reason, "case": begun["case"]}
+        reason = ended.reason if "--gpubench-identify" in self.options else without_paths(ended.reason)
+        end |= {"reason": reason, "case": begun["case"]}
         ledger = Ledger(self.ledger)
         ledger.append(**end)
         ledger.close()

@@ -1,0 +1,289 @@
+"""A run survives its cases and its own end. Real processes, real signals."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from gpubench import runfile
+from gpubench.ledger import Ledger, read
+from gpubench.supervise import merge
+
+GOOD = """
+import torch, pytest
+
+@pytest.mark.parametrize("n", [8, 16, 32])
+def test_neg(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(n))
+"""
+
+BAD = (
+    GOOD
+    + """
+import ctypes, os, resource, time
+
+def test_abort(gpubench):
+    gpubench(lambda x: x.is_meta or os.abort(), gpubench.randn(4), check=False)
+
+def test_null(gpubench):
+    gpubench(lambda x: x.is_meta or ctypes.string_at(0), gpubench.randn(4), check=False)
+
+def test_sleep(gpubench):
+    gpubench(lambda x: x.is_meta or time.sleep(1000), gpubench.randn(4), check=False)
+
+def test_raise(gpubench):
+    gpubench(lambda x: 1 / 0, gpubench.randn(4), check=False)
+
+def test_exit(gpubench):
+    gpubench(lambda x: x.is_meta or os._exit(7), gpubench.randn(4), check=False)
+
+def test_memory(gpubench):
+    keep = []
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    def grow(x):
+        while not x.is_meta:
+            keep.append(torch.empty(2**24))
+    try:
+        gpubench(grow, gpubench.randn(4), check=False)
+    finally:
+        keep.clear()
+        resource.setrlimit(resource.RLIMIT_AS, before)
+"""
+)
+
+SLOW = """
+import torch, pytest, time
+
+@pytest.mark.parametrize("n", range(10))
+def test_sleep(gpubench, n):
+    gpubench(lambda x: x.is_meta or time.sleep(0.05), gpubench.randn(n + 1), check=False)
+"""
+
+POISON = (
+    GOOD
+    + """
+class AcceleratorError(RuntimeError):
+    pass
+
+def test_poison(gpubench):
+    import pathlib
+    pathlib.Path("processes").open("a").write("poisoned\\\\n")
+    raise AcceleratorError("CUDA error: an illegal memory access was encountered")
+"""
+)
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "gpubench", "run", "--no-charts", *arguments],
+        capture_output=True, text=True, cwd=folder, timeout=180,
+    )  # fmt: skip
+
+
+def start(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "gpubench", "run", "--no-charts", *arguments],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def data(folder):
+    return json.loads((folder / "out/run.json").read_text())
+
+
+def processes_of(folder):
+    """Live processes whose command line names the folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if str(folder) in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(words)
+    return found
+
+
+def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
+    (tmp_path / "test_bad.py").write_text(BAD)
+    done = run(tmp_path, "test_bad.py", "--preset=smoke", "--processes=2", "--deadline=6")
+    assert done.returncode == 1
+    result = data(tmp_path)
+    assert [b["params"]["n"] for b in result["benchmarks"]] == [8, 16, 32]
+    assert all(len(b["extra_info"]["gpubench"]["processes"]) == 2 for b in result["benchmarks"])
+    rows = {row["name"].split("[")[0]: (row["status"], row["reason"]) for row in result["gpubench"]["unmeasured"]}
+    assert rows.pop("test_sleep") == ("timeout", "no end within 6 s")
+    assert rows.pop("test_raise") == ("error", "ZeroDivisionError: division by zero")
+    assert rows.pop("test_abort") == ("crashed", "killed by SIGABRT: Fatal Python error: Aborted")
+    assert rows.pop("test_null") == ("crashed", "killed by SIGSEGV: Fatal Python error: Segmentation fault")
+    assert rows.pop("test_exit")[0] == "crashed"
+    status, reason = rows.pop("test_memory")
+    assert (status, "can't allocate memory" in reason) == ("oom", True)
+    assert not rows
+    table = (tmp_path / "out/results.csv").read_text()
+    assert all(status in table for status in ("crashed", "timeout", "oom", "error"))
+    assert not processes_of(tmp_path)
+
+
+def test_a_poisoned_device_means_a_fresh_process(tmp_path):
+    (tmp_path / "test_poison.py").write_text(POISON)
+    done = run(tmp_path, "test_poison.py", "--preset=smoke", "--processes=1")
+    assert done.returncode == 1
+    result = data(tmp_path)
+    assert len(result["benchmarks"]) == 3
+    (row,) = result["gpubench"]["unmeasured"]
+    assert "illegal memory access" in row["reason"]
+    assert (tmp_path / "processes").read_text().count("poisoned") == 1
+    events = read(tmp_path / "out/run.ledger.jsonl")
+    starts = [event["fullname"] for event in events if event["event"] == "start"]
+    sessions = [event for event in events if event["event"] == "session"]
+    assert len(sessions) == (1 if "poison" in starts[-1] else 2)
+
+
+def test_samples_know_their_process_and_rounds_are_split(tmp_path):
+    (tmp_path / "test_good.py").write_text(GOOD)
+    assert run(tmp_path, "test_good.py", "-o", "one", "--processes=1").returncode == 0
+    assert run(tmp_path, "test_good.py", "-o", "out", "--processes=3").returncode == 0
+    result = runfile.read(tmp_path / "out/run.json")
+    single = runfile.read(tmp_path / "one/run.json")
+    assert result.processes == 3
+    for three, one in zip(result.results, single.results, strict=True):
+        assert [process.index for process in three.times.processes] == [0, 1, 2]
+        assert sum(process.rounds for process in three.times.processes) == three.times.rounds
+        assert three.times.rounds < 2 * one.times.rounds
+        assert three.check == "passed"
+    orders = [e["fullname"] for e in read(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
+    assert len(orders) == 9
+    assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
+
+
+@pytest.mark.parametrize("delay", [3.0, 4.0, 5.5])
+def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_path, delay):
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    child = start(tmp_path, "test_slow.py", "--processes=1")
+    time.sleep(delay + random.random())
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    time.sleep(0.3)
+    assert not processes_of(tmp_path)
+    ledger = tmp_path / "out/run.ledger.jsonl"
+    finished = (
+        {e["fullname"] for e in read(ledger) if e["event"] == "end"} if "session" in ledger.read_text() else set()
+    )
+    done = run(tmp_path, "--resume", "out")
+    assert done.returncode == 0, done.stderr
+    assert len(data(tmp_path)["benchmarks"]) == 10
+    started = [e["fullname"] for e in read(ledger) if e["event"] == "start"]
+    assert all(started.count(name) == 1 for name in finished)
+
+
+def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    child = start(tmp_path, "test_slow.py", "--processes=1")
+    time.sleep(5)
+    child.send_signal(signal.SIGINT)
+    child.wait()
+    (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
+    done = run(tmp_path, "--resume", "out")
+    assert done.returncode == 2
+    assert "can't be continued" in done.stderr
+    assert "code was" in done.stderr
+    assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
+    assert "no run to go on with" in run(tmp_path, "--resume", "nowhere").stderr
+
+
+def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
+    (tmp_path / "test_good.py").write_text(GOOD)
+    (tmp_path / "out").mkdir()
+    Ledger(tmp_path / "out/run.ledger.jsonl").append(
+        "session", process=0, cases=[], fingerprint={}, machine_info={}, gpubench={}
+    )
+    done = run(tmp_path, "test_good.py", "--preset=smoke", "--processes=1")
+    assert done.returncode == 0
+    assert "an unfinished run was here" in done.stderr
+    assert (tmp_path / "out/run.1.ledger.jsonl").exists()
+
+
+def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "test_slow.py", "--benchmark-json=mine.json", "-q"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    ledger = tmp_path / "mine.ledger.jsonl"
+    for _ in range(300):
+        time.sleep(0.05)
+        if ledger.exists() and ledger.read_text().count('"event": "end"') >= 2:
+            break
+    child.kill()
+    child.wait()
+    assert not (tmp_path / "mine.json").exists()
+    command = [sys.executable, "-m", "gpubench", "recover", "mine.ledger.jsonl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = runfile.read(tmp_path / "mine.json")
+    statuses = [each.status for each in result.results]
+    assert statuses.count("ok") >= 2
+    assert len(statuses) == 10
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
+    path = tmp_path / "ledger"
+    facts = {"process": 0, "cases": ["a"], "fingerprint": {}, "machine_info": {}, "gpubench": {}}
+    Ledger(path).append("session", **facts)
+    with path.open("a") as file:
+        file.write('{"event": "start", "proc')
+    Ledger(path).append("end", process=0, fullname="a", status="error", reason="x", case=None)
+    assert [event["event"] for event in read(path)] == ["session", "end"]
+
+
+def benchmark(process, data, rounds=None):
+    stats = merge.pooled(data) | {"data": data, "iterations": 1}
+    entry = {"process": process, "rounds": len(data), "kept": len(data), "iterations": 1, "median_s": 1.0}
+    entry |= {"iqr_s": 0.0, "latency_s": float(process)}
+    ours = {"processes": [entry], "latency_s": float(process), "check": {"status": "passed"}}
+    return {"fullname": "a", "stats": stats, "extra_info": {"gpubench": ours}}
+
+
+def test_merging_pools_samples_and_keeps_exact_sums():
+    ends = [
+        {"process": 1, "fullname": "a", "status": "ok", "benchmark": benchmark(1, [4.0, 5.0])},
+        {"process": 0, "fullname": "a", "status": "ok", "benchmark": benchmark(0, [1.0, 2.0, 3.0])},
+    ]
+    merged = merge.merge(ends)
+    stats = merged["stats"]
+    assert stats["data"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert (stats["median"], stats["min"], stats["max"], stats["mean"], stats["rounds"]) == (3.0, 1.0, 5.0, 3.0, 5)
+    assert stats["ops"] == pytest.approx(1 / 3)
+    ours = merged["extra_info"]["gpubench"]
+    assert [entry["process"] for entry in ours["processes"]] == [0, 1]
+    assert ours["latency_s"] == 0.5
+
+
+def test_a_child_whose_supervisor_is_gone_ends(tmp_path):
+    code = "import os,time; from gpubench.supervise.process import die_with_supervisor as d; d(); time.sleep(60)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"""
+import os, subprocess, sys, time
+env = {{**os.environ, "GPUBENCH_SUPERVISOR": str(os.getpid())}}
+child = subprocess.Popen([sys.executable, "-c", {code!r}], env=env)
+print(child.pid, flush=True)
+time.sleep(60)
+"""],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(1.5)
+    assert child.is_running()
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    _, alive = psutil.wait_procs([child], timeout=5)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]

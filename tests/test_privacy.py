@@ -1,0 +1,56 @@
+"""Run files are made to be published."""
+
+import getpass
+import json
+import socket
+
+import pytest
+
+from gpubench.privacy import without_paths
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("No such file: '/home/jane/secret project/x.py'", "No such file: 'secret project/x.py'"),
+        ("can't open /home/jane/a.so: denied", "can't open a.so: denied"),
+        (r"error in C:\Users\jane\b.py", "error in b.py"),
+        ("17 FLOP at 3 GB/s and 1/2", "17 FLOP at 3 GB/s and 1/2"),
+        ("benchmarks/test_x.py::test_y[a/b]", "benchmarks/test_x.py::test_y[a/b]"),
+    ],
+)
+def test_paths_are_cut_down(text, left):
+    assert without_paths(text) == left
+
+
+def test_names_of_host_and_user_are_left_out(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "skynet-7")
+    monkeypatch.setattr(getpass, "getuser", lambda: "jconnor")
+    assert without_paths("jconnor@skynet-7 is down") == "(user)@(host) is down"
+
+
+CASES = """
+import torch
+def test_neg(gpubench):
+    gpubench(torch.neg, gpubench.randn(8))
+def test_open(gpubench):
+    open("/no/such/folder/file")
+"""
+
+
+@pytest.mark.parametrize("identify", [False, True])
+def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch, identify):
+    import platform
+
+    monkeypatch.setattr(platform, "node", lambda: "skynet-7")
+    pytester.makepyfile(test_it=CASES)
+    options = ["--gpubench-preset=smoke", "--benchmark-json=run.json", *(["--gpubench-identify"] if identify else [])]
+    pytester.runpytest_inprocess(*options)
+    text = (pytester.path / "run.json").read_text()
+    ledger = (pytester.path / "run.ledger.jsonl").read_text()
+    for content in (text, ledger):
+        assert ("skynet-7" in content) is identify
+        assert ("/no/such/folder" in content) is identify
+    if not identify:
+        assert str(pytester.path) not in text
+    assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
