@@ -106,8 +106,8 @@ def read(path: str | os.PathLike[str]) -> list[Event]:
                     events.append(_checked(event, f"{name}: line {number}"))
     except OSError as error:
         raise RunFileError(f"{name}: file: expected a readable ledger ({error.strerror or error})") from None
-    if not any(event["event"] == "session" for event in events):
-        raise RunFileError(f"{name}: file: expected a ledger, found no session in it")
+    if not any(event["event"] in ("run", "session") for event in events):
+        raise RunFileError(f"{name}: file: expected a ledger, found neither a run nor a session in it")
     return events
 
 

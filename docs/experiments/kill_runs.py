@@ -61,7 +61,8 @@ def once(number: int) -> dict[str, int]:
                 ended = {e["fullname"] for e in read(ledger) if e["event"] == "end" and e["status"] == "ok"}
             except RunFileError:
                 unreadable = 1
-        arguments = ["--resume", "out"] if ledger.exists() else ["test_suite.py", "--processes=1"]
+        begun = ledger.exists() and '"event": "run"' in ledger.read_text()
+        arguments = ["--resume", "out"] if begun else ["test_suite.py", "--processes=1"]
         subprocess.run([*COMMAND, *arguments], timeout=120, **options)
         data = json.loads((folder / "out/run.json").read_text())
         measured = {benchmark["fullname"] for benchmark in data["benchmarks"]}
