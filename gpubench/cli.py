@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from .version import __version__
 
@@ -18,9 +19,16 @@ COMMANDS = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Complains in one line; ``--help`` has the rest."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line; imports the option modules only, which are standard library only."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="gpubench", description="How much faster is the GPU than the CPU? In numbers that can be trusted."
     )
     top.add_argument("--version", action="version", version=f"gpubench {__version__}")

@@ -11,6 +11,7 @@ import math
 import reprlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,37 @@ from .schema import Scalar
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
 TINIEST, HUGEST = 1e-15, 1e30
+LARGEST = 48 * 1024**2
+"""Bytes of a file. A run of a thousand cases in three processes has 20 MiB."""
+MOST_VALUES, MOST_GROUPS = 4_000_000, 100_000
+"""Values, and lists and objects: they take some 60 and 300 bytes of memory, however few they take in the file. That
+run has 700,000 and 20,000."""
+DEEPEST = 50
+"""Levels of nesting. Ours are 7; far beyond, copying and writing would end in a RecursionError."""
+
+
+class Allowance:
+    """How much may still be parsed before it takes too much memory."""
+
+    def __init__(self, values: int = MOST_VALUES, groups: int = MOST_GROUPS) -> None:
+        self.values, self.groups = values, groups
+
+    def covers(self, content: bytes) -> bool:
+        """Take off what this JSON amounts to, at most: what is in a text counts as well."""
+        self.values -= content.count(b",")
+        self.groups -= content.count(b"[") + content.count(b"{")
+        return min(self.values, self.groups) >= 0
+
+
+def shallow(value: Any) -> bool:
+    """Whether it is nested no deeper than any file of ours."""
+    level = [value]
+    for _ in range(DEEPEST):
+        entries = (entry for group in level for entry in (group.values() if isinstance(group, dict) else group))
+        level = [entry for entry in entries if isinstance(entry, dict | list)]
+        if not level:
+            return True
+    return False
 
 
 def load(path: Path) -> At:
@@ -30,19 +62,28 @@ def load(path: Path) -> At:
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entries = dict(pairs)
+        if any(len(key) > LONGEST_TEXT for key in entries):
+            refuse("file", f"keys of at most {LONGEST_TEXT} characters")
         if len(entries) < len(pairs):
             twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
         return entries
 
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)  # of a device or a pipe there is no telling how much is in it
     except (OSError, ValueError) as error:
         refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content.strip():
         refuse("file", "a run file, found an empty file")
+    if len(content) > LARGEST:
+        refuse("file", f"a run file of at most {LARGEST // 1024**2} MiB")
+    if not Allowance().covers(content):
+        refuse("file", f"a run file of at most {MOST_VALUES} values and {MOST_GROUPS} lists and objects")
     try:
-        return At(json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique), path)
+        text = content.decode("utf-8-sig")
+        del content
+        value = json.loads(text, object_pairs_hook=unique)
     except UnicodeDecodeError as error:
         refuse(f"byte {error.start}", "UTF-8 text")
     except json.JSONDecodeError as error:
@@ -51,6 +92,9 @@ def load(path: Path) -> At:
         refuse("file", "a run file, found JSON nested too deeply")
     except ValueError:  # an integer of thousands of digits
         refuse("file", "numbers of a sensible length")
+    if isinstance(value, dict | list) and not shallow(value):
+        refuse("file", "a run file, found JSON nested too deeply")
+    return At(value, path)
 
 
 class At:
@@ -108,6 +152,16 @@ class At:
         if not math.isfinite(number) or number < least:
             self.refuse(f"a finite number not below {least:g}")
         return number
+
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers of a list, none below 0; at once where nothing is wrong, since there may be a million."""
+        values = self.value
+        if isinstance(values, list) and values and set(map(type, values)) <= {float, int}:
+            with suppress(OverflowError):
+                numbers = tuple(map(float, values))
+                if min(numbers) >= 0 and math.isfinite(sum(numbers)):
+                    return numbers
+        return tuple(entry.number() for entry in self)
 
     def positive(self) -> float:
         """A time, or an amount of work: above 0, and of a size whose ratios stay finite."""

@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from .errors import RunFileError, UsageError
-from .jsonfile import clean
+from .jsonfile import Allowance, clean, shallow
 from .schema import SCHEMA_VERSION
 
 EVENTS = frozenset({"run", "session", "start", "end", "finish", "complete"})
-LARGEST = 512 * 1024**2
+LARGEST = 128 * 1024**2
 LONGEST_LINE = 8 * 1024**2
+MOST_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
+MOST_PROCESSES = 9999
 
 Event = dict[str, Any]
 
@@ -79,17 +81,19 @@ class Follower:
     def events(self) -> Iterator[Event]:
         """The events added since the last call; a line not yet complete is left for the next."""
         try:
-            with self.path.open("rb") as file:
-                file.seek(self._read)
-                text = file.read()
+            file = self.path.open("rb")
         except FileNotFoundError:
             return
-        complete = text[: text.rfind(b"\n") + 1]
-        self._read += len(complete)
-        for line in complete.splitlines():
-            event = _event(line)
-            if event is not None:
-                yield event
+        with file:
+            file.seek(self._read)
+            for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+                whole = line.endswith(b"\n")
+                if not whole and len(line) < LONGEST_LINE:
+                    return
+                self._read += len(line)
+                event = _event(line) if whole else None
+                if event is not None:
+                    yield event
 
 
 def read(path: str | os.PathLike[str]) -> list[Event]:
@@ -97,11 +101,15 @@ def read(path: str | os.PathLike[str]) -> list[Event]:
     path = Path(path)
     name = clean(str(path))
     events = []
+    size, allowance = 0, Allowance(groups=MOST_GROUPS)
     try:
-        if path.stat().st_size > LARGEST:
-            raise RunFileError(f"{name}: file: expected at most {LARGEST // 1024**2} MiB")
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                size += len(line)
+                if size > LARGEST:
+                    raise RunFileError(f"{name}: file: expected at most {LARGEST // 1024**2} MiB")
+                if not allowance.covers(line):
+                    raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
                 if line.endswith(b"\n") and line.strip() and (event := _event(line)) is not None:
                     events.append(_checked(event, f"{name}: line {number}"))
     except OSError as error:
@@ -117,7 +125,9 @@ def _event(line: bytes) -> Event | None:
         event = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and event.get("event") in EVENTS else None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not shallow(event):
+        return None
+    return event if event["event"] in EVENTS else None
 
 
 def _refuse(constant: str) -> None:
@@ -140,6 +150,8 @@ def _checked(event: Event, place: str) -> Event:
         if not isinstance(value, kind) or isinstance(value, bool):
             wanted = getattr(kind, "__name__", str(kind))
             raise RunFileError(f"{place}: {event['event']}.{key}: expected {wanted}")
+        if isinstance(value, int) and not 0 <= value <= MOST_PROCESSES:
+            raise RunFileError(f"{place}: {event['event']}.{key}: expected a number from 0 to {MOST_PROCESSES}")
     if "schema_version" in event and event["schema_version"] != SCHEMA_VERSION:
         raise RunFileError(f"{place}: schema_version: expected {SCHEMA_VERSION}")
     if event["event"] == "end" and event["status"] == "ok" and not isinstance(event.get("benchmark"), dict):

@@ -71,10 +71,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
     ):
         config.addinivalue_line("markers", line)
-    if os.environ.get("GPUBENCH_SUPERVISOR"):
-        from .supervise.process import die_with_supervisor
-
-        die_with_supervisor()
     try:
         config.stash[SESSION] = Session(_asked(config))
     except UsageError as error:

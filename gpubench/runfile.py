@@ -24,6 +24,9 @@ from .errors import RunFileError, UsageError
 from .jsonfile import LONGEST_TEXT, At, clean, load
 from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Work
 
+MOST_DEVICES = 256
+"""Of one machine: the report looks each up by name, case by case."""
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -131,7 +134,8 @@ def read(path: str | os.PathLike[str]) -> Run:
     if ours["schema_version"].value != SCHEMA_VERSION or isinstance(ours["schema_version"].value, bool):
         ours["schema_version"].refuse(str(SCHEMA_VERSION))
     machine = _machine(root["machine_info"])
-    results = [_measured(mark, machine) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks]
+    kinds = {device.name: device.kind for device in reversed(machine.devices)}
+    results = [_measured(mark, kinds) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks]
     results += [_unmeasured(entry) for entry in ours["unmeasured"]]
     return Run(
         path,
@@ -153,7 +157,9 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     try:
         text = json.dumps(data, allow_nan=False, indent=1) + "\n"
     except ValueError as error:
-        raise RunFileError(f"{path}: run: expected finite numbers only ({error})") from None
+        raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
+    except RecursionError:
+        raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
     replace(path, text.encode())
 
 
@@ -171,7 +177,7 @@ def replace(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
+        raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
     finally:
         if temporary:
             with suppress(OSError):
@@ -197,6 +203,8 @@ def _machine(info: At) -> Machine:
     devices = tuple(
         Device(entry["name"].text(), entry["kind"].text(), entry["label"].text("")) for entry in ours["devices"]
     )
+    if len(devices) > MOST_DEVICES:
+        ours["devices"].refuse(f"at most {MOST_DEVICES} devices", str(len(devices)))
     return Machine(
         label=ours["label"].text(None) or _plain_machine(info).label,
         devices=devices or _plain_machine(info).devices,
@@ -229,11 +237,12 @@ def _case(at: At) -> Case:
     )
 
 
-def _measured(mark: At, machine: Machine) -> Result:
+def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
     ours = mark["extra_info"][KEY]
     case = _case(ours)
     timer = mark["options"]["timer"]
-    accelerators = [name for name in (case.device, *case.devices) if machine.device(name).kind != "cpu"]
+    used = dict.fromkeys((case.device, *case.devices))
+    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
     if accelerators and timer.value not in TIMERS:
         timer.refuse(f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})")
     work = ours["work"]
@@ -273,7 +282,7 @@ def _times(mark: At, ours: At) -> Times:
     stats = mark["stats"]
     median, iqr = stats["median"].positive(), stats["iqr"].number()
     rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
-    samples = tuple(entry.number() for entry in stats["data"])
+    samples = stats["data"].numbers()
     latency = ours["latency_s"].optional("positive")
     q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
     return Times(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import RunFileError
+from ..jsonfile import clean
 from ..ledger import Event
 from ..schema import KEY, OK
 
@@ -20,6 +20,8 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     Every case that was collected is in it: measured, or unmeasured with the status of the first process that tried.
     """
     sessions = [event for event in events if event["event"] == "session"]
+    if not sessions:
+        raise RunFileError("ledger: file: expected a session, found none: nothing had begun")
     first = sessions[0]
     ends: dict[str, list[Event]] = {}
     started: dict[str, Event] = {}
@@ -35,8 +37,9 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         if measured:
             try:
                 benchmarks.append(merge(measured))
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError, statistics.StatisticsError) as error:
-                raise RunFileError(f"ledger: {fullname}: expected a measured case ({error!r})") from None
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+                why = clean(repr(error)[:200])
+                raise RunFileError(f"ledger: {clean(fullname[:200])}: expected a measured case ({why})") from None
         elif fullname in started or ended:
             end = ended[0] if ended else {"status": "crashed", "reason": WITHIN}
             case = end.get("case") or started.get(fullname, {}).get("case")
@@ -50,7 +53,8 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
 
 def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:
     """A case without a number. Of one that never began, the session knows the identity from collecting."""
-    known = case or session.get("identities", {}).get(fullname)
+    identities = session.get("identities")
+    known = case or (identities.get(fullname) if isinstance(identities, dict) else None)
     identity: dict[str, Any] = (
         known if isinstance(known, dict) else {"workload": fullname, "device": "cpu", "dtype": ""}
     )
@@ -78,11 +82,14 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
     weighing as much as it has rounds; least, greatest and total are exact.
     """
     ends = sorted(ends, key=lambda event: int(event["process"]))
-    merged: dict[str, Any] = copy.deepcopy(ends[0]["benchmark"])
+    first = ends[0]["benchmark"]
+    merged: dict[str, Any] = first | {"extra_info": dict(first["extra_info"]), "stats": dict(first["stats"])}
     ours = merged["extra_info"].get(KEY)
+    if ours:
+        ours = merged["extra_info"][KEY] = dict(ours)
     if len(ends) == 1:
         if ours:
-            ours["processes"][0]["process"] = ends[0]["process"]
+            ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
         return merged
     stats = [event["benchmark"]["stats"] for event in ends]
     data = [float(sample) for each in stats for sample in each["data"]]

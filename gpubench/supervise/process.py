@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 """How long pytest may take to finish once it was asked to."""
 PACKAGE = Path(__file__).resolve().parent.parent
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
-"""Environment variable with our process number: a child whose parent is another one has lost us, and ends."""
+"""Environment variable that tells a child our process number: one whose parent is another has lost us."""
 
 
 def suite() -> Path:
@@ -32,7 +32,7 @@ def suite() -> Path:
 def command(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
-    arguments = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    arguments = [sys.executable, "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
     if all(Path(path).is_relative_to(own) for path in paths):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={own.parent}", "-c", os.devnull]
@@ -56,12 +56,12 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def die_with_supervisor() -> None:
-    """Called in the child: end when the supervisor is gone, however it went.
+    """Called in the child, first of all: end when the supervisor is gone, however it went.
 
     Linux's kernel sees to it; elsewhere a thread looks every second.
     """
-    expected = int(os.environ.get(SUPERVISOR, 0))
-    if not expected or os.getppid() != expected:
+    expected = int(os.environ.pop(SUPERVISOR, 0))
+    if not expected:
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when we were started
     if sys.platform == "linux":

@@ -1,0 +1,10 @@
+"""``python -m gpubench.supervise.child PYTEST-ARGUMENTS``: pytest, bound to the life of the process that started it."""
+
+from .process import die_with_supervisor
+
+if __name__ == "__main__":
+    die_with_supervisor()
+
+    import pytest
+
+    raise SystemExit(pytest.console_main())
