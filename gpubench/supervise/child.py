@@ -1,5 +1,7 @@
 """``python -m gpubench.supervise.child PYTEST-ARGUMENTS``: pytest, bound to the life of the process that started it."""
 
+import sys
+
 from .process import die_with_supervisor
 
 if __name__ == "__main__":
@@ -7,4 +9,4 @@ if __name__ == "__main__":
 
     import pytest
 
-    raise SystemExit(pytest.console_main())
+    raise SystemExit(pytest.main(sys.argv[1:]))

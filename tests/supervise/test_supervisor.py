@@ -142,7 +142,7 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
     events = read(tmp_path / "out/run.ledger.jsonl")
     starts = [event["fullname"] for event in events if event["event"] == "start"]
     sessions = [event for event in events if event["event"] == "session"]
-    assert len(sessions) == (1 if "poison" in starts[-1] else 2)
+    assert len(sessions) == (1 if "::test_poison" in starts[-1] else 2)
 
 
 def test_samples_know_their_process_and_rounds_are_split(tmp_path):
