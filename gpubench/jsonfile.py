@@ -23,11 +23,11 @@ LONGEST_TEXT = 2000
 TINIEST, HUGEST = 1e-15, 1e30
 LARGEST = 48 * 1024**2
 """Bytes of a file. A run of a thousand cases in three processes has 20 MiB."""
-MOST_VALUES, MOST_GROUPS = 4_000_000, 100_000
+MOST_VALUES, MOST_GROUPS = 2_000_000, 200_000
 """Values, and lists and objects: they take some 60 and 300 bytes of memory, however few they take in the file. That
 run has 700,000 and 20,000."""
-DEEPEST = 50
-"""Levels of nesting. Ours are 7; far beyond, copying and writing would end in a RecursionError."""
+DEEPEST = 400
+"""Levels of nesting. Ours are 7; at a thousand, writing would end in a RecursionError."""
 
 
 class Allowance:

@@ -71,12 +71,32 @@ class Ledger:
             self._file.close()
 
 
+class Lock:
+    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object
+        try:
+            import fcntl
+
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such locks on this system
+            pass
+        except OSError:
+            self._file.close()
+            raise UsageError(f"{Path(path).parent}: a run is under way there") from None
+
+    def release(self) -> None:
+        self._file.close()
+
+
 class Follower:
     """Reads a ledger that another process is still writing."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, begin: bool = False) -> None:
+        """From where the ledger ends now, or from its ``begin``."""
         self.path = Path(path)
-        self._read = self.path.stat().st_size if self.path.exists() else 0
+        self._read = self.path.stat().st_size if self.path.exists() and not begin else 0
 
     def events(self) -> Iterator[Event]:
         """The events added since the last call; a line not yet complete is left for the next."""

@@ -19,7 +19,7 @@ import pytest
 from . import __version__
 from .errors import Unmeasurable, UsageError
 from .measure.session import Asked, Session, Unmeasured
-from .measure.terms import AMBIGUOUS
+from .measure.terms import AMBIGUOUS, plain_case_of
 from .privacy import without_paths
 from .schema import DTYPES, KEY, OK, PRESETS, VARIANTS, Case
 
@@ -187,7 +187,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
-    ours = [item for item in session.items if "gpubench" in _fixture_names(item)]
+    supervised = bool(config.getoption("--gpubench-ledger"))  # then plain benchmarks are cases too
+    wanted = "benchmark" if supervised else "gpubench"
+    ours = [item for item in session.items if wanted in _fixture_names(item)]
+    if session.testsfailed:
+        return  # a file that can't be imported: pytest won't run any
     if not ours or config.option.collectonly or config.getoption("--gpubench-plan"):
         if ours:
             config.stash[MEASURING] = True
@@ -228,6 +232,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     if "gpubench" not in _fixture_names(item):
         if "benchmark" in _fixture_names(item) and _equipped(item.config):
             _tighten(item)
+            if recorder := item.config.stash.get(RECORDER, None):
+                item.stash[CASE] = plain_case_of(item)
+                recorder.start(item, item.stash[CASE])
         return (yield)
     import dataclasses
 
@@ -359,6 +366,8 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     """Status of one phase of a test, and the reason in one line."""
     if report.passed or call.excinfo is None:
         return OK, ""
+    if hasattr(report, "wasxfail"):
+        return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:
         where = report.longrepr
         text = where[2] if isinstance(where, tuple) else str(where)
@@ -398,7 +407,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             counts[row.status] = counts.get(row.status, 0) + 1
         told = ", ".join(f"{count} {status}" for status, count in counts.items())
         terminalreporter.write_line(f"gpubench: no number for {told} (pytest -rs tells why)")
-    if path:
+    if path and Path(path).exists():
         terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
 
 

@@ -24,8 +24,8 @@ from .errors import RunFileError, UsageError
 from .jsonfile import LONGEST_TEXT, At, clean, load
 from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Work
 
-MOST_DEVICES = 256
-"""Of one machine: the report looks each up by name, case by case."""
+MOST_CASES, MOST_PARAMS, MOST_DEVICES = 20_000, 64, 256
+"""Of a run, of a case, of a machine: far more than anyone measures, and still read in a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,8 @@ def read(path: str | os.PathLike[str]) -> Run:
     if root["benchmarks"].missing:
         root["benchmarks"].refuse("a list")
     benchmarks = list(root["benchmarks"])
+    if len(benchmarks) > MOST_CASES:
+        root["benchmarks"].refuse(f"at most {MOST_CASES} cases", f"{len(benchmarks)}")
     ours = root[KEY]
     plain = ours.missing and not any(KEY in mark["extra_info"].mapping() for mark in benchmarks)
     if plain:
@@ -136,7 +138,10 @@ def read(path: str | os.PathLike[str]) -> Run:
     machine = _machine(root["machine_info"])
     kinds = {device.name: device.kind for device in reversed(machine.devices)}
     results = [_measured(mark, kinds) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks]
-    results += [_unmeasured(entry) for entry in ours["unmeasured"]]
+    unmeasured = list(ours["unmeasured"])
+    if len(unmeasured) > MOST_CASES:
+        ours["unmeasured"].refuse(f"at most {MOST_CASES} cases", f"{len(unmeasured)}")
+    results += [_unmeasured(entry) for entry in unmeasured]
     return Run(
         path,
         machine,
@@ -222,7 +227,7 @@ def _plain_machine(info: At) -> Machine:
 
 def _case(at: At) -> Case:
     devices = tuple(entry.text() for entry in at["devices"])
-    params = at["params"]
+    params = _params(at)
     return Case(
         workload=at["workload"].text(),
         device=at["device"].text(),
@@ -235,6 +240,13 @@ def _case(at: At) -> Case:
         size=at["size"].text(None),
         devices=devices,
     )
+
+
+def _params(at: At) -> At:
+    params = at["params"]
+    if len(params.mapping()) > MOST_PARAMS:
+        params.refuse(f"at most {MOST_PARAMS} parameters", f"{len(params.mapping())}")
+    return params
 
 
 def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
@@ -270,7 +282,7 @@ def _plain(mark: At) -> Result:
     names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
     workload = ".".join(name.removeprefix("test_") or name for name in names)
     params = {}
-    for name in mark["params"].mapping():
+    for name in _params(mark).mapping():
         at = mark["params"][name]
         structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()

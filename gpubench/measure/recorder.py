@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ..ledger import Ledger
+from ..errors import UsageError
+from ..ledger import Follower, Ledger
 from ..runfile import write
 from ..schema import KEY, OK, Case
 from ..version import __version__
@@ -35,6 +36,8 @@ class Recorder:
         if not config.getoption("--gpubench-ledger"):
             path.unlink(missing_ok=True)  # of an earlier run into the same file
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
+            if not path.parent.is_dir():
+                raise UsageError(f"{path.parent}: no such folder, so no run file can be written there")
         self.ledger = Ledger(path)
         self.poisoned = False
         self._outcomes: dict[str, tuple[str, str]] = {}
@@ -50,13 +53,15 @@ class Recorder:
         hook.pytest_benchmark_update_commit_info(config=self.config, commit_info=commit)
         import pytest_benchmark
 
+        fingerprint = self._fingerprint(machine, cases)
+        self._require_same(fingerprint)
         self.ledger.append(
             "session",
             process=session.asked.process,
             cases=[item.nodeid for item in cases],
             identities={item.nodeid: case_of(item).as_dict() for item in cases},
             predicted_s=len(cases) * session.preset.typical,
-            fingerprint=self._fingerprint(machine, cases),
+            fingerprint=fingerprint,
             machine_info=machine,
             commit_info=commit,
             datetime=datetime.datetime.now(datetime.UTC).isoformat(),
@@ -64,6 +69,16 @@ class Recorder:
             gpubench=output.about(session, __version__),
             before=session.before,
         )
+
+    def _require_same(self, now: dict[str, Any]) -> None:
+        """Raise UsageError if an earlier session of this ledger was of another machine, torch or code."""
+        for event in Follower(self.ledger.path, begin=True).events():
+            if event["event"] == "session":
+                before = event["fingerprint"]
+                if changed := [key for key in before if before[key] != now.get(key)]:
+                    told = "; ".join(f"{key} was {before[key]}, is {now.get(key)}" for key in changed)
+                    raise UsageError(f"this run can't be continued, its numbers wouldn't belong together: {told}")
+                return
 
     def _fingerprint(self, machine: dict[str, Any], cases: list[pytest.Item]) -> dict[str, Any]:
         """What must be equal for two sessions' numbers to belong to one run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,9 @@ class Asked:
                     raise UsageError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        most = 8 * (os.cpu_count() or 1) + 64
+        if self.threads is not None and self.threads > most:
+            raise UsageError(f"threads must be at most {most} on this machine, not {self.threads}")
         if self.seed < 0:
             raise UsageError(f"the seed must be 0 or more, not {self.seed}")
 

@@ -5,6 +5,7 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -95,6 +96,11 @@ def case_of(item: pytest.Item) -> Case:
         size=Terms.of(item).size,
         devices=(device,),
     )
+
+
+def plain_case_of(item: pytest.Item) -> Case:
+    """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
+    return dataclasses.replace(case_of(item), dtype="")
 
 
 def workload_of(item: pytest.Item) -> str:

@@ -180,6 +180,9 @@ def _unmeasured(rows: list[Row]) -> Table:
     return Table("Not measured", ("status", "cases", "reason", "which"), tuple(body))
 
 
+_PRESETS = {"smoke": "smoke: tries every case's code, its times are not for comparing"}
+
+
 def _method(runs: Sequence[Run], rows: list[Row]) -> Table:
     def join(values: Sequence[object]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, ""))) or "unknown"
@@ -195,7 +198,7 @@ def _method(runs: Sequence[Run], rows: list[Row]) -> Table:
         ("processes", join([run.processes for run in runs])),
         ("TF32", join([tf32[run.machine.tf32] for run in runs]) + named),
         ("answers checked", f"{checks.count('passed')} of {len(times)} cases" if checks else "unknown"),
-        ("preset", join([run.preset for run in runs])),
+        ("preset", join([run.preset and _PRESETS.get(run.preset, run.preset) for run in runs])),
         ("gpubench", join([run.version for run in runs])),
     ]
     return Table("How it was measured", ("what", "how"), tuple(row for row in body if row[1] != "unknown"))

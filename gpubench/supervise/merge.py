@@ -23,16 +23,16 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     if not sessions:
         raise RunFileError("ledger: file: expected a session, found none: nothing had begun")
     first = sessions[0]
-    ends: dict[str, list[Event]] = {}
+    ends: dict[str, dict[int, Event]] = {}
     started: dict[str, Event] = {}
     for event in events:
         if event["event"] == "end":
-            ends.setdefault(event["fullname"], []).append(event)
+            ends.setdefault(event["fullname"], {}).setdefault(event["process"], event)
         elif event["event"] == "start":
             started.setdefault(event["fullname"], event)
     benchmarks, unmeasured = [], []
     for fullname in dict.fromkeys(name for session in sessions for name in session["cases"]):
-        ended = ends.get(fullname, [])
+        ended = list(ends.get(fullname, {}).values())
         measured = [event for event in ended if event["status"] == OK]
         if measured:
             try:

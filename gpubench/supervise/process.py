@@ -33,9 +33,14 @@ def command(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
     arguments = [sys.executable, "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
-    if all(Path(path).is_relative_to(own) for path in paths):
+    files = [Path(path.split("::")[0]) for path in paths]
+    if all(file.is_relative_to(own) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={own.parent}", "-c", os.devnull]
+    else:
+        # Full names are relative to this: the same wherever we are started, and without anybody's folders.
+        arguments.append(f"--rootdir={os.path.commonpath([file.parent for file in files])}")
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
     # Nothing captured: what a crashing case says last must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 

@@ -101,7 +101,7 @@ class Progress:
             self._bar.update(self._task, completed=self.done, total=self.cases, left=left)
         elif time.monotonic() - self._told >= EVERY_S or self.done == self.cases:
             self._told = time.monotonic()
-            self._say(f"{self.done} of {self.cases} cases, about {seconds_text(round(self.left_s()))} left")
+            self._say(f"{self.done} of {self.cases} measurements, about {seconds_text(round(self.left_s()))} left")
 
     def _say(self, text: str) -> None:
         if not self._bar:

@@ -13,7 +13,7 @@ SUFFIX = ".ledger.jsonl"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("ledger", metavar="LEDGER", help="the ledger, a file ending in .ledger.jsonl")
+    parser.add_argument("ledger", metavar="LEDGER", help="the ledger, a file ending in .ledger.jsonl, or its folder")
     parser.add_argument("-o", "--output", metavar="FILE", help="run file to write (default: beside the ledger)")
 
 
@@ -24,6 +24,8 @@ def main(args: argparse.Namespace) -> int:
     from .merge import assemble
 
     ledger = Path(args.ledger)
+    if ledger.is_dir():
+        ledger = ledger / f"run{SUFFIX}"
     try:
         if args.output:
             target = Path(args.output)

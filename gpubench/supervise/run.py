@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
-from ..ledger import Ledger, read
+from ..ledger import Ledger, Lock, read
 from ..runfile import write
 from ..schema import OK, SCHEMA_VERSION
 from . import merge, plan, process
@@ -18,7 +18,7 @@ from .progress import Progress
 from .supervisor import Supervisor, Unable
 
 MEASURED, INCOMPLETE, UNUSABLE = 0, 1, 2
-_USAGE, _NOTHING_COLLECTED = 4, 5  # pytest's exit codes
+_INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 ACCEPTABLE = (OK, "skipped")
 
 
@@ -26,6 +26,8 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 when all that was asked for was measured or skipped for a reason, 1 when a case failed or the run was
     stopped, 2 when the input can't be used."""
     try:
+        if args.list and args.resume:
+            raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
             return plan.show(paths(args), options(args), args.preset or "quick")
         return _measure(args)
@@ -45,6 +47,8 @@ def _measure(args: argparse.Namespace) -> int:
             supervisor.measure()
         except Unable as error:
             unable = error
+    if unable and unable.code == _USAGE:
+        raise UsageError(_complaint(_lines(supervisor.log)))
     sessions = any(event["event"] == "session" for event in supervisor.events)
     if not sessions:
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
@@ -52,8 +56,10 @@ def _measure(args: argparse.Namespace) -> int:
     data = merge.assemble(supervisor.events)
     write(run_file, data)
     whole = not unable and not supervisor.interrupted
-    if whole:
+    if whole and not any(event["event"] == "complete" for event in supervisor.events):
         _append(supervisor.ledger, "complete")
+    if supervisor.lock:
+        supervisor.lock.release()
     if unable:
         print(f"gpubench run: {unable}", file=sys.stderr)
     if not whole:
@@ -62,8 +68,6 @@ def _measure(args: argparse.Namespace) -> int:
             f" (go on with: gpubench run --resume {supervisor.folder})",
             file=sys.stderr,
         )
-    if not data["benchmarks"]:
-        return _explain(0, progress, supervisor.log, supervisor.interrupted)
     bad = any(event["event"] == "end" and event["status"] not in ACCEPTABLE for event in supervisor.events)
     return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not bad else INCOMPLETE)
 
@@ -78,13 +82,16 @@ def _fresh(args: argparse.Namespace, progress: Progress) -> Supervisor:
     supervisor = Supervisor(folder, files, passed, processes, _deadline(args), progress.tell)
     _set_aside(supervisor.ledger)
     supervisor.log.write_bytes(b"")
-    _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, processes=processes, options=passed, paths=files)
+    facts = {"processes": processes, "options": passed, "paths": files, "deadline_s": supervisor.deadline_s}
+    _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, **facts)
+    supervisor.lock = Lock(supervisor.ledger)
     return supervisor
 
 
 def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     """The run that a ledger tells of, on its own terms."""
     given = [name for name in (*PASSED_ON, "processes", "expression", "output") if getattr(args, name) is not None]
+    given += ["identify"] if args.identify else []
     if given or args.paths or args.pytest:
         named = f"--{given[0].replace('_', '-')}" if given else (args.paths or args.pytest)[0]
         raise UsageError(f"--resume goes on with the run's own options: leave out {named}")
@@ -93,6 +100,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     ledger = folder / "run.ledger.jsonl"
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to go on with: {ledger.name} is not there")
+    lock = Lock(ledger)
     events = read(ledger)
     runs = [event for event in events if event["event"] == "run"]
     if not runs:
@@ -102,10 +110,12 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     for path in run["paths"]:
         if not Path(str(path).split("::")[0]).exists():
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
-    options = [str(option) for option in run["options"]]
-    return Supervisor(
-        folder, [str(path) for path in run["paths"]], options, run["processes"], _deadline(args), progress.tell, events
-    )
+    deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
+    files, passed = ([str(word) for word in run[key]] for key in ("paths", "options"))
+    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.tell, events, lock=lock)
+    if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
+        print("gpubench run: nothing is missing; what failed is not tried again", file=sys.stderr)
+    return supervisor
 
 
 def _deadline(args: argparse.Namespace) -> float:
@@ -118,8 +128,10 @@ def _set_aside(ledger: Path) -> None:
     """An unfinished run's ledger is kept under another name: what was measured is not ours to throw away."""
     if not ledger.exists():
         return
+    Lock(ledger).release()
     try:
-        unfinished = not any(event["event"] == "complete" for event in read(ledger))
+        seen = {event["event"] for event in read(ledger)}
+        unfinished = "end" in seen and "complete" not in seen
     except RunFileError:
         unfinished = False
     if unfinished:
@@ -173,13 +185,13 @@ def _require_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UsageError(f"{folder}: can't write there: {error.strerror}") from None
+        why = "it is no folder" if folder.exists() and not folder.is_dir() else error.strerror
+        raise UsageError(f"{folder}: can't write there: {why}") from None
 
 
 def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) -> int:
     """Nothing was measured: say why in a line, from what pytest said."""
-    said = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = _lines(log)
     if interrupted:
         print("gpubench run: stopped before anything was measured", file=sys.stderr)
         return INCOMPLETE
@@ -189,12 +201,21 @@ def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) 
     if code == _NOTHING_COLLECTED:
         print("gpubench run: no case matches", file=sys.stderr)
         return UNUSABLE
+    if code == _INTERRUPTED:
+        wrong = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
+        print(f"gpubench run: the files can't be collected: {(wrong or lines[-1:])[-1]}", file=sys.stderr)
+        return UNUSABLE
     for reason, count in progress.reasons.most_common(5):
         print(f"gpubench run: {count} × {reason}", file=sys.stderr)
     if not progress.reasons:
         print("\n".join(lines[-15:]), file=sys.stderr)
     print(f"gpubench run: nothing was measured (pytest ended with {code})", file=sys.stderr)
     return INCOMPLETE
+
+
+def _lines(log: Path | str) -> list[str]:
+    said = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
+    return [line for line in said.splitlines() if line.strip()]
 
 
 def _complaint(lines: list[str]) -> str:

@@ -53,7 +53,7 @@ def test_measures_ones_own_files_and_reports(folder):
     ]
     assert {"results.csv", "speedup.csv", "summary.md", "charts", "run.log"} <= {p.name for p in out.iterdir()}
     assert "2 cases, about" in done.stderr
-    assert "2 of 2 cases" in done.stderr
+    assert "2 of 2 measurements" in done.stderr
 
 
 def test_options_reach_pytest(folder):
@@ -92,6 +92,55 @@ def test_a_failed_case_fails_the_run_and_the_others_are_reported(folder):
     assert "ValueError: mine" in rows
 
 
+def test_plain_benchmarks_are_measured_beside_ours(folder):
+    (folder / "test_mine.py").write_text(CASES + "\ndef test_plain(benchmark):\n    benchmark(len, [])\n")
+    done = gpubench("run", "test_mine.py", "--processes=2", "-k", "plain or 16", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    names = [b["fullname"] for b in json.loads((folder / "out/run.json").read_text())["benchmarks"]]
+    assert names == ["test_mine.py::test_neg[cpu-float32-16]", "test_mine.py::test_plain"]
+    assert (folder / "out/results.csv").read_text().count(",ok,") == 2
+
+
+def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    file = str(folder / "test_mine.py")
+    done = gpubench("run", file, "--preset=smoke", "--no-charts", "-o", str(folder / "out"), cwd=target)
+    assert done.returncode == 0, done.stderr
+    text = (folder / "out/run.json").read_text()
+    assert '"fullname": "test_mine.py::' in text
+    assert str(tmp_path) not in text
+    again = gpubench("run", "--resume", str(folder / "out"), "--no-charts", cwd="/")
+    assert again.returncode == 0, again.stderr
+    assert "nothing is missing" in again.stderr
+
+
+def test_all_skipped_for_a_reason_is_no_failure(folder):
+    done = gpubench("run", "test_mine.py", "--device=xpu", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out/results.csv").read_text().count(",skipped,xpu:0 is not here") == 2
+
+
+def test_one_run_at_a_time_in_a_folder(folder):
+    from gpubench.ledger import Ledger, Lock
+
+    (folder / "out").mkdir()
+    Ledger(folder / "out/run.ledger.jsonl").append("run", processes=1, options=[], paths=[])
+    lock = Lock(folder / "out/run.ledger.jsonl")
+    for arguments in (["test_mine.py"], ["--resume", "out"]):
+        done = gpubench("run", *arguments, cwd=folder)
+        assert done.returncode == 2
+        assert "a run is under way there" in done.stderr
+    lock.release()
+
+
+def test_a_file_that_cant_be_imported_is_named(folder):
+    (folder / "test_mine.py").write_text("import no_such_module\n")
+    done = gpubench("run", "test_mine.py", cwd=folder)
+    assert done.returncode == 2
+    assert "No module named 'no_such_module'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -102,6 +151,7 @@ def test_a_failed_case_fails_the_run_and_the_others_are_reported(folder):
         (["test_mine.py", "--preset=huge"], "invalid choice: 'huge'"),
         (["test_mine.py", "--dtype=fp8"], "invalid choice: 'fp8'"),
         (["test_mine.py", "-o", "test_mine.py"], "can't write there"),
+        (["test_mine.py", "--threads=100000"], "threads must be at most"),
         (["test_mine.py", "--", "--no-such-option"], "unrecognized arguments"),
     ],
 )
@@ -156,7 +206,7 @@ def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatc
     (installed / "benchmarks").mkdir(parents=True)
     monkeypatch.setattr(process, "PACKAGE", installed)
     assert process.suite() == installed / "benchmarks"
-    command = process.command([installed / "benchmarks"], [])
+    command = process.command([str(installed / "benchmarks")], [])
     assert f"--rootdir={installed}" in command
     assert os.devnull in command
 

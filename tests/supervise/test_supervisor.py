@@ -200,9 +200,9 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
 def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
     (tmp_path / "test_good.py").write_text(GOOD)
     (tmp_path / "out").mkdir()
-    Ledger(tmp_path / "out/run.ledger.jsonl").append(
-        "session", process=0, cases=[], fingerprint={}, machine_info={}, gpubench={}
-    )
+    ledger = Ledger(tmp_path / "out/run.ledger.jsonl")
+    ledger.append("session", process=0, cases=[], fingerprint={}, machine_info={}, gpubench={})
+    ledger.append("end", process=0, fullname="a", status="error", reason="x")
     done = run(tmp_path, "test_good.py", "--preset=smoke", "--processes=1")
     assert done.returncode == 0
     assert "an unfinished run was here" in done.stderr
