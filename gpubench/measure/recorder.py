@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -97,8 +98,15 @@ class Recorder:
             "code": code.hexdigest()[:16],
         }
 
+    def _append(self, event: str, **facts: Any) -> None:
+        """Stop the whole session when the disk won't take it: what is measured from now on could not be kept."""
+        try:
+            self.ledger.append(event, **facts)
+        except UsageError as error:
+            raise pytest.UsageError(f"gpubench: {error}") from None
+
     def start(self, item: pytest.Item, case: Case) -> None:
-        self.ledger.append(
+        self._append(
             "start",
             process=self.session.asked.process,
             fullname=item.nodeid,
@@ -128,21 +136,17 @@ class Recorder:
             benchmark = stats.as_dict(include_data=True)
             output.thin_samples(benchmark)
             benchmark = json.loads(json.dumps(benchmark, default=str))  # parameters may be any object
-            self.ledger.append("end", **facts, status=status, benchmark=benchmark)
+            self._append("end", **facts, status=status, benchmark=benchmark)
         else:
             rows = [row for row in self.session.unmeasured if row.fullname == item.nodeid]
             case = rows[0].case.as_dict() if rows else None
-            self.ledger.append("end", **facts, status=status, reason=reason, case=case)
+            self._append("end", **facts, status=status, reason=reason, case=case)
 
     def finish(self) -> None:
         """The process ends by itself."""
-        self.ledger.append(
-            "finish",
-            process=self.session.asked.process,
-            finished=datetime.datetime.now(datetime.UTC).isoformat(),
-            after=environment.moment(),
-            poisoned=self.poisoned,
-        )
+        facts = {"finished": datetime.datetime.now(datetime.UTC).isoformat(), "after": environment.moment()}
+        with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
+            self.ledger.append("finish", process=self.session.asked.process, poisoned=self.poisoned, **facts)
         self.ledger.close()
 
     def write_run_file(self, path: Path) -> None:

@@ -42,7 +42,8 @@ def save(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -
     for name in stale:
         with suppress(OSError):
             (pictures / name).unlink()
-    files = {folder / name: text.encode() for name, text in tables.items()}
+    # a file name may hold bytes that are no text
+    files = {folder / name: text.encode(errors="replace") for name, text in tables.items()}
     files |= {pictures / name: content for name, content in charts.items()}
     if charts or stale:
         files[pictures / MANIFEST] = (json.dumps(sorted(charts), indent=1) + "\n").encode()

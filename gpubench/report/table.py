@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..jsonfile import clean
 from ..runfile import Result, Run
 from ..schema import METRICS
 
@@ -60,11 +61,11 @@ def to_csv(table: pd.DataFrame) -> str:
 def run_names(paths: Sequence[Path]) -> list[str]:
     """File stems, with as many parent folders in front as tell them apart."""
     paths = [path.absolute() for path in paths]
-    names = [path.stem for path in paths]
+    names = [clean(path.stem) for path in paths]
     for depth in range(1, max((len(path.parts) for path in paths), default=1)):
         repeated = {name for name, count in Counter(names).items() if count > 1}
         names = [
-            "/".join([*path.parts[1:-1][-depth:], path.stem]) if name in repeated else name
+            "/".join([*path.parts[1:-1][-depth:], clean(path.stem)]) if name in repeated else name
             for name, path in zip(names, paths, strict=True)
         ]
     return names

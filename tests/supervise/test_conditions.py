@@ -1,0 +1,248 @@
+"""A run where something about the machine is not as usual. Real processes, on a benchmark file of two cases."""
+
+import csv
+import errno
+import json
+import locale
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpubench import runfile
+from gpubench.errors import UsageError
+from gpubench.ledger import Ledger
+
+CASES = """
+import torch, pytest
+
+@pytest.mark.parametrize("n", [8, 16])
+def test_neg(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(n))
+"""
+WHOLE = {"results.csv", "run.json", "run.ledger.jsonl", "run.log", "speedup.csv", "summary.md"}
+FULL = Path("/dev/full")
+
+
+def gpubench(folder, *arguments, without=(), limit=None, **changes):
+    """``gpubench run`` on the folder's cases; ``changes`` and ``without`` are of the environment."""
+    environment = {name: value for name, value in os.environ.items() if name not in without} | changes
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    return subprocess.run(
+        [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--preset=smoke", "--processes=1", "--no-charts",
+         *arguments],
+        capture_output=True, cwd=folder, timeout=120, env=environment, stdin=subprocess.DEVNULL,
+        preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) if limit else None,
+    )  # fmt: skip
+
+
+def assert_whole(folder, done, out="out"):
+    """Both cases were measured, and all that a run writes is there."""
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert {entry.name for entry in (folder / out).iterdir()} == WHOLE
+    run = runfile.read(folder / out / "run.json")
+    assert [result.status for result in run.results] == ["ok", "ok"]
+    with (folder / out / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["median_s"]) for row in rows] == [result.times.median_s for result in run.results]
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "test_mine.py").write_text(CASES)
+    return tmp_path
+
+
+@pytest.fixture
+def old(folder):
+    """An output folder with an earlier run file in it."""
+    (folder / "out").mkdir()
+    (folder / "out/run.json").write_text('{"earlier": 1}\n')
+    return folder / "out/run.json"
+
+
+# Disk full ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [100, 7168], ids=["ledger", "run file"])
+def test_no_room_for_a_file(folder, old, limit):
+    """No file may grow beyond the limit, as on a disk that is full: too little for the ledger's first line, or for the
+    end of what is written after measuring."""
+    done = gpubench(folder, limit=limit)
+    said = done.stderr.decode()
+    assert done.returncode == 2, said
+    assert "Traceback" not in said
+    assert all(line.startswith("gpubench run: ") for line in said.splitlines()), said
+    assert "can't be written" in said.splitlines()[-1]
+    assert old.read_text() == '{"earlier": 1}\n'
+    assert not list(old.parent.glob(".*"))
+
+
+def test_no_room_while_a_case_is_measured(folder, old):
+    done = gpubench(folder, limit=4096)
+    said = done.stderr.decode()
+    assert done.returncode in (1, 2), said
+    assert "can't be written" in said
+    assert all(line.startswith("gpubench run: ") for line in said.splitlines()), said
+    assert old.read_text() == '{"earlier": 1}\n'
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_a_ledger_on_a_full_disk_says_so(tmp_path):
+    ledger = Ledger(FULL)
+    with pytest.raises(UsageError, match=r"^/dev/full: can't be written: No space left on device$"):
+        ledger.append("start", id="a")
+    (tmp_path / "link").symlink_to(FULL)
+    with pytest.raises(UsageError, match="link: can't be written"):
+        Ledger(tmp_path / "link").append("start", id="a")
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+def test_no_room_for_the_run_file_leaves_the_old_one(folder, old, monkeypatch, step):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if step == "write":
+        resource_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource_limit[1]))
+    else:
+        monkeypatch.setattr(os, step, fail)
+    try:
+        with pytest.raises(UsageError, match=r"run\.json: can't be written: (No space left on device|File too large)$"):
+            runfile.write(old, {"a": list(range(100))})
+    finally:
+        if step == "write":
+            resource.setrlimit(resource.RLIMIT_FSIZE, resource_limit)
+    assert old.read_text() == '{"earlier": 1}\n'
+    assert [entry.name for entry in old.parent.iterdir()] == ["run.json"]
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_read_only_folder_is_refused_before_measuring(folder):
+    """Root may write anywhere but in /proc."""
+    (folder / "locked").mkdir(mode=0o500)
+    target = "/proc/out" if os.geteuid() == 0 else "locked"
+    done = gpubench(folder, "-o", target)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("gpubench run: ")
+    assert "can't write there" in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
+def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
+    def refuse(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(UsageError, match=rf"^{tmp_path}/run\.json: can't be written: {os.strerror(code)}$"):
+        runfile.write(tmp_path / "run.json", {})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(UsageError, match=rf"ledger: can't be written: {os.strerror(code)}$"):
+        Ledger(tmp_path / "ledger")
+
+
+def test_output_on_another_file_system(folder):
+    """The temporary file must lie where the run file will: renaming doesn't reach from one file system to another."""
+    other = Path("/dev/shm")
+    if not os.access(other, os.W_OK) or other.stat().st_dev == folder.stat().st_dev:
+        pytest.skip("no second file system here")
+    out = other / f"gpubench test {os.getpid()}"
+    try:
+        assert_whole(folder, gpubench(folder, "-o", str(out), TMPDIR=str(folder)), out)
+    finally:
+        for entry in out.iterdir():
+            entry.unlink()
+        out.rmdir()
+
+
+def test_names_with_spaces_and_beyond_ascii_and_no_encoding_for_them(folder):
+    """The terminal knows ASCII only."""
+    inner = folder / "mes essais é 測試"
+    inner.mkdir()
+    (folder / "test_mine.py").rename(inner / "test_mine.py")
+    changes = {"TERM": "dumb", "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = gpubench(inner, "-o", "o ü t", "--machine=Größe 測", **changes)
+    assert done.stdout.isascii()
+    run = assert_whole(inner, done, "o ü t")
+    assert run.machine.label == "Größe 測"
+    assert "Größe 測" in (inner / "o ü t/summary.md").read_text(encoding="utf-8")
+
+
+# Surroundings ---------------------------------------------------------------------------------------------------------
+
+
+BACKWARDS = """
+import datetime, time
+
+began, real = time.time(), time.time
+time.time = lambda: began - 1000 * (real() - began)
+
+class Backwards(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(time.time(), tz)
+
+datetime.datetime = Backwards
+"""
+
+
+def test_a_clock_that_goes_backwards_changes_nothing(folder):
+    (folder / "conftest.py").write_text(BACKWARDS)
+    run = assert_whole(folder, gpubench(folder))
+    assert all(1e-8 < result.times.min_s <= result.times.median_s < 1e-2 for result in run.results)
+    facts = json.loads((folder / "out/run.json").read_text())["gpubench"]
+    assert facts["finished"] < facts["started"], "the clock didn't go backwards in the measuring process"
+
+
+def german():
+    """A locale with decimal commas that is installed, if any."""
+    before = locale.setlocale(locale.LC_ALL)
+    try:
+        for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "it_IT.UTF-8", "de_DE"):
+            try:
+                locale.setlocale(locale.LC_ALL, name)
+            except locale.Error:
+                continue
+            return name
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
+    return None
+
+
+COMMAS = """
+import locale, os
+locale.setlocale(locale.LC_ALL, os.environ["LC_ALL"])
+assert locale.localeconv()["decimal_point"] == ","
+"""
+
+
+def test_decimal_commas_of_the_locale_reach_no_file(folder):
+    """Where no such locale is installed it is asked for all the same."""
+    name = german()
+    if name:
+        (folder / "conftest.py").write_text(COMMAS)
+    assert_whole(folder, gpubench(folder, LC_ALL=name or "de_DE.UTF-8", LANG="de_DE.UTF-8"))
+
+
+@pytest.mark.parametrize("home", [None, "/nonexistent"])
+def test_no_home_folder(folder, home):
+    changes = {"HOME": home, "XDG_CACHE_HOME": home, "XDG_CONFIG_HOME": home} if home else {}
+    without = ("HOME", "USER", "LOGNAME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
+    assert_whole(folder, gpubench(folder, without=without, **changes))
+
+
+def without_streams(folder):
+    """The command started by something that gave it no standard input, output or errors at all."""
+    command = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --no-charts"
+    return subprocess.run(["sh", "-c", f"exec {command} <&- >&- 2>&-"], cwd=folder, capture_output=True, timeout=120)
+
+
+def test_no_standard_streams(folder):
+    assert_whole(folder, without_streams(folder))

@@ -1,0 +1,537 @@
+"""Every reader against files that nobody would write: a result, or one line that names the file; nothing else.
+
+Some hundred files a reader in CI. By hand many more, drawn anew each time, and what they cost::
+
+    GPUBENCH_FUZZ=10000 pytest tests/test_fuzz.py -s -p no:cacheprovider
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gc
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from gpubench import jsonfile, ledger, runfile
+from gpubench.errors import GpubenchError, RunFileError
+from gpubench.report.command import write_report
+from gpubench.schema import Case
+from gpubench.supervise import merge
+
+BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
+SLOWEST_S = 1.0
+MOST_MEMORY_BYTES = 500e6
+
+
+def fuzz(examples: int) -> Any:
+    return settings(
+        max_examples=BY_HAND * examples // 300 if BY_HAND else examples,
+        derandomize=not BY_HAND,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+# What is mutated ------------------------------------------------------------------------------------------------------
+
+
+def cases() -> list[Case]:
+    return [
+        Case("matmul.square", device, "float32", {"n": n}, threads=2, size="n", devices=(device,))
+        for device in ("cpu", "cuda:0")
+        for n in (64, 256)
+    ]
+
+
+def whole_run() -> dict[str, Any]:
+    marks = [
+        records.benchmark(case, 1e-5 * (i + 1), work={"flops": 1e6}, medians=(1e-5 * (i + 1), 1.1e-5 * (i + 1)))
+        for i, case in enumerate(cases())
+    ]
+    left = [records.unmeasured(Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n"))]
+    return records.run_file(marks, left, devices=(records.CPU, records.GPU), processes=2)
+
+
+def plain_run() -> dict[str, Any]:
+    data = whole_run()
+    del data["gpubench"], data["machine_info"]["gpubench"]
+    for mark in data["benchmarks"]:
+        mark |= {"extra_info": {}, "params": {"n": 1, "shape": [1, 2], "odd": None}}
+    return data
+
+
+def whole_ledger() -> list[dict[str, Any]]:
+    """Two processes, seven cases: four measured, one failed, one going on when the run ended, one not begun."""
+    names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
+    known = [*cases(), *cases()[:3]]
+    identities = {name: case.as_dict() for name, case in zip(names, known, strict=True)}
+    run = whole_run()
+    events: list[dict[str, Any]] = [
+        {"event": "run", "schema_version": 1, "processes": 2, "options": ["--gpubench-seed=1"], "paths": ["/b"]}
+    ]
+    for process in (0, 1):
+        session = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
+        session |= {"process": process, "cases": names, "identities": identities, "predicted_s": 1.0, "before": {}}
+        events.append({"event": "session", "fingerprint": {"machine": "m", "threads": 2}, **session})
+        for i, name in enumerate(names[:6]):
+            about = {"process": process, "fullname": name}
+            events.append({"event": "start", **about, "name": f"t[{i}]", "case": identities[name], "said": i})
+            if i < 4:
+                median = 1e-5 * (i + 1 + process / 10)
+                mark = records.benchmark(known[i], median) | {"fullname": name}
+                mark["stats"] |= {"total": 50 * median}
+                events.append({"event": "end", **about, "status": "ok", "benchmark": mark})
+            elif i == 4:
+                events.append({"event": "end", **about, "status": "error", "reason": "x", "case": identities[name]})
+        events.append({"event": "finish", "process": process, "finished": "2026-01-31T12:00:00", "after": {}})
+    return [*events, {"event": "complete"}]
+
+
+RUNS = [whole_run(), plain_run()]
+LEDGER = whole_ledger()
+
+# How ------------------------------------------------------------------------------------------------------------------
+
+TWICE, DEEP, DIGITS, BEYOND, BROKEN = "TWICE:", "DEEP:", "DIGITS:", "BEYOND", "BROKEN"
+"""Stand for what ``json.dumps`` won't write; :func:`dumped` puts it in their place."""
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for i in range(levels):
+        value = [value] if i % 2 else {"a": value}
+    return value
+
+
+HOSTILE: list[Any] = [
+    None, True, False, 0, 1, -1, 2, 3, 99, 1.5, -1e-9, 1e-300, 1e29, 1e300, 2**31, 2**63 - 1, 2**63, 10**30, 10**400,
+    float("nan"), float("inf"), -float("inf"), BEYOND, BROKEN, "", "x", "nan", "1e5", "ok", "cpu", "cuda:0", "skipped",
+    "=1+1", "a\nb\r\x1b[31m\x00\u2028", "<script>|`*", "\u202e", "\ud800", "é" * 5000, "x" * 200_000, "\U0001f600" * 99,
+    "2026-13-45", "../../x", "a::b::c", [], {}, [[]], [None], [{}], {"a": 1}, {"": {"": {}}}, [1e-5, -1], [1e-5, 1e-5],
+    [0.1] * 3000, ["cpu"] * 300, [10**400, 1], nested(8), nested(60), nested(200), nested(450), f"{DEEP}990",
+    f"{DEEP}5000", f"{DEEP}200000", f"{DIGITS}4299", f"{DIGITS}5000", f"{DIGITS}200000",
+]  # fmt: skip
+
+
+def dumped(value: Any) -> str:
+    text = json.dumps(value)
+    for mark, make in ((DEEP, lambda n: "[" * n + "]" * n), (DIGITS, lambda n: "9" * n)):
+        while (start := text.find(f'"{mark}')) >= 0:
+            end = text.index('"', start + 1)
+            text = text[:start] + make(int(text[start + 1 + len(mark) : end])) + text[end + 1 :]
+    return text.replace(TWICE, "").replace(f'"{BEYOND}"', "1e999").replace(f'"{BROKEN}"', "-Infinity")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every entry of every object and list, as where it is and its key there."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+def mutate(draw: Any, value: Any) -> None:
+    """One change somewhere in it."""
+    found = list(places(value))
+    if not found:
+        return
+    group, key = found[draw(st.integers(0, len(found) - 1))]
+    change = draw(st.sampled_from(("put", "put", "put", "drop", "twice", "rename", "negative", "text", "wrap", "swap")))
+    if change == "put":
+        group[key] = copy.deepcopy(draw(st.sampled_from(HOSTILE)))
+    elif change == "drop":
+        del group[key]
+    elif change == "twice" and isinstance(group, list):
+        group.insert(key, copy.deepcopy(group[key]))
+    elif change == "twice":
+        group[TWICE + key] = group[key]
+    elif change == "rename" and isinstance(group, dict):
+        group[draw(st.sampled_from(("", "a" * 5000, "gpubench", "n", "\ud800\n", "__class__")))] = group.pop(key)
+    elif change == "negative" and isinstance(group[key], int | float):
+        group[key] = -group[key]
+    elif change == "text":
+        group[key] = str(group[key])[:1000]
+    elif change == "wrap":
+        group[key] = draw(st.sampled_from(([group[key]], {"a": group[key]}, [group[key]] * 3)))
+    elif change == "swap":
+        other, at = found[draw(st.integers(0, len(found) - 1))]
+        group[key] = copy.deepcopy(other[at]) if len(json.dumps(other, default=str)) < 10**5 else None
+
+
+def damage(draw: Any, content: bytes) -> bytes:
+    """One change to its bytes."""
+    at, length = draw(st.integers(0, len(content))), draw(st.integers(0, 200))
+    change = draw(st.sampled_from(("cut", "flip", "insert", "drop", "double", "utf-16", "latin-1", "bom", "nul")))
+    if change == "cut":
+        return content[:at]
+    if change == "flip" and at < len(content):
+        return content[:at] + bytes([content[at] ^ (1 << draw(st.integers(0, 7)))]) + content[at + 1 :]
+    if change == "insert":
+        return content[:at] + draw(st.binary(max_size=8)) + content[at:]
+    if change == "drop":
+        return content[:at] + content[at + length :]
+    if change == "double":
+        return content[: at + length] + content[at:]
+    if change == "nul":
+        return content + b"\0" * length
+    text = content.decode("utf-8", "replace")
+    return {"utf-16": text.encode("utf-16"), "latin-1": text.encode("latin-1", "replace") + b"\xe9"}.get(
+        change, b"\xef\xbb\xbf" + content
+    )
+
+
+@st.composite
+def mutated_runs(draw: Any) -> bytes:
+    data = copy.deepcopy(draw(st.sampled_from(RUNS)))
+    for _ in range(draw(st.integers(0, 3))):
+        mutate(draw, data)
+    content = dumped(data).encode("utf-8", "surrogatepass")
+    return damage(draw, content) if draw(st.integers(0, 3)) == 0 else content
+
+
+@st.composite
+def mutated_ledgers(draw: Any) -> bytes:
+    events = copy.deepcopy(LEDGER)
+    for _ in range(draw(st.integers(0, 3))):
+        mutate(draw, events)
+    content = "".join(dumped(event) + "\n" for event in events).encode()
+    return damage(draw, content) if draw(st.integers(0, 3)) == 0 else content
+
+
+KEYS = sorted({key for tree in (*RUNS, LEDGER) for group, key in places(tree) if isinstance(group, dict)})
+VALUES = st.recursive(
+    st.sampled_from([value for value in HOSTILE if not isinstance(value, list | dict)]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=30,
+)
+RUN_LIKE = st.fixed_dictionaries(
+    {"benchmarks": st.lists(VALUES, max_size=3)}, optional={"gpubench": VALUES, "machine_info": VALUES}
+)
+EVENT_LIKE = st.fixed_dictionaries(
+    {"event": st.sampled_from([*sorted(ledger.EVENTS), [], {}, None, 1, "x"])},
+    optional={
+        key: st.sampled_from([event[key] for event in LEDGER if key in event]) | VALUES
+        for key in sorted({key for event in LEDGER for key in event} - {"event"})
+    },
+)
+RANDOM = st.binary(max_size=300)
+RUN_FILES = mutated_runs() | mutated_runs() | (VALUES | RUN_LIKE).map(lambda v: dumped(v).encode()) | RANDOM
+LEDGERS = (
+    mutated_ledgers()
+    | mutated_ledgers()
+    | st.lists(EVENT_LIKE | VALUES, max_size=6).map(lambda all_: "".join(dumped(v) + "\n" for v in all_).encode())
+    | RANDOM
+)
+
+# What must come of it -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """What all readings of this module came to."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    longest_s: dict[str, float] = field(default_factory=dict)
+    most_bytes: dict[str, int] = field(default_factory=dict)
+
+    def call(self, what: str, named: str, reader: Callable[..., Any], *arguments: Any) -> Any:
+        """What the reader gives, or None for an error as it should be."""
+        held = memory_bytes("VmRSS") if BY_HAND else 0
+        gc.disable()  # it would go through all that Hypothesis keeps, for a second
+        before = time.process_time()  # and not the wall: a busy neighbour is no fault of the reader's
+        try:
+            result = reader(*arguments)
+            outcome = "read"
+        except GpubenchError as error:
+            text, result, outcome = str(error), None, "refused"
+            assert text.isprintable(), text
+            assert named in text
+            assert len(text) < 5000
+        finally:
+            took = time.process_time() - before
+            gc.enable()
+        if BY_HAND:
+            self.most_bytes[what] = max(self.most_bytes.get(what, 0), memory_bytes("VmHWM") - held)
+        self.outcomes[f"{what} {outcome}"] += 1
+        self.longest_s[what] = max(self.longest_s.get(what, 0.0), took)
+        assert took < SLOWEST_S
+        return result
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Figures]:
+    gathered = Figures()
+    yield gathered
+    print("\n", dict(sorted(gathered.outcomes.items())))
+    print(" longest, seconds:", {name: round(value, 4) for name, value in gathered.longest_s.items()})
+    print(" most memory of a call, MB:", {name: round(value / 1e6, 1) for name, value in gathered.most_bytes.items()})
+
+
+def memory_bytes(what: str) -> int:
+    """What this process has (``VmRSS``; from here on its peak is counted anew) or had at most (``VmHWM``); Linux."""
+    if what == "VmRSS":
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def read_run(content: bytes, folder: Path, figures: Figures) -> None:
+    path = folder / "mutated run.json"
+    path.write_bytes(content)
+    run = figures.call("run file", path.name, runfile.read, path)
+    for result in run.results if run else ():
+        assert (result.times is None) == (result.status != "ok")
+        assert result.times is None or result.times.median_s > 0
+        case = result.case
+        texts = [case.workload, case.device, case.dtype, *case.params, result.reason, run.machine.label, run.version]
+        assert all(text is None or text.isprintable() for text in texts)
+
+
+def read_ledger(content: bytes, folder: Path, figures: Figures) -> None:
+    path, made = folder / "mutated.ledger.jsonl", folder / "made.json"
+    path.write_bytes(content)
+    events = figures.call("ledger", path.name, ledger.read, path)
+    if events is None:
+        return
+    data = figures.call("assemble", "ledger", merge.assemble, events)
+    if data is None:
+        return
+    made.unlink(missing_ok=True)
+    figures.call("write", made.name, runfile.write, made, data)
+    if made.exists():
+        figures.call("assembled file", made.name, runfile.read, made)
+
+
+def report(content: bytes, folder: Path, figures: Figures) -> None:
+    path, out = folder / "reported.json", folder / "out"
+    path.write_bytes(content)
+    if figures.call("report", path.name, lambda: write_report([path], out, charts=False)) is None:
+        return
+    assert {entry.name for entry in out.iterdir()} == {"results.csv", "speedup.csv", "summary.md"}
+    for name in ("results.csv", "speedup.csv"):
+        rows = list(csv.reader(io.StringIO((out / name).read_text(encoding="utf-8"))))
+        assert len({len(row) for row in rows}) == 1
+        assert all(cell.isprintable() and not cell.startswith(("=", "+", "@")) for row in rows for cell in row)
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert "<script" not in summary
+    assert all(line.isprintable() for line in summary.split("\n"))
+
+
+@fuzz(300)
+@given(content=RUN_FILES)
+def test_run_files(content: bytes, folder: Path, figures: Figures) -> None:
+    read_run(content, folder, figures)
+
+
+@fuzz(300)
+@given(content=LEDGERS)
+def test_ledgers(content: bytes, folder: Path, figures: Figures) -> None:
+    read_ledger(content, folder, figures)
+
+
+def variants(small: Any, values: list[Any]) -> Iterator[Any]:
+    """Each of the values in each place, and each place without its entry."""
+    for i in range(len(list(places(small)))):
+        for value in values:
+            data = copy.deepcopy(small)
+            group, key = list(places(data))[i]
+            group[key] = value
+            yield data
+        data = copy.deepcopy(small)
+        group, key = list(places(data))[i]
+        del group[key]
+        yield data
+
+
+TEXTS = [value for value in HOSTILE if isinstance(value, str) and len(value) < 200 and not value.isalnum()]
+SMALL = [value for value in HOSTILE if len(dumped(value)) < 5000]
+
+
+def test_every_hostile_value_in_every_place_of_a_run_file(folder: Path, figures: Figures) -> None:
+    data = whole_run()
+    del data["benchmarks"][1:]
+    for mutated in variants(data, SMALL if BY_HAND else SMALL[::2]):
+        read_run(dumped(mutated).encode(), folder, figures)
+
+
+def test_every_hostile_value_in_every_place_of_a_ledger(folder: Path, figures: Figures) -> None:
+    names = [f"test_matmul.py::test_square[{i}]" for i in (0, 4, 6)]
+    for event in (events := whole_ledger()):
+        if "cases" in event:
+            event["cases"], event["machine_info"], event["gpubench"] = names, {}, {"schema_version": 1}
+            event["identities"] = {name: event["identities"][name] for name in names}
+    events = [event for event in events if event.get("fullname", names[0]) in names]
+    for mutated in variants(events, [None, -1, 10**400, [], "a\n\x1b\ud800"]):
+        read_ledger("".join(dumped(event) + "\n" for event in mutated).encode(), folder, figures)
+
+
+def test_every_hostile_text_in_every_place_of_a_report(folder: Path, figures: Figures) -> None:
+    data = whole_run()
+    del data["benchmarks"][1:]
+    for mutated in variants(data, ["=1+1", "<script>\x1b\u2028|\n", "\ud800"]):
+        report(dumped(mutated).encode(), folder, figures)
+
+
+@fuzz(300)
+@given(content=LEDGERS, cut=st.integers(0, 2000))
+def test_followers(content: bytes, cut: int, folder: Path, figures: Figures) -> None:
+    path = folder / "followed"
+    path.unlink(missing_ok=True)
+    follower = ledger.Follower(path)
+    path.write_bytes(content[:cut])
+    seen = figures.call("follower", path.name, lambda: list(follower.events()))
+    with path.open("ab") as file:
+        file.write(content[cut:])
+    seen += figures.call("follower", path.name, lambda: list(follower.events()))
+    assert all(event["event"] in ledger.EVENTS for event in seen)
+    assert list(follower.events()) == []
+
+
+@fuzz(60)
+@given(content=mutated_runs())
+def test_reports(content: bytes, folder: Path, figures: Figures) -> None:
+    report(content, folder, figures)
+
+
+def test_what_is_mutated_is_sound(folder: Path) -> None:
+    for data in RUNS:
+        runfile.write(folder / "sound.json", data)
+        assert len(runfile.read(folder / "sound.json").results) >= 4
+    content = "".join(dumped(event) + "\n" for event in LEDGER)
+    (folder / "sound.ledger.jsonl").write_text(content)
+    runfile.write(folder / "made.json", merge.assemble(ledger.read(folder / "sound.ledger.jsonl")))
+    statuses = [result.status for result in runfile.read(folder / "made.json").results]
+    assert statuses == ["ok"] * 4 + ["error", "crashed", "skipped"]
+
+
+# The largest there can be ---------------------------------------------------------------------------------------------
+
+MiB = 1024**2
+SESSION = b'{"event":"session","process":0,"cases":["a"],"fingerprint":{},"machine_info":{},"gpubench":{}}\n'
+SAMPLED = (
+    b'{"benchmarks":[{"fullname":"a.py::b","stats":{"median":1.5,"mean":1.5,"min":1,"iqr":1,"rounds":9,"iterations":1,'
+    b'"data":['
+)
+EXTREME: dict[str, Callable[[], Iterator[bytes]]] = {
+    "empty lists": lambda: iter([b'{"benchmarks":[', b"[]," * 190_000, b"[]]}"]),
+    "empty objects": lambda: iter([b'{"benchmarks":[', b"{}," * 190_000, b"{}]}"]),
+    "small objects": lambda: iter([b'{"benchmarks":[', b'{"a":1},' * 190_000, b"{}]}"]),
+    "ledger": lambda: iter([SESSION, *[b'{"event":"complete","a":[' + b'{"a":1},' * 78_000 + b"1]}\n"] * 10]),
+    "samples": lambda: iter([SAMPLED, b"1.5," * 1_990_000, b"1]}}]}"]),
+    "numbers": lambda: iter([b'{"benchmarks":[],"a":[', b"1.5," * 1_990_000, b"1]}"]),
+    "too many lists": lambda: iter([b'{"benchmarks":[', b"[]," * 9_000_000, b"[]]}"]),
+    "too many numbers": lambda: iter([b'{"benchmarks":[],"a":[', b"1," * 15_000_000, b"1]}"]),
+    "one text": lambda: iter([b'{"benchmarks":"', b"x" * (47 * MiB), b'"}']),
+    "one wide text": lambda: iter([b'{"benchmarks":"', "\U0001f600".encode(), b"x" * (47 * MiB), b'"}']),
+    "one key": lambda: iter([b'{"benchmarks":[],"', b"x" * (47 * MiB), b'":1}']),
+    "too large": lambda: iter([b'{"benchmarks":"', *[b"x" * MiB] * 600, b'"}']),
+    "spaces": lambda: iter([b" " * MiB] * 600),
+    "/dev/zero": lambda: iter([]),
+    "a line without end": lambda: iter([b'{"event":"run",', *[b"x" * MiB] * 600]),
+}
+READING = """
+import os, resource, sys, time
+from gpubench import jsonfile, ledger, runfile
+from gpubench.errors import GpubenchError
+from gpubench.supervise.merge import assemble
+before = time.process_time()
+for read in (runfile.read, lambda path: assemble(ledger.read(path)), lambda path: list(follower.events())):
+    path = sys.argv[1]
+    if not os.path.isfile(path) and read is not runfile.read:
+        continue
+    follower = ledger.Follower(path)
+    follower._read = 0
+    try:
+        read(path)
+    except GpubenchError as error:
+        assert str(error).isprintable()
+if sys.platform == "linux":  # where ru_maxrss counts what the process was forked from
+    lines = open("/proc/self/status").read().splitlines()
+    print(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))))
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(time.process_time() - before)
+"""
+
+
+@pytest.mark.parametrize("kind", EXTREME if BY_HAND else ["/dev/zero", "ledger", "one wide text", "too many lists"])
+def test_memory(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "extreme.json"
+    with path.open("wb") as file:
+        file.writelines(EXTREME[kind]())
+    if kind == "/dev/zero":
+        path.unlink()
+        path.symlink_to(kind)
+    done = subprocess.run([sys.executable, "-c", READING, path], capture_output=True, text=True, timeout=120)
+    path.unlink()
+    assert done.returncode == 0, done.stderr
+    memory, took = map(float, done.stdout.split())
+    print(f"{kind}: {memory / 1e6:.0f} MB, {took:.2f} s")
+    assert memory < MOST_MEMORY_BYTES
+
+
+def test_many_samples_are_read_in_good_time(tmp_path: Path, figures: Figures) -> None:
+    """A run ten times as large as the suite's own."""
+    data = whole_run()
+    mark = data["benchmarks"][0]
+    mark["stats"]["data"] = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(600)]
+    ours = mark["extra_info"]["gpubench"]
+    ours["processes"] = [ours["processes"][0] | {"process": i, "kept": 200} for i in range(3)]
+    data["benchmarks"] = [mark] * 1000
+    path = tmp_path / "large.json"
+    runfile.write(path, data)
+    assert path.stat().st_size < jsonfile.LARGEST
+    assert len(figures.call("a large run", path.name, runfile.read, path).results) == 1001
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
+def test_devices_and_folders_are_no_files(device: str) -> None:
+    if not Path(device).exists():
+        pytest.skip(f"no {device} here")
+    for read in (runfile.read, ledger.read):
+        with pytest.raises(RunFileError, match="expected"):
+            read(device)
+
+
+def test_a_broken_case_with_a_broken_name(tmp_path: Path) -> None:
+    name = "a\n\x1b[31m" + "b" * 100_000
+    events = whole_ledger()
+    events[1]["cases"] = [name]
+    events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
+    (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
+    with pytest.raises(RunFileError) as caught:
+        merge.assemble(ledger.read(tmp_path / "ledger"))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are texts there")
+def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff\n.json"))
+    path.write_text("{")
+    with pytest.raises(RunFileError) as caught:
+        runfile.read(path)
+    assert str(caught.value).isprintable()
+    path.write_text(json.dumps(whole_run()))
+    write_report([path], tmp_path / "out", charts=False)
+    assert (tmp_path / "out/results.csv").read_text(encoding="utf-8").count("\n") > 4
