@@ -4,7 +4,6 @@ that asks for it, and never touches a device while pytest is being configured.""
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import sys
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from . import __version__
+from . import __version__, options
 from .errors import Unmeasurable, UsageError
-from .measure.session import Asked, Session, Unmeasured
+from .measure.session import Session, Unmeasured
 from .measure.terms import AMBIGUOUS, plain_case_of
 from .privacy import without_paths
-from .schema import DTYPES, KEY, OK, PRESETS, VARIANTS, Case
+from .schema import KEY, OK, Case
 
 if TYPE_CHECKING:
     from .measure.case import Gpubench
@@ -32,37 +31,9 @@ GPUBENCH = pytest.StashKey["Gpubench"]()
 RECORDER = pytest.StashKey[Any]()
 MEASURING = pytest.StashKey[bool]()
 
-_OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
-    # name, ini type, default, help
-    (
-        "device",
-        "args",
-        ["auto"],
-        "repeatable: auto (default: the CPU and the first of each kind), all, cpu, cuda, cuda:1",
-    ),
-    ("require-device", "args", [], "fail at once unless this device is there, repeatable"),
-    ("dtype", "args", [], f"dtype, repeatable, instead of each workload's own: {', '.join(DTYPES)}"),
-    ("variant", "args", [], f"how networks are run, repeatable: {', '.join(VARIANTS)}"),
-    ("preset", "string", "quick", f"how much care to take: {', '.join(PRESETS)}"),
-    ("threads", "string", "", "CPU threads, for torch and NumPy alike; default: the cores that this process may use"),
-    ("seed", "string", "0", "seed of all inputs"),
-    ("machine", "string", "", "label of this machine in reports; default: its CPU and accelerators"),
-)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("gpubench", "benchmarks on every device")
-    for name, kind, default, text in _OPTIONS:
-        action = "append" if kind == "args" else "store"
-        group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
-        parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
-    group.addoption("--gpubench-identify", action="store_true", help="keep host name and paths in the run file")
-    group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write each case and its cost as JSON")
-    group.addoption(
-        "--gpubench-ledger", metavar="PATH", help="ledger of what was measured; default: beside the run file"
-    )
-    group.addoption("--gpubench-process", metavar="I/N", help="be process I of N: measure a share of the rounds")
-    group.addoption("--gpubench-only", metavar="PATH", help="measure only the cases named in this JSON file")
+    options.add(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", line)
     try:
-        config.stash[SESSION] = Session(_asked(config))
+        config.stash[SESSION] = Session(options.asked(config))
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
     config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
@@ -82,63 +53,6 @@ def _equipped(config: pytest.Config) -> bool:
     """Whether pytest-benchmark is there and in charge: ``-p no:benchmark`` takes it out, pytest-codspeed blocks it."""
     plugins = config.pluginmanager
     return plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
-
-
-def _option(config: pytest.Config, name: str) -> Any:
-    given = config.getoption(f"--gpubench-{name}")
-    return given if given is not None else config.getini(f"gpubench_{name.replace('-', '_')}")
-
-
-def _number(config: pytest.Config, name: str) -> int | None:
-    text = str(_option(config, name))
-    try:
-        return int(text) if text else None
-    except ValueError:
-        raise UsageError(f"{name} must be a whole number, not {text!r}") from None
-
-
-def _asked(config: pytest.Config) -> Asked:
-    max_time = _given(config, "--benchmark-max-time")
-    min_rounds = _given(config, "--benchmark-min-rounds")
-    process, processes = _share(config)
-    return Asked(
-        devices=tuple(_option(config, "device")),
-        required=tuple(_option(config, "require-device")),
-        dtypes=tuple(_option(config, "dtype")),
-        variants=tuple(_option(config, "variant")),
-        preset=_option(config, "preset"),
-        seed=_number(config, "seed") or 0,
-        threads=_number(config, "threads"),
-        machine=_option(config, "machine") or None,
-        max_time=None if max_time is None else float(max_time),
-        min_rounds=min_rounds,
-        plan=config.getoption("--gpubench-plan") is not None,
-        process=process,
-        processes=processes,
-    )
-
-
-def _identify(config: pytest.Config) -> bool:
-    return bool(config.getoption("--gpubench-identify"))
-
-
-def _share(config: pytest.Config) -> tuple[int, int]:
-    """Which process of how many this is."""
-    text = config.getoption("--gpubench-process") or "0/1"
-    try:
-        process, processes = map(int, text.split("/"))
-    except ValueError:
-        process, processes = -1, 0
-    if not 0 <= process < processes:
-        raise UsageError(f"process must be one of several, like 0/3, not {text!r}")
-    return process, processes
-
-
-def _given(config: pytest.Config, flag: str) -> Any:
-    """The value of one of pytest-benchmark's options if it was given, not defaulted."""
-    words = (*config.invocation_params.args, *config.getini("addopts"), *os.environ.get("PYTEST_ADDOPTS", "").split())
-    named = any(str(word).split("=")[0] == flag for word in words)
-    return config.getoption(flag, None) if named else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -268,13 +182,13 @@ def _equip(item: pytest.Item, session: Session) -> None:
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" in own or _given(item.config, "--benchmark-timer"):
+    if "timer" in own or options.given(item.config, "--benchmark-timer"):
         warnings.warn(
             pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
             stacklevel=2,
         )
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
-    least = max(least, float(_given(item.config, "--benchmark-min-time") or 0))
+    least = max(least, float(options.given(item.config, "--benchmark-min-time") or 0))
     clock = DeviceClock([choice.device])
     whole = session.preset.adjusted(own)
     part = session.share(whole)
@@ -291,7 +205,7 @@ def _tighten(item: pytest.Item) -> None:
         return
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" not in own and not _given(item.config, "--benchmark-calibration-precision"):
+    if "timer" not in own and not options.given(item.config, "--benchmark-calibration-precision"):
         item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
 
 
@@ -325,7 +239,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     session = item.config.stash[SESSION]
     status, reason = _outcome(report, call)
-    if not _identify(item.config):
+    if not options.identify(item.config):
         reason = without_paths(reason)
     if session.asked.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
@@ -422,7 +336,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     """
     if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
-        if not _identify(config):
+        if not options.identify(config):
             machine_info["node"] = ""
 
 
