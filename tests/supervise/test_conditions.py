@@ -31,6 +31,7 @@ def gpubench(folder, *arguments, without=(), limit=None, **changes):
     """``gpubench run`` on the folder's cases; ``changes`` and ``without`` are of the environment."""
     environment = {name: value for name, value in os.environ.items() if name not in without} | changes
     environment.pop("PYTEST_CURRENT_TEST", None)
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # with no room, Python would leave half a .pyc for everybody after
     return subprocess.run(
         [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--preset=smoke", "--processes=1", "--no-charts",
          *arguments],
