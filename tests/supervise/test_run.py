@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 CASES = """
 import torch, pytest
@@ -181,7 +181,7 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
         [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--no-charts"],
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(7)
+    wait_for(folder / "out/run.ledger.jsonl", "end", 3)
     child.send_signal(number)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err

@@ -10,6 +10,7 @@ import time
 
 import psutil
 import pytest
+from waiting import wait_for
 
 from gpubench import runfile
 from gpubench.ledger import Ledger, read
@@ -162,11 +163,12 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
 
 
-@pytest.mark.parametrize("delay", [3.0, 4.0, 5.5])
-def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_path, delay):
+@pytest.mark.parametrize(("event", "count"), [("run", 1), ("start", 1), ("end", 4)])
+def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_path, event, count):
     (tmp_path / "test_slow.py").write_text(SLOW)
     child = start(tmp_path, "test_slow.py", "--processes=1")
-    time.sleep(delay + random.random())
+    wait_for(tmp_path / "out/run.ledger.jsonl", event, count)
+    time.sleep(random.random() / 5)
     child.send_signal(signal.SIGKILL)
     child.wait()
     time.sleep(0.3)
@@ -185,7 +187,7 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
 def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
     child = start(tmp_path, "test_slow.py", "--processes=1")
-    time.sleep(5)
+    wait_for(tmp_path / "out/run.ledger.jsonl", "end")
     child.send_signal(signal.SIGINT)
     child.wait()
     (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
@@ -216,10 +218,7 @@ def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     ledger = tmp_path / "mine.ledger.jsonl"
-    for _ in range(300):
-        time.sleep(0.05)
-        if ledger.exists() and ledger.read_text().count('"event": "end"') >= 2:
-            break
+    wait_for(ledger, "end", 2)
     child.kill()
     child.wait()
     assert not (tmp_path / "mine.json").exists()
