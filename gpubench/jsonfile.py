@@ -174,6 +174,10 @@ class At:
             self.refuse(f"a whole number from {least}")
         return int(self.value)
 
+    def whole(self) -> int:
+        """A whole number, 0 included: a seed, an index."""
+        return self.count(0)
+
     def optional(self, kind: str) -> Any:
         """What the method of that name gives, or None where the value is missing."""
         return None if self.missing else getattr(self, kind)()

@@ -15,17 +15,19 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from .errors import RunFileError, UsageError
+from .flags import ADVICE
 from .jsonfile import LONGEST_TEXT, At, clean, load
-from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Work
+from .roofline import Bandwidth, Ceilings
+from .schema import CACHES, KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Scalar, Transfer, Work
 
-MOST_CASES, MOST_PARAMS, MOST_DEVICES = 20_000, 64, 256
-"""Of a run, of a case, of a machine: far more than anyone measures, and still read in a second or two."""
+MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
+"""Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,20 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Raised:
+    """A flag, what was seen where it first came up, and in which of the processes it did."""
+
+    name: str
+    seen: str
+    processes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not."""
+    """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
+
+    ``precision`` are the switches in force while it was timed.
+    """
 
     case: Case
     work: Work
@@ -67,7 +81,15 @@ class Result:
     reason: str | None = None
     times: Times | None = None
     check: str | None = None
+    check_error: float | None = None
     steps: int | None = None
+    device_s: float | None = None
+    launch_s: float | None = None
+    transfer: Transfer | None = None
+    memory_bytes: float | None = None
+    energy_j: float | None = None
+    precision: Mapping[str, Scalar] = field(default_factory=dict)
+    flags: tuple[Raised, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,7 @@ class Machine:
     torch: str | None = None
     tf32: bool | None = None
     threads: int | None = None
+    precision: Mapping[str, Scalar] = field(default_factory=dict)
 
     def device(self, name: str) -> Device:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
@@ -99,7 +122,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys."""
+    """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
+
+    ``flags`` are those of whole processes: what was seen applies to all they measured.
+    """
 
     path: Path
     machine: Machine
@@ -109,6 +135,9 @@ class Run:
     version: str | None = None
     processes: int = 1
     plain: bool = False
+    seed: int | None = None
+    ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
+    flags: tuple[Raised, ...] = ()
 
     @property
     def date(self) -> str | None:
@@ -150,6 +179,9 @@ def read(path: str | os.PathLike[str]) -> Run:
         preset=ours["preset"].text(None),
         version=ours["version"].text(None),
         processes=max(1, len(list(ours["processes"]))),
+        seed=ours["seed"].optional("whole"),
+        ceilings=_ceilings(ours["ceilings"]),
+        flags=_flags(ours["processes"]),
     )
 
 
@@ -216,6 +248,7 @@ def _machine(info: At) -> Machine:
         torch=ours["torch"]["version"].text(None),
         tf32=ours["precision"]["tf32"].flag(),
         threads=ours["threads"].optional("count"),
+        precision=_scalars(ours["precision"]),
     )
 
 
@@ -236,10 +269,24 @@ def _case(at: At) -> Case:
         implementation=at["implementation"].text("torch"),
         variant=at["variant"].text("eager"),
         regime=at["regime"].text("resident"),
+        cache=_cache(at["cache"]),
         threads=at["threads"].optional("count"),
         size=at["size"].text(None),
         devices=devices,
     )
+
+
+def _cache(at: At) -> str:
+    text: str = at.text(CACHES[0])
+    if text not in CACHES:
+        at.refuse(f"one of {', '.join(CACHES)}")
+    return text
+
+
+def _scalars(at: At) -> dict[str, Scalar]:
+    if len(at.mapping()) > MOST_PARAMS:
+        at.refuse(f"at most {MOST_PARAMS} entries", f"{len(at.mapping())}")
+    return {clean(name): at[name].scalar() for name in at.mapping()}
 
 
 def _params(at: At) -> At:
@@ -264,8 +311,60 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         Work(**declared, unit=work["unit"].text("element")),
         times=_times(mark, ours),
         check=ours["check"]["status"].text(None),
+        check_error=ours["check"]["error"].optional("number"),
         steps=ours["steps"].optional("count"),
+        device_s=ours["device_s"].optional("positive"),
+        launch_s=ours["launch_s"].optional("positive"),
+        transfer=_transfer(ours["transfer"]),
+        memory_bytes=ours["memory_bytes"].optional("number"),
+        energy_j=ours["energy_j"].optional("positive"),
+        precision=_scalars(ours["precision"]),
+        flags=_flags(ours["processes"]),
     )
+
+
+def _transfer(at: At) -> Transfer | None:
+    if at.missing:
+        return None
+    seconds = {name: at[name].optional("positive") for name in ("in_s", "out_s", "in_pinned_s", "out_pinned_s")}
+    return Transfer(at["in_bytes"].count(0), at["out_bytes"].count(0), **seconds)
+
+
+def _flags(processes: At) -> tuple[Raised, ...]:
+    """Flags of all processes, each name once; one that this version doesn't know is not passed on."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    for entry in processes:
+        flags = list(entry["flags"])
+        if len(flags) > MOST_FLAGS:
+            entry["flags"].refuse(f"at most {MOST_FLAGS} flags", f"{len(flags)}")
+        for flag in flags:
+            name, seen = flag["flag"].text(), flag["seen"].text("")
+            if name in ADVICE:
+                found.setdefault(name, (seen, []))[1].append(entry["process"].count(0))
+    return tuple(Raised(name, seen, tuple(where)) for name, (seen, where) in found.items())
+
+
+def _ceilings(at: At) -> dict[str, Ceilings]:
+    if len(at.mapping()) > MOST_DEVICES:
+        at.refuse(f"at most {MOST_DEVICES} devices", str(len(at.mapping())))
+    found = {}
+    for name in at.mapping():
+        own = at[name]
+        bandwidth = tuple(
+            Bandwidth(
+                entry["pattern"].text(),
+                entry["level"].text(""),
+                entry["footprint_bytes"].positive(),
+                entry["byte_per_s"].positive(),
+            )
+            for entry in own["bandwidth"]
+        )
+        if len(bandwidth) > MOST_PARAMS:
+            own["bandwidth"].refuse(f"at most {MOST_PARAMS} entries", str(len(bandwidth)))
+        throughput = {clean(dtype): own["throughput"][dtype].positive() for dtype in own["throughput"].mapping()}
+        single = ("launch_floor_s", "host_to_device_byte_per_s", "device_to_host_byte_per_s")
+        found[clean(name)] = Ceilings(bandwidth, throughput, **{key: own[key].optional("positive") for key in single})
+    return found
 
 
 def _unmeasured(entry: At) -> Result:
@@ -286,7 +385,7 @@ def _plain(mark: At) -> Result:
         at = mark["params"][name]
         structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
-    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="")
+    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
     return Result(case, Work(), times=_times(mark, At(None, mark.path, mark.place)))
 
 

@@ -3,15 +3,19 @@
 A run file is a valid pytest-benchmark file with our keys added in three places:
 
 ``benchmarks[i]["extra_info"]["gpubench"]``
-    a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus ``work``, ``latency_s``,
-    ``wait_s``, ``first_call_s``, ``check``, ``processes`` and ``steps`` (what was measured of it; ``steps``
-    is how many such calls make up the whole job, if the case says so).
+    a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus what was measured of it:
+    ``work`` (:class:`Work`), ``latency_s``, ``wait_s``, ``first_call_s``, ``check``, ``device_s`` and ``launch_s``
+    (``device_reason`` where they are unknown), ``transfer`` (:class:`Transfer`), ``memory_bytes``, ``energy_j``,
+    ``precision`` (the switches in force while it was timed), ``processes`` (each with its own ``flags``, a list of
+    ``{"flag", "seen"}``; :mod:`gpubench.flags` says what each means) and ``steps`` (how many such calls make up the
+    whole job, if the case says so).
 ``machine_info["gpubench"]``
     facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
     pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.
 ``["gpubench"]``
     ``schema_version``, ``version``, ``preset``, ``seed``, ``asked`` (the options), ``started``, ``finished``,
-    ``processes`` (a list, one entry a process: load and clocks before and after), and ``unmeasured``: the
+    ``ceilings`` (what each device can do, by name: :mod:`gpubench.roofline`), ``processes`` (a list, one entry a
+    process: load and clocks ``before`` and ``after``, the thread ``canary``, its ``flags``), and ``unmeasured``: the
     cases that gave no number, each a :class:`Case` plus ``name``, ``fullname``, ``status`` and ``reason``.
 
 All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
@@ -33,9 +37,10 @@ SAMPLES_KEPT = 200
 
 PRESETS = ("smoke", "quick", "full")
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
-VARIANTS = ("eager", "autocast", "compile")
+VARIANTS = ("eager", "autocast", "compile", "graph")
 IMPLEMENTATIONS = ("torch", "numpy")
 REGIMES = ("resident", "one-shot")
+CACHES = ("hot", "cold")
 
 OK = "ok"
 UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")
@@ -69,7 +74,8 @@ class Case:
     ``workload`` is the test's file and function without their ``test_``, joined by a dot (``matmul.square``);
     ``params`` are the test's own parameters, JSON scalars; ``size`` names the one that charts put on the x axis.
     ``devices`` are all devices the call uses, ``device`` the one it is named for. ``threads`` are those that the
-    implementation may use on the CPU (NumPy's elementwise work: 1).
+    implementation may use on the CPU (NumPy's elementwise work: 1). ``cache`` is ``cold`` where the device's last
+    cache was flushed before every round.
     """
 
     workload: str
@@ -79,6 +85,7 @@ class Case:
     implementation: str = "torch"
     variant: str = "eager"
     regime: str = "resident"
+    cache: str = "hot"
     threads: int | None = None
     size: str | None = None
     devices: tuple[str, ...] = ()
@@ -86,7 +93,7 @@ class Case:
     @property
     def id(self) -> str:
         """Identity without device and implementation: equal on every machine, folder and process."""
-        terms = [self.dtype, *([self.variant] if self.variant != "eager" else [])]
+        terms = [self.dtype, *(term for term in (self.variant, self.cache) if term not in ("eager", "hot"))]
         terms += [f"{name}={value}" for name, value in self.params.items()]
         return f"{self.workload}[{'-'.join(terms)}]"
 
@@ -98,6 +105,22 @@ class Case:
             record[item.name] = list(value) if isinstance(value, tuple) else value
         record["params"] = dict(self.params)
         return record
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What it takes to bring a case's inputs to its device and its outputs back, in seconds.
+
+    ``in_s`` and ``out_s`` from and to pageable host memory, the ``pinned`` ones page-locked; ``None`` where there is
+    nothing to copy that way, or no pinned memory.
+    """
+
+    in_bytes: int
+    out_bytes: int
+    in_s: float | None = None
+    out_s: float | None = None
+    in_pinned_s: float | None = None
+    out_pinned_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,12 @@ METRICS = {
     for metric in (
         Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, wait included"),
         Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
+        Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded"),
+        Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work"),
+        Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device"),
+        Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory"),
+        Metric("copy_in_pinned_s", "s", "Copy in, pinned", "the inputs from page-locked host memory to the device"),
+        Metric("copy_out_pinned_s", "s", "Copy out, pinned", "the outputs from the device to page-locked host memory"),
         Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds"),
         Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time"),
         Metric("min_s", "s", "Shortest time per call", "fastest round's wall time"),
@@ -123,5 +152,10 @@ METRICS = {
         Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median wall time"),
         Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median wall time"),
         Metric("item_per_s", "1/s", "Rate", "items of the call / median wall time"),
+        Metric("utilisation", "", "Utilisation", "least time that the device's ceilings allow / median wall time"),
+        Metric("memory_bytes", "B", "Peak memory", "most bytes the case held on its device at once"),
+        Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included"),
+        Metric("item_per_j", "1/J", "Items per joule", "items of the call / energy per call"),
+        Metric("check_error", "", "Error", "max|result - float64 reference| / max|reference|"),
     )
 }

@@ -13,12 +13,13 @@ from typing import Any
 import pandas as pd
 
 from ..jsonfile import clean
+from ..roofline import compute_dtype, utilisation
 from ..runfile import Result, Run
 from ..schema import METRICS
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
-SETTINGS = ("variant", "regime")
-TRAILING = ("dtype", "threads", "status", "reason", *METRICS)
+SETTINGS = ("variant", "regime", "cache")
+TRAILING = ("dtype", "threads", "status", "reason", *METRICS, "flags")
 RATES = {"flop_per_s": "flops", "byte_per_s": "bytes", "item_per_s": "items"}
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -82,6 +83,7 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         "implementation": case.implementation or None,
         "variant": case.variant or None,
         "regime": case.regime or None,
+        "cache": case.cache or None,
         **{parameters[key]: value for key, value in case.params.items()},
         "dtype": case.dtype or None,
         "threads": case.threads,
@@ -91,10 +93,20 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         "_result": result,
     }
     if times:
-        row |= {metric: getattr(times, metric) for metric in METRICS if metric not in RATES}
+        row |= {metric: getattr(times, metric) for metric in METRICS if hasattr(times, metric)}
+        row |= {metric: getattr(result, metric) for metric in METRICS if hasattr(result, metric)}
         for rate, kind in RATES.items():
             amount = getattr(result.work, kind)
             row[rate] = amount / times.median_s if amount is not None else None
+        if moved := result.transfer:
+            row |= {"copy_in_s": moved.in_s, "copy_out_s": moved.out_s}
+            row |= {"copy_in_pinned_s": moved.in_pinned_s, "copy_out_pinned_s": moved.out_pinned_s}
+        if result.work.items is not None and result.energy_j:
+            row["item_per_j"] = result.work.items / result.energy_j
+        ceilings = run.ceilings.get(case.device)
+        use = utilisation(result.work, times.median_s, compute_dtype(case.dtype, case.variant), ceilings)
+        row["utilisation"] = use.fraction if use else None
+        row["flags"] = " ".join(flag.name for flag in result.flags) or None
     return row
 
 

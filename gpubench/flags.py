@@ -1,0 +1,60 @@
+"""What may be wrong with a number, why, and what to try: the catalogue behind every flag in a run file.
+
+Measuring decides which flags a case gets and what was seen; this says what they mean, for every reader.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag raised in one process: its name and what was seen, with the numbers."""
+
+    name: str
+    seen: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"flag": self.name, "seen": self.seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Why a flag may have come up, and what to try."""
+
+    why: str
+    remedy: str
+
+
+ADVICE = {
+    "implausible": Advice(
+        "the call returned before its work was done, the declared work is too large, or the answer was cached",
+        "name every device the call uses (devices=), check nbytes= and flops=, look at the answer",
+    ),
+    "contended": Advice(
+        "other work ran on the same cores or the same device",
+        "stop it, or measure with fewer threads (--threads); on a shared machine compare only interleaved runs",
+    ),
+    "throttled": Advice(
+        "the device lowered its clocks: heat, power limit or a slowdown signal",
+        "improve cooling, raise the power limit, or lock the clocks below it and say so",
+    ),
+    "noisy": Advice(
+        "background work, changing clocks, or a call whose cost depends on its data",
+        "more processes (--processes 10), an idle machine, --preset full",
+    ),
+    "drifting": Advice(
+        "clocks that settle, memory that fragments or a device that warms up while it is measured",
+        "a longer warm-up: --preset full; locked clocks",
+    ),
+    "cold": Advice(
+        "the first rounds were slower than the rest: caches, lazy loading, clocks that rise",
+        "a longer warm-up: --preset full",
+    ),
+    "too-short": Advice(
+        "a round was so short that reading the clock, or waiting for the device, is part of the figure",
+        "a larger size; without setup= rounds are filled with as many calls as it takes",
+    ),
+}

@@ -1,0 +1,91 @@
+"""What a device can do, as measured in the same run, and how much of that a case achieves.
+
+The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009): a call of
+``flops`` and ``bytes`` takes at least ``max(flops / throughput, bytes / bandwidth)``. No figure here comes from a data
+sheet; the ceilings are measured at the start of the run on the same machine in the same state.
+
+Standard library only: measuring uses it to flag what can't be true, the report to draw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .quantity import bytes_text
+from .schema import Work
+
+PLAUSIBLE = 1.3
+"""Ceilings are measured, and noisy: only what beats them by more than this factor can't be true."""
+WINOGRAD = 2.25
+"""Convolutions may do that many times fewer multiplications than the direct algorithm whose FLOPs are counted
+(A. Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Traffic in bytes per second of one access pattern over ``footprint_bytes`` of distinct memory.
+
+    ``level`` names the smallest memory that holds the footprint: ``l1d``, ``l2``, ``l3`` or ``memory``.
+    """
+
+    pattern: str
+    level: str
+    footprint_bytes: float
+    byte_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """The best one device was seen to do. ``throughput`` is FLOP/s of matrix products by dtype.
+
+    ``launch_floor_s`` is the least wall time of any operation, launched in a long row.
+    """
+
+    bandwidth: tuple[Bandwidth, ...] = ()
+    throughput: Mapping[str, float] = field(default_factory=dict)
+    launch_floor_s: float | None = None
+    host_to_device_byte_per_s: float | None = None
+    device_to_host_byte_per_s: float | None = None
+
+    def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
+        """The best pattern at the case's footprint, for which its compulsory traffic stands.
+
+        Of the measured footprints the largest one not above ``nbytes`` counts, and every larger one: what a large
+        footprint reaches, a small one can. Small footprints read too low, since a call has a fixed cost.
+        """
+        sizes = sorted({entry.footprint_bytes for entry in self.bandwidth})
+        from_size = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
+        able = [entry for entry in self.bandwidth if entry.footprint_bytes >= from_size]
+        return max(able, key=lambda entry: entry.byte_per_s, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``."""
+
+    fraction: float
+    bound: str
+    of: str
+
+
+def utilisation(work: Work, seconds: float, dtype: str, ceilings: Ceilings | None) -> Utilisation | None:
+    """Least time that the ceilings allow over the time taken; ``None`` where no ceiling matches the work.
+
+    ``dtype`` is the one that products are computed in (``bfloat16`` under autocast).
+    """
+    if ceilings is None:
+        return None
+    found = []
+    band = ceilings.bandwidth_for(work.bytes) if work.bytes else None
+    if work.bytes and band:
+        of = f"{band.pattern} of {bytes_text(band.footprint_bytes)}"
+        found.append(Utilisation(work.bytes / band.byte_per_s / seconds, "bandwidth", of))
+    if work.flops and (rate := ceilings.throughput.get(dtype)):
+        found.append(Utilisation(work.flops / rate / seconds, "throughput", f"{dtype} matmul"))
+    return max(found, key=lambda use: use.fraction, default=None)
+
+
+def compute_dtype(dtype: str, variant: str) -> str:
+    """The dtype that products are computed in."""
+    return "bfloat16" if variant == "autocast" else dtype
