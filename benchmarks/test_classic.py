@@ -30,7 +30,7 @@ def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)
     a, b = gpubench.randn(*shape), gpubench.randn(*shape)
     result = a * b
-    work = {"items": n, "nbytes": 4 * a.nbytes, "steps": STEPS}
+    work = {"items": n, "flops": 2 * n, "nbytes": 4 * a.nbytes, "steps": STEPS}
     if form == "as written":
         gpubench(as_written, result, a, b, **work)
     else:

@@ -30,7 +30,7 @@ def signs(gpubench, n):
 def binary(gpubench, form, operation, inplace, numpy_operation, a, b):
     """Time one of the forms of ``a ? b``."""
     n = a.numel()
-    work = {"items": n, "nbytes": 3 * a.nbytes}
+    work = {"items": n, "flops": n, "nbytes": 3 * a.nbytes}
     if gpubench.implementation == "numpy":
         left, right = gpubench.numpy(a), gpubench.numpy(b)
         target = {"allocating": None, "out": gpubench.numpy(gpubench.empty(n)), "inplace": left}[form]
@@ -64,7 +64,7 @@ def numpy_multiply_add(r, a, b, out, scratch):
 @THREE_FORMS
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
-    work = {"items": n, "nbytes": 4 * r.nbytes}
+    work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes}
     if gpubench.implementation == "numpy":
         left, *factors = (gpubench.numpy(t) for t in (r, a, b))
         scratch = None if form == "allocating" else gpubench.numpy(gpubench.empty(n))
@@ -81,7 +81,7 @@ def test_multiply_add(gpubench, form, n):
 @TWO_FORMS
 def test_exp(gpubench, form, n):
     x = gpubench.randn(n)
-    work = {"items": n, "nbytes": 2 * x.nbytes}
+    work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # by custom one FLOP, whatever it takes
     out = gpubench.empty(n) if form == "out" else None
     if gpubench.implementation == "numpy":
         gpubench(np.exp, gpubench.numpy(x), out=None if out is None else gpubench.numpy(out), threads=1, **work)
@@ -93,6 +93,6 @@ def test_sum(gpubench, n):
     """Of positive numbers: a sum of both signs may come out near zero, and then no relative error is small."""
     x = gpubench.randn(n).abs()
     if gpubench.implementation == "numpy":
-        gpubench(np.sum, gpubench.numpy(x), items=n, nbytes=x.nbytes, threads=1)
+        gpubench(np.sum, gpubench.numpy(x), items=n, flops=n, nbytes=x.nbytes, threads=1)
     else:
-        gpubench(torch.sum, x, items=n, nbytes=x.nbytes)
+        gpubench(torch.sum, x, items=n, flops=n, nbytes=x.nbytes)

@@ -5,7 +5,7 @@ import torch
 
 from gpubench import models
 
-pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
+pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile", "graph"], size="batch")
 
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[1, 32, 256], full=[1, 4, 16, 64, 256])
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32, 128, 256])

@@ -25,6 +25,7 @@ _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     ("preset", "string", "quick", f"how much care to take: {', '.join(PRESETS)}"),
     ("threads", "string", "", "CPU threads, for torch and NumPy alike; default: the cores that this process may use"),
     ("seed", "string", "0", "seed of all inputs"),
+    ("cache", "string", "hot", "hot, cold (the device's last cache is flushed before every round) or both"),
     ("machine", "string", "", "label of this machine in reports; default: its CPU and accelerators"),
 )
 
@@ -37,6 +38,9 @@ def add(parser: pytest.Parser) -> None:
         group.addoption(f"--gpubench-{name}", action=action, default=None, metavar=name.upper(), help=text)
         parser.addini(f"gpubench_{name.replace('-', '_')}", text, type=kind, default=default)  # type: ignore[arg-type]
     group.addoption("--gpubench-identify", action="store_true", help="keep host name and paths in the run file")
+    group.addoption(
+        "--gpubench-no-ceilings", action="store_true", help="don't measure what each device can do at best (seconds)"
+    )
     group.addoption("--gpubench-plan", metavar="PATH", help="don't measure: write each case and its cost as JSON")
     group.addoption(
         "--gpubench-ledger", metavar="PATH", help="ledger of what was measured; default: beside the run file"
@@ -72,6 +76,8 @@ def asked(config: pytest.Config) -> Asked:
         seed=_number(config, "seed") or 0,
         threads=_number(config, "threads"),
         machine=_option(config, "machine") or None,
+        cache=_option(config, "cache"),
+        ceilings=not config.getoption("--gpubench-no-ceilings"),
         max_time=None if max_time is None else float(max_time),
         min_rounds=min_rounds,
         plan=config.getoption("--gpubench-plan") is not None,

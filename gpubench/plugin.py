@@ -111,6 +111,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             config.stash[MEASURING] = True
         return
     config.stash[MEASURING] = True
+    config.stash[SESSION].collected = _cases(ours)
     path = _ledger_path(config)
     if path and _equipped(config) and not _disabled(config):
         from .measure.recorder import Recorder
@@ -120,6 +121,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             config.stash[RECORDER].begin(session.items)
         except UsageError as error:
             raise pytest.UsageError(f"gpubench: {error}") from None
+
+
+def _cases(items: list[pytest.Item]) -> list[Case]:
+    """Those of gpubench tests that will run: for what they need, ceilings are measured."""
+    from .measure.terms import case_of
+
+    own = [item for item in items if "gpubench" in _fixture_names(item) and item.get_closest_marker("skip") is None]
+    return [case_of(item) for item in own]
 
 
 def _ledger_path(config: pytest.Config) -> Path | None:
@@ -155,7 +164,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     from .measure.terms import case_of
 
     session = item.config.stash[SESSION]
-    _ = session.before
+    _ = session.before, session.canary
     item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):
@@ -321,8 +330,20 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             counts[row.status] = counts.get(row.status, 0) + 1
         told = ", ".join(f"{count} {status}" for status, count in counts.items())
         terminalreporter.write_line(f"gpubench: no number for {told} (pytest -rs tells why)")
+    for line in _doubts(config.stash[SESSION]):
+        terminalreporter.write_line(f"gpubench: {line}")
     if path and Path(path).exists():
         terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
+
+
+def _doubts(session: Session) -> list[str]:
+    """What the flags say, in a line each."""
+    raised = Counter(flag.name for _, flag in session.raised)
+    lines = [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]
+    for name, count in raised.most_common():
+        case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
+        lines.append(f"{name}: {count} case{'s' * (count > 1)}, first {case.id} on {case.device}: {first.seen}")
+    return lines
 
 
 # What pytest-benchmark writes ------------------------------------------------------------------------------------
@@ -394,6 +415,12 @@ def gpubench_variant(request: pytest.FixtureRequest) -> Any:
     return getattr(request, "param", "eager")
 
 
+@pytest.fixture
+def gpubench_cache(request: pytest.FixtureRequest) -> Any:
+    """Whether the device's last cache is flushed before every round."""
+    return getattr(request, "param", "hot")
+
+
 class Measured:
     """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
 
@@ -406,6 +433,7 @@ class Measured:
         gpubench_dtype: str,
         gpubench_implementation: str,
         gpubench_variant: str,
+        gpubench_cache: str,
     ) -> Gpubench:
         """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.case.Gpubench`."""
         from .measure.case import Gpubench
@@ -424,7 +452,12 @@ class Unequipped:
 
     @pytest.fixture
     def gpubench(
-        self, gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str
+        self,
+        gpubench_device: str,
+        gpubench_dtype: str,
+        gpubench_implementation: str,
+        gpubench_variant: str,
+        gpubench_cache: str,
     ) -> None:
         """Skips: there is nothing to time with."""
         pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")

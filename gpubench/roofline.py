@@ -10,7 +10,7 @@ Standard library only: measuring uses it to flag what can't be true, the report 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .quantity import bytes_text
 from .schema import Work
@@ -58,6 +58,19 @@ class Ceilings:
         from_size = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
         able = [entry for entry in self.bandwidth if entry.footprint_bytes >= from_size]
         return max(able, key=lambda entry: entry.byte_per_s, default=None)
+
+    def raised(self, other: Ceilings) -> Ceilings:
+        """With the better figure of each kind of two measurements on the same device."""
+        entries = {(entry.pattern, entry.footprint_bytes): entry for entry in self.bandwidth}
+        for entry in other.bandwidth:
+            key = entry.pattern, entry.footprint_bytes
+            entries[key] = max(entries.get(key, entry), entry, key=lambda one: one.byte_per_s)
+        names = {**self.throughput, **other.throughput}
+        throughput = {n: max(self.throughput.get(n, 0.0), other.throughput.get(n, 0.0)) for n in names}
+        floors = [floor for floor in (self.launch_floor_s, other.launch_floor_s) if floor]
+        return replace(
+            self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=min(floors, default=None)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,20 @@ def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
     return Crossover(math.exp(math.log(x0) + share * (math.log(x1) - math.log(x0))), "crosses")
 
 
+def trend(values: Sequence[float]) -> float:
+    """How many standard deviations the order of the values is from a random one; above 0 when they rise.
+
+    Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order
+    (C. Spearman, 1904; the approximation is good from ten values on).
+    """
+    count = len(values)
+    if count < 3:
+        return 0.0
+    ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"))
+    squares = float(((ranks - np.arange(count)) ** 2).sum())
+    return (1 - 6 * squares / (count * (count**2 - 1))) * math.sqrt(count - 1)
+
+
 def _quantile(freedom: float, confidence: float) -> float:
     """Of Student's t, two-sided. ``scipy.special`` and not ``scipy.stats``, which loads half a second longer."""
     return float(stdtrit(freedom, (1 + confidence) / 2))

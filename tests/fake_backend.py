@@ -6,6 +6,8 @@ on it at once, while a queue per device pretends that the work is still under wa
 
 - ``backend.delay_s`` is what each operation adds to its device's queue (default 0). Only what waits for the device
   pays for it: ``synchronize()``, ``item()`` and its like, and copies from and to the CPU unless ``non_blocking``.
+  ``backend.launch_s`` is what each costs the host, ``backend.copy_byte_per_s`` the speed of copies from and to the CPU
+  (``None``: as any other operation), at half of that unless the memory is pinned.
 - ``backend.pending(i)`` counts the operations queued since something last waited for device ``i``,
   ``backend.launched(i)`` all of them; ``backend.synchronize_count`` counts the calls to ``synchronize()``.
 - ``backend.memory_bytes`` is the memory of each device; what doesn't fit raises ``torch.OutOfMemoryError``.
@@ -53,6 +55,8 @@ class Backend(types.ModuleType):
     """What ``torch.get_device_module("fake")`` returns: torch's contract for device modules, and our controls."""
 
     delay_s = 0.0
+    launch_s = 0.0
+    copy_byte_per_s: float | None = None
     memory_bytes = 16 << 30
     synchronize_count = 0
     now: Callable[[], float] = staticmethod(time.perf_counter)
@@ -107,10 +111,12 @@ class Backend(types.ModuleType):
             self.sleep(left)
         at.pending = 0
 
-    def _launch(self, indices: set[int]) -> None:
+    def _launch(self, indices: set[int], seconds: float) -> None:
         """Queue one operation. One on two devices, a copy between them, starts when both are free."""
+        if self.launch_s:
+            self.sleep(self.launch_s)
         devices = [self._devices[i] for i in indices]
-        done_at = max(self.now(), *(at.done_at for at in devices)) + self.delay_s
+        done_at = max(self.now(), *(at.done_at for at in devices)) + seconds
         for at in devices:
             at.done_at, at.pending, at.launched = done_at, at.pending + 1, at.launched + 1
 
@@ -225,8 +231,9 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
         if x.shape != x._raw.shape or x.stride() != x._raw.stride():
             x.data = DeviceTensor(x._raw, x.device.index)
     if used and op._opname not in _NO_KERNEL and not op.is_view:
-        backend._launch(used)
         crosses = op._opname in _COPIES and (on_cpu or not stays)
+        rate, slow = backend.copy_byte_per_s, not any(x.is_pinned() for x in on_cpu)
+        backend._launch(used, inputs[0].nbytes * (1 + slow) / rate if crosses and rate and inputs else backend.delay_s)
         blocks = crosses and True not in (kwargs.get("non_blocking"), *args[2:])
         if blocks or (_ANSWERS_HOST.intersection(op.tags) and op._opname not in _INDEXING):
             for i in used:

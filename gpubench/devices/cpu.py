@@ -97,6 +97,20 @@ def model() -> str:
     return " ".join(str(brand).split())
 
 
+def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
+    """Bytes of each cache that one core reaches: ``l1d``, ``l2``, ``l3``; shared ones in full."""
+    sizes: dict[str, int] = {}
+    for folder in sorted(cpu.glob("cache/index*")):
+        try:
+            level, holds, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+            amount = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
+        except (OSError, ValueError, LookupError):
+            continue
+        if holds != "Instruction":
+            sizes[f"l{level}d" if holds == "Data" else f"l{level}"] = amount
+    return sizes or None
+
+
 class Cpu(Kind):
     name = "cpu"
     asynchronous = False
@@ -129,6 +143,9 @@ class Cpu(Kind):
         except (OSError, NotImplementedError):
             return None
         return {"core": frequency.current * 1e6} if frequency and frequency.current else None
+
+    def cache_bytes(self, index: int) -> int | None:
+        return max((cache_sizes() or {}).values(), default=None)
 
     def facts(self, index: int) -> dict[str, Any]:
         return {"cores": cores(), "logical_cpus": len(affinity()), "cgroup_cores": cgroup_cores()}

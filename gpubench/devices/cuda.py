@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..errors import Unmeasurable
 from . import nvml
 from .kind import Kind, Memory
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+FASTEST_CLOCK = 3e9
+"""Cycles per second that no GPU exceeds: a wait of so many cycles lasts at least as long as asked."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
 
 
 class Cuda(Kind):
     name = "cuda"
+    graphs = True
 
     def count(self) -> int:
         import torch
@@ -104,8 +108,68 @@ class Cuda(Kind):
 
         torch.cuda.empty_cache()
 
+    def allocated_memory(self, index: int) -> int:
+        import torch
+
+        return torch.cuda.memory_allocated(index)
+
     def clocks(self, index: int) -> Mapping[str, float] | None:
         return nvml.clocks(self._uuid(index))
+
+    def slowed(self, index: int) -> tuple[str, ...]:
+        return nvml.slowed(self._uuid(index))
+
+    def neighbours(self, index: int) -> int | None:
+        return nvml.neighbours(self._uuid(index))
+
+    def energy_j(self, index: int) -> float | None:
+        return nvml.energy_j(self._uuid(index))
+
+    def cache_bytes(self, index: int) -> int | None:
+        import torch
+
+        return getattr(torch.cuda.get_device_properties(index), "L2_cache_size", None) or None
+
+    def hold(self, index: int, seconds: float) -> bool:
+        import torch
+
+        sleep = getattr(torch.cuda, "_sleep", None)
+        if sleep is None:
+            return False
+        with torch.cuda.device(index):
+            sleep(int(seconds * FASTEST_CLOCK))
+        return True
+
+    def mark(self, index: int) -> Any:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(index))
+        return event
+
+    def reached(self, mark: Any) -> bool:
+        return bool(mark.query())
+
+    def between(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1e3
+
+    def record(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        import torch
+
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # a capture needs everything that a first call allocates to be there
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                result = call()
+        except RuntimeError as error:
+            raise Unmeasurable(f"the call can't be captured in a CUDA graph: {' '.join(str(error).split())}") from error
+        return graph.replay, result
 
     def facts(self, index: int) -> dict[str, Any]:
         import torch

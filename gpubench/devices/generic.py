@@ -73,6 +73,10 @@ class TorchModule(Kind):
     def reset_peak_memory(self, index: int) -> None:
         self._ask("reset_peak_memory_stats", index)
 
+    def allocated_memory(self, index: int) -> int | None:
+        answer = self._ask("memory_allocated", index)
+        return None if answer is None else int(answer)
+
     def release_memory(self) -> None:
         self._ask("empty_cache")
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import Unmeasurable
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -28,6 +30,8 @@ class Kind(ABC):
     """Whether a call returns before its work is done. Only then is there anything to wait for."""
     indexed = True
     """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
+    graphs = False
+    """Whether :meth:`record` works."""
     now: Callable[[], float] = staticmethod(time.perf_counter)
     """Seconds on the clock that times this kind; a simulated device brings its own."""
 
@@ -76,6 +80,56 @@ class Kind(ABC):
     def clocks(self, index: int) -> Mapping[str, float] | None:
         """Current clocks in Hz, by domain."""
         return None
+
+    def slowed(self, index: int) -> tuple[str, ...]:
+        """Why the device's clocks are held down at this moment: heat, power; empty when they aren't or nobody knows."""
+        return ()
+
+    def neighbours(self, index: int) -> int | None:
+        """Other processes that use the device now."""
+        return None
+
+    def energy_j(self, index: int) -> float | None:
+        """Reading of the device's energy counter, in joules since some moment."""
+        return None
+
+    def cache_bytes(self, index: int) -> int | None:
+        """Size of the last cache before the device's memory: what a cold measurement flushes."""
+        return None
+
+    def allocated_memory(self, index: int) -> int | None:
+        """Bytes allocated by this process now, as :meth:`peak_memory` counts them."""
+        return None
+
+    def hold(self, index: int, seconds: float) -> bool:
+        """Queue a wait of at least so many seconds on the device itself; ``False`` where the kind can't.
+
+        What is launched meanwhile runs afterwards without a gap.
+        """
+        return False
+
+    def mark(self, index: int) -> Any:
+        """Queue a timestamp on the device, to be read by :meth:`between`."""
+        raise NotImplementedError
+
+    def reached(self, mark: Any) -> bool:
+        """Whether the device has come to a mark."""
+        raise NotImplementedError
+
+    def between(self, start: Any, end: Any) -> float:
+        """Seconds on the device's own clock between two marks that it has reached."""
+        raise NotImplementedError
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy one tensor into another, to or from the device; may return before it is done."""
+        target.copy_(source, non_blocking=True)
+
+    def record(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """Capture a call's launches once; what replays them all at once, and the call's result, which a replay fills.
+
+        Raises :class:`~gpubench.errors.Unmeasurable` where the kind or the call can't.
+        """
+        raise Unmeasurable(f"{self.name} has no graphs of launches")
 
     def facts(self, index: int) -> dict[str, Any]:
         """What doesn't change while running: driver, capability, cache sizes."""

@@ -74,3 +74,63 @@ def facts(uuid: str | None) -> dict[str, Any]:
         except library.NVMLError:
             told[name] = None
     return told
+
+
+_SLOWDOWNS = {
+    "SwPowerCap": "power limit",
+    "HwSlowdown": "hardware slowdown",
+    "HwThermalSlowdown": "heat (hardware)",
+    "SwThermalSlowdown": "heat",
+    "HwPowerBrakeSlowdown": "power brake",
+}
+
+
+def slowed(uuid: str | None) -> tuple[str, ...]:
+    """Why one GPU's clocks are below what was asked of them at this moment."""
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return ()
+    # NVML calls them clock event reasons since CUDA 12.2, throttle reasons before.
+    for function, prefix in (
+        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlClocksEventReason"),
+        ("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlClocksThrottleReason"),
+    ):
+        ask = getattr(library, function, None)
+        if ask is None:
+            continue
+        try:
+            reasons = int(ask(handle))
+        except library.NVMLError:
+            continue
+        masks = {
+            told: getattr(library, f"{prefix}{name}", getattr(library, f"nvmlClocksThrottleReason{name}", 0))
+            for name, told in _SLOWDOWNS.items()
+        }
+        return tuple(told for told, mask in masks.items() if reasons & mask)
+    return ()
+
+
+def neighbours(uuid: str | None) -> int | None:
+    """Processes with a context on the GPU, besides this one.
+
+    In a container this process goes by a number of the host's, so one of those listed is taken for ours.
+    """
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return None
+    try:
+        listed = {process.pid for process in library.nvmlDeviceGetComputeRunningProcesses(handle)}
+    except library.NVMLError:
+        return None
+    return max(0, len(listed) - 1)
+
+
+def energy_j(uuid: str | None) -> float | None:
+    """Joules since the driver was loaded; GPUs before Volta have no counter."""
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return None
+    try:
+        return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except library.NVMLError:
+        return None

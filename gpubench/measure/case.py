@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device, device as find_device
 from ..errors import OverBudget, TooLarge, Unmeasurable, UsageError
+from ..flags import Flag
+from ..roofline import compute_dtype
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
-from . import budget, check as checking
+from . import budget, check as checking, environment, flags
 from .budget import Preset
+from .cache import Flush
 from .clock import DeviceClock
 from .data import Data, require_memory, tensors
 from .precision import matmul_precision, torch_dtype
+from .probes.device import device_time
+from .probes.energy import energy
 from .probes.latency import latency
+from .probes.memory import Peak
+from .probes.transfer import transfer
+from .reference import FIRST, Reference, prepare
 from .session import Session
 from .variant import apply
 from .work import Counted, agree, count
@@ -25,8 +34,8 @@ if TYPE_CHECKING:
 
 LONG_CALL = 0.01
 """Above so many seconds a call is its own round, and the rounds tell the latency."""
-
-
+ENERGY_FROM = 0.05
+"""Presets that spend less on a case (smoke) don't take the 0.3 s that an energy counter needs."""
 COMPILE_S = 15.0
 """What torch.compile has been seen to take for a small network on two cores."""
 
@@ -60,6 +69,8 @@ class Gpubench:
         self.case = case
         self.called = False
         self.planned: dict[str, Any] | None = None
+        self._flush = Flush(home) if case.cache == "cold" and not plan else None
+        self._peak = Peak(home) if not plan else None
         self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
         self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
         self.randn = self._data.randn
@@ -167,42 +178,73 @@ class Gpubench:
             work = agree(work, counted)
             if self._plan:
                 self._record_plan(work, counted)
-            call = apply(self.case.variant, fn, self._home.kind.name)
+            call = apply(self.case.variant, fn, self._home)
             further = [_here(name) for name in devices]
             self._use([*further, *self._devices_of(fn, example, named, further=further)])
-            seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
-            budget.require(seconds, f"predicted: {why}", self._preset, slack=budget.SLACK)
             if counted is not None:
                 require_memory(counted.output_bytes, self._home)
-            inputs, outcome = self._copies(check, fn, example, named, work, counted)
-            result, first_s = self._timed(call, example, named)
-            if inputs and seconds is None and self._unknown_cost(first_s) > self._preset.check:
-                inputs, outcome = None, checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
-            if inputs:
-                sizes = checking.elements(example, named), checking.elements(result)
-                allowed = checking.tolerance(self._precision, work.flops, *sizes)
-                outcome = checking.compare(result, checking.reference(*inputs), allowed)
+            seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
+            budget.require(seconds, f"predicted: {why}", self._preset, slack=budget.SLACK)
+            expected = self._reference(check, fn, example, named, work, counted)
+            result, first_s = self._first_call(call, example, named, expected)
+            if isinstance(expected, Reference) and seconds is None and self._unknown_cost(first_s) > self._allowance:
+                expected = checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
+            outcome = expected.check(result) if isinstance(expected, Reference) else expected
+            self._session.note_check(self.case, outcome)
             self._use(self._devices_of(result, further=further))
-            del result, inputs
+            if self._flush is not None:
+                setup = self._flushing(setup)
             call_s = self._warm_up(call, example, named, setup)
             budget.require(call_s, "seen in warm-up", self._preset)
-            latency_s = None
+            record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
             if self._enabled and call_s < LONG_CALL and setup is None:
-                latency_s = latency(lambda: call(*example, **named), self._clock, call_s)
+                record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
+            before = flags.look(self._clock.devices)
             result = self._rounds(call, args, kwargs, setup, call_s)
             for used in self._clock.devices:
                 used.synchronize()
-        self._label(work, outcome, latency_s, first_s, steps)
+            raised = list(flags.disturbed(before, flags.look(self._clock.devices), self._session.threads))
+            record["precision"] = environment.switches()
+            record["memory_bytes"] = self._peak_bytes(counted)
+            if self._enabled and self._session.first:
+                again = None if setup is not None and self._flush is None else partial(call, *example, **named)
+                read = {name: value for name, value in named.items() if name != "out"}
+                record |= self._probe(again, call_s, tensors(example, read), tensors(result))
+        self._label(record, work, counted, outcome, raised, steps)
         return result
+
+    def _probe(
+        self,
+        call: Callable[[], Any] | None,
+        call_s: float,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> dict[str, Any]:
+        """What only an accelerator has: its own time, the cost of launching, of copying, of power."""
+        record: dict[str, Any] = {"device_s": None, "launch_s": None, "device_reason": None, "energy_j": None}
+        if not self._home.accelerator:
+            return record | {"transfer": None}
+        if call is None:
+            record["device_reason"] = "the case sets up before every call"
+        elif len([device for device in self._clock.devices if device.accelerator]) > 1:
+            record["device_reason"] = "the call uses several devices"
+        else:
+            record |= dataclasses.asdict(device_time(call, self._home, call_s, self._flush))
+            record["device_reason"] = record.pop("reason")
+            if self._preset.max_time >= ENERGY_FROM:
+                record["energy_j"] = energy(call, self._home, self._clock, call_s)
+        moved = transfer(inputs, outputs, self._home)
+        return record | {"transfer": dataclasses.asdict(moved) if moved else None}
+
+    def _peak_bytes(self, counted: Counted | None) -> int | None:
+        """Counted by the device's allocator; on a CPU, which has none that counts, from the call's tensors."""
+        if self._home.accelerator:
+            return self._peak.bytes() if self._peak else None
+        return counted.held_bytes + counted.peak_bytes if counted else None
 
     @property
     def _enabled(self) -> bool:
         return bool(getattr(self._benchmark, "enabled", False))
-
-    @property
-    def _precision(self) -> str:
-        """The dtype whose rounding to expect."""
-        return "bfloat16" if self.case.variant == "autocast" else self.case.dtype
 
     def _devices_of(self, *values: Any, further: list[Device]) -> list[Device]:
         """Devices on which the tensors in these values live, all of them the case's own or named in ``devices``.
@@ -223,7 +265,7 @@ class Gpubench:
         names = tuple(sorted({str(device) for device in self._clock.devices}))
         self.case = dataclasses.replace(self.case, devices=names)
 
-    def _copies(
+    def _reference(
         self,
         check: Callable[..., Any] | bool,
         fn: Callable[..., Any],
@@ -231,37 +273,52 @@ class Gpubench:
         kwargs: Any,
         work: Work,
         counted: Counted | None,
-    ) -> tuple[tuple[Any, Any, Any] | None, checking.Check]:
-        """The reference's function and float64 copies of its arguments, or why there will be no reference.
-
-        Made before the first call, which may change its arguments.
-        """
+    ) -> Reference | checking.Check:
         if not self._session.first:
-            return None, checking.unchecked("checked by the run's first process")
-        if check is False:
-            return None, checking.unchecked("the case asks for no check")
-        if check is True and not tensors(args, kwargs, fn) and self.implementation == "torch":
-            return None, checking.unchecked("no tensor among the arguments to repeat the call with")
-        seconds, why = self._session.rates.predict(work, CPU, "float64")
-        if seconds is not None and 2 * seconds > self._preset.check:
-            return None, checking.unchecked(f"a float64 reference would take too long: {why}")
-        # Twice the bytes in float64, and room for intermediate results of the outputs' size.
-        size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
-        try:
-            require_memory(size, CPU)
-        except TooLarge as error:
-            return None, checking.unchecked(f"a float64 reference would not fit: {error}")
-        function = checking.in_float64(fn) if check is True else check
-        return (function, checking.in_float64(args), checking.in_float64(dict(kwargs))), checking.Check("pending")
+            return checking.unchecked("checked by the run's first process")
+        return prepare(
+            check,
+            fn,
+            args,
+            kwargs,
+            work=work,
+            counted=counted,
+            precision=compute_dtype(self.case.dtype, self.case.variant),
+            allowance=self._allowance,
+            rates=self._session.rates,
+            torch_only=self.implementation == "torch",
+        )
+
+    @property
+    def _allowance(self) -> float:
+        """Seconds that a float64 reference may take."""
+        return self._preset.check * (1 if self._session.was_checked(self.case) else FIRST)
 
     def _unknown_cost(self, first_s: float) -> float:
         """What a float64 reference may take when nothing is known but the first call: a CPU is slower than most."""
         return first_s * (50 if self._home.accelerator else 2)
 
-    def _timed(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> tuple[Any, float]:
+    def _first_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any) -> Any:
+        """Its result and seconds. If it is to be checked, ``out=`` is poisoned first."""
+        if isinstance(expected, Reference):
+            checking.poison(kwargs)
+        if self._peak:
+            self._peak.reset()
         start = self._clock()
         result = call(*args, **kwargs)
         return result, self._clock() - start
+
+    def _flushing(self, setup: Callable[[], Any] | None) -> Callable[[], Any]:
+        """A set-up that leaves the cache cold."""
+        flush = self._flush
+        assert flush is not None
+
+        def flushed() -> Any:
+            fresh = setup() if setup is not None else None
+            flush()
+            return fresh
+
+        return flushed
 
     def _warm_up(
         self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None
@@ -302,31 +359,39 @@ class Gpubench:
         return benchmark(call, *args, **kwargs)
 
     def _label(
-        self, work: Work, outcome: checking.Check, latency_s: float | None, first_s: float, steps: int | None
+        self,
+        record: dict[str, Any],
+        work: Work,
+        counted: Counted | None,
+        outcome: checking.Check,
+        raised: list[Flag],
+        steps: int | None,
     ) -> None:
         stats = getattr(self._benchmark, "stats", None)
-        record = self.case.as_dict() | {
-            "work": dataclasses.asdict(work),
-            "wait_s": sum(self._session.wait_s(device) for device in self._clock.devices),
-            "check": outcome.as_dict(),
-            "first_call_s": first_s,  # with variant compile: compiling included
-            "steps": steps,
-        }
+        wait_s = sum(self._session.wait_s(device) for device in self._clock.devices)
+        record = self.case.as_dict() | {"work": dataclasses.asdict(work), "wait_s": wait_s, "steps": steps} | record
+        record["check"] = outcome.as_dict()
         if stats is not None:
-            if latency_s is None and stats.iterations == 1:
-                latency_s = stats.stats.median
+            median, iterations = stats.stats.median, stats.iterations
+            if record["latency_s"] is None and iterations == 1:
+                record["latency_s"] = median
+            if self._session.judges:
+                raised += flags.uneven(stats.stats.data)
+                raised += flags.short(median * iterations, wait_s)
+            raised += self._session.doubt(self.case, work, median, counted)
             record["processes"] = [
                 {
                     "process": self._session.asked.process,
                     "rounds": stats.stats.rounds,
                     "kept": min(stats.stats.rounds, SAMPLES_KEPT),
-                    "iterations": stats.iterations,
-                    "median_s": stats.stats.median,
+                    "iterations": iterations,
+                    "median_s": median,
                     "iqr_s": stats.stats.iqr,
-                    "latency_s": latency_s,
+                    "latency_s": record["latency_s"],
+                    "flags": [flag.as_dict() for flag in raised],
                 }
             ]
-        record["latency_s"] = latency_s
+        self._session.raised.extend((self.case, flag) for flag in raised)
         self._benchmark.extra_info[KEY] = record
 
     def _record_plan(self, work: Work, counted: Counted | None) -> None:

@@ -86,13 +86,42 @@ def in_float64(value: Any) -> Any:
     return _pytree.tree_map(convert, value)
 
 
+def poisoned() -> Any:
+    """Within: memory that the program asks torch for and doesn't fill holds NaN.
+
+    Otherwise an output that is never written may hold the right answer of an earlier call.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+    unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
+
+    class Poisoned(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = operator(*args, **(kwargs or {}))
+            if operator.overloadpacket in unfilled and result.is_floating_point():
+                result.fill_(math.nan)
+            return result
+
+    return Poisoned()  # type: ignore[no-untyped-call]
+
+
+def poison(kwargs: Mapping[str, Any]) -> None:
+    """Fill what ``out=`` names with NaN."""
+    for tensor in tensors(kwargs.get("out")):
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.detach().fill_(math.nan)
+
+
 def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call's answer from float64 copies of its inputs.
+    """The call's answer from float64 copies of its inputs, with memory that nobody fills poisoned.
 
     Raises :class:`UsageError` when the call can't be repeated so: a closure over float32 tensors, for example.
     """
     try:
-        return call(*args, **kwargs)
+        with poisoned():
+            return call(*args, **kwargs)
     except Exception as error:
         said = " ".join(str(error).split())[:150]
         raise UsageError(

@@ -20,11 +20,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import cores
+from ..devices.cpu import cache_sizes, cores
 from ..errors import UsageError
 
 T = TypeVar("T")
@@ -87,20 +86,6 @@ def _facts(device: devices.Device) -> dict[str, Any]:
     return _known(device.facts) or {"name": device.name, "kind": device.kind.name, "label": None, "memory_bytes": None}
 
 
-def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
-    """Bytes of each cache that one core reaches: ``l1d``, ``l2``, ``l3``; shared ones in full."""
-    sizes: dict[str, int] = {}
-    for folder in sorted(cpu.glob("cache/index*")):
-        try:
-            level, holds, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
-            amount = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
-        except (OSError, ValueError, LookupError):
-            continue
-        if holds != "Instruction":
-            sizes[f"l{level}d" if holds == "Data" else f"l{level}"] = amount
-    return sizes or None
-
-
 def _build(torch: Any) -> dict[str, Any]:
     version = torch.version
     platforms = {"rocm": version.hip, "cuda": version.cuda, "xpu": getattr(version, "xpu", None)}
@@ -130,6 +115,12 @@ def _precision(torch: Any) -> dict[str, Any]:
         "fp16_reduced_precision_reduction": _known(lambda: matmul.allow_fp16_reduced_precision_reduction),
         "bf16_reduced_precision_reduction": _known(lambda: matmul.allow_bf16_reduced_precision_reduction),
     }
+
+
+def switches() -> dict[str, Any]:
+    """The precision switches in force at this moment, as :func:`machine` names them."""
+    torch, _ = _torch()
+    return _precision(torch) if torch else {}
 
 
 def moment() -> dict[str, Any]:

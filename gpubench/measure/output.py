@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -18,8 +19,24 @@ def about(session: Session, version: str) -> dict[str, Any]:
         "version": version,
         "preset": asked.preset,
         "seed": asked.seed,
-        "asked": {"devices": list(asked.devices), "dtypes": list(asked.dtypes), "variants": list(asked.variants)},
+        "asked": {
+            "devices": list(asked.devices),
+            "dtypes": list(asked.dtypes),
+            "variants": list(asked.variants),
+            "cache": asked.cache,
+        },
         "started": session.started,
+        "ceilings": {name: dataclasses.asdict(found) for name, found in session.ceilings.items()},
+    }
+
+
+def began(session: Session) -> dict[str, Any]:
+    """What this process saw before its first case."""
+    canary = session.canary
+    return {
+        "before": session.before,
+        "canary": canary.as_dict() if canary else None,
+        "flags": [flag.as_dict() for flag in session.flags],
     }
 
 
@@ -40,7 +57,7 @@ def complete(output: dict[str, Any], session: Session, version: str, failed: set
         thin_samples(benchmark)
     output[KEY] = about(session, version) | {
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
-        "processes": [{"process": 0, "before": session.before, "after": environment.moment()}],
+        "processes": [{"process": 0} | began(session) | {"after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured],
     }
 

@@ -68,7 +68,7 @@ class Recorder:
             datetime=datetime.datetime.now(datetime.UTC).isoformat(),
             version=pytest_benchmark.__version__,
             gpubench=output.about(session, __version__),
-            before=session.before,
+            **output.began(session),
         )
 
     def _require_same(self, now: dict[str, Any]) -> None:

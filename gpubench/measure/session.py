@@ -8,13 +8,23 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..devices import Choice, Device, select
+from ..devices import Choice, Device, device, select
+from ..devices.cpu import cores
 from ..errors import UsageError
-from ..schema import DTYPES, PRESETS, VARIANTS, Case
-from . import environment
+from ..flags import Flag
+from ..roofline import Ceilings, compute_dtype
+from ..schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Work
+from . import ceilings, environment
 from .budget import PRESETS as PRESET_SETTINGS, Preset, Rates
+from .canary import Canary, canary
+from .check import Check
 from .clock import DeviceClock
+from .flags import impossible
 from .precision import matmul_precision
+from .work import Counted
+
+MOST_REMEASURED = 3
+"""A run whose results beat its ceilings again and again spends no more time on these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Asked:
     seed: int = 0
     threads: int | None = None
     machine: str | None = None
+    cache: str = "hot"
+    ceilings: bool = True
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False
@@ -41,6 +53,7 @@ class Asked:
             ("dtype", self.dtypes, DTYPES),
             ("variant", self.variants, VARIANTS),
             ("preset", (self.preset,), PRESETS),
+            ("cache", (self.cache,), (*CACHES, "both")),
         ):
             for value in values:
                 if value not in known:
@@ -80,7 +93,11 @@ class Session:
     planned: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     rates: Rates = field(default_factory=Rates)
+    collected: list[Case] = field(default_factory=list)
+    raised: list[tuple[Case, Flag]] = field(default_factory=list)
     _waits: dict[Device, float] = field(default_factory=dict)
+    _remeasured: int = 0
+    _checked: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def preset(self) -> Preset:
@@ -96,6 +113,68 @@ class Session:
     def first(self) -> bool:
         """Whether this process does what need be done once: count the work, check the answers."""
         return self.asked.process == 0
+
+    @property
+    def judges(self) -> bool:
+        """Whether rounds are judged: those of ``smoke`` are too few and too short to say anything."""
+        return self.asked.preset != "smoke"
+
+    def was_checked(self, case: Case) -> bool:
+        """Whether a case of the same workload and terms was held against its reference already."""
+        return _sort(case) in self._checked
+
+    def note_check(self, case: Case, outcome: Check) -> None:
+        """Remember that it was."""
+        if outcome.status == "passed":
+            self._checked.add(_sort(case))
+
+    @functools.cached_property
+    def ceilings(self) -> dict[str, Ceilings]:
+        """What the collected cases' devices can do at best, by name; measured once, by a run's first process."""
+        if not self.asked.ceilings or not self.first or self.asked.plan:
+            return {}
+        wanted: dict[Device, set[str]] = {}
+        for case in self.collected:
+            choice = device(case.device)
+            if choice.device:
+                wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
+        _ = self.threads
+        return ceilings.measure(wanted, self.asked.preset)
+
+    def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
+        """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
+
+        Not judged where the thread canary was slow: such ceilings are too low themselves.
+        """
+        if not self.judges or (self.canary and self.canary.flag()):
+            return []
+        chosen = device(case.device).device
+        share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
+        dtype = compute_dtype(case.dtype, case.variant)
+        found: list[Flag] = []
+        for _ in range(2):
+            known = self.ceilings.get(case.device)
+            found = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share))
+            if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
+                break
+            self._remeasured += 1
+            again = ceilings.measure({chosen: known.throughput}, self.asked.preset).get(case.device)
+            self.ceilings[case.device] = known.raised(again) if again else known
+        return found
+
+    @functools.cached_property
+    def canary(self) -> Canary | None:
+        """One and all threads, before the first case."""
+        return None if self.asked.plan else canary(self.threads)
+
+    @property
+    def flags(self) -> list[Flag]:
+        """What was wrong from the start of this process, and so with all it measures."""
+        found = [flag for flag in (self.canary and self.canary.flag(),) if flag]
+        load, count = self.before["load"], cores()
+        if self.first and load and load[0] > count / 2:
+            found.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
+        return found
 
     @functools.cached_property
     def choices(self) -> list[Choice]:
@@ -116,13 +195,13 @@ class Session:
         """CPU threads in use, set on first asking for torch and NumPy alike."""
         return environment.set_threads(self.asked.threads)
 
-    def wait_s(self, device: Device) -> float:
+    def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""
-        if not device.accelerator:
+        if not used.accelerator:
             return 0.0
-        if device not in self._waits:
-            self._waits[device] = DeviceClock([device]).wait_s()
-        return self._waits[device]
+        if used not in self._waits:
+            self._waits[used] = DeviceClock([used]).wait_s()
+        return self._waits[used]
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:
@@ -134,3 +213,8 @@ class Session:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         with matmul_precision("float32"):
             return environment.machine(self.asked.machine)
+
+
+def _sort(case: Case) -> tuple[str, ...]:
+    """Cases alike but for their size: checking one says something about the others."""
+    return case.workload, case.device, case.dtype, case.implementation, case.variant

@@ -1,4 +1,4 @@
-"""On which terms a test is measured: the devices, dtypes, implementations, variants and sizes it is parametrised with.
+"""On which terms a test is measured: its devices, dtypes, implementations, variants, caches and sizes.
 
 pytest keeps the registry, the sweep, the ids, the skips and the selection; this only tells it the values.
 """
@@ -15,15 +15,15 @@ import pytest
 
 from ..devices import Choice
 from ..errors import UsageError
-from ..schema import DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
+from ..schema import CACHES, DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
 from .session import Session
 
 AMBIGUOUS = pytest.StashKey[set[str]]()
 """File names that stand for more than one of the files collected: their folder is part of the workload's name."""
-NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant")
+NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
 """The fixtures that carry a case's terms."""
-FULL_ONLY = frozenset({"compile"})
-"""Variants too slow for any other preset, unless asked for."""
+FULL_ONLY = frozenset({"compile", "graph"})
+"""Variants that no other preset has, unless asked for: slow, or of interest to few."""
 
 _MARKER = {
     "dtypes": DTYPES,
@@ -92,6 +92,7 @@ def case_of(item: pytest.Item) -> Case:
         dtype=params.get(NAMES[1], "float32"),
         implementation=params.get(NAMES[2], "torch"),
         variant=params.get(NAMES[3], "eager"),
+        cache=params.get(NAMES[4], "hot"),
         params=own,
         size=Terms.of(item).size,
         devices=(device,),
@@ -142,7 +143,12 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                         if dtype != "float32":
                             continue  # autocast starts from float32
                         lacking = choice.device.lacks("bfloat16") if choice.device else None
-                    yield _parameters(choice, dtype, implementation, variant, choice.reason or lacking)
+                    if variant == "graph" and choice.device and not choice.device.kind.graphs:
+                        if not session.asked.variants:
+                            continue
+                        lacking = f"{choice.name} has no graphs of launches"
+                    for cache in _caches(session):
+                        yield _parameters(choice, dtype, implementation, variant, cache, choice.reason or lacking)
 
 
 def _fits(choice: Choice, wanted: str) -> bool:
@@ -163,19 +169,23 @@ def _variants(terms: Terms, session: Session) -> list[str]:
     return [variant for variant in terms.variants if variant not in FULL_ONLY or session.asked.preset == "full"]
 
 
+def _caches(session: Session) -> tuple[str, ...]:
+    return CACHES if session.asked.cache == "both" else (session.asked.cache,)
+
+
 def _nothing(terms: Terms, session: Session) -> Any:
     """A test that has none of what was asked for is one row too."""
     asked = [*session.asked.dtypes, *session.asked.variants]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
     dtype = (terms.dtypes or ("float32",))[0]
-    return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], reason)
+    return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], CACHES[0], reason)
 
 
-def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, reason: str | None) -> Any:
-    terms = [choice.name, dtype]
-    terms += [term for term, usual in ((implementation, "torch"), (variant, "eager")) if term != usual]
+def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, cache: str, reason: str | None) -> Any:
+    values = (choice.name, dtype, implementation, variant, cache)
+    shown = [value for value in values if value not in ("torch", "eager", "hot")]
     marks = [pytest.mark.skip(reason=reason)] if reason else []
-    return pytest.param(choice.name, dtype, implementation, variant, id="-".join(terms), marks=marks)
+    return pytest.param(*values, id="-".join(shown), marks=marks)
 
 
 def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:

@@ -1,15 +1,22 @@
-"""The ways a network is run: eager, under autocast, compiled."""
+"""The ways a network is run: eager, under autocast, compiled, its launches recorded in a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from ..devices import Device
 
-def apply(variant: str, call: Callable[..., Any], device_type: str) -> Callable[..., Any]:
-    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call."""
+
+def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
+    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call, ``graph`` records.
+
+    A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
+    """
     if variant == "eager":
         return call
+    if variant == "graph":
+        return _Recorded(call, device)
 
     import torch
 
@@ -26,7 +33,22 @@ def apply(variant: str, call: Callable[..., Any], device_type: str) -> Callable[
         return torch.compile(in_python)
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device_type, dtype=torch.bfloat16):
+        with torch.autocast(device.kind.name, dtype=torch.bfloat16):
             return call(*args, **kwargs)
 
     return autocast
+
+
+class _Recorded:
+    """Records at the first call, replays at every one."""
+
+    def __init__(self, call: Callable[..., Any], device: Device) -> None:
+        self._call, self._device = call, device
+        self._replay: Callable[[], None] | None = None
+        self._result: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._replay is None:
+            self._replay, self._result = self._device.kind.record(lambda: self._call(*args, **kwargs))
+        self._replay()
+        return self._result

@@ -1,12 +1,14 @@
 """How much work a call does, counted without running it.
 
 The call is repeated with ``meta`` tensors, which have shapes and no data, under torch's FLOP counter. On real CPU
-tensors that counter misses attention and recurrent layers. It never counts elementwise work, there or here.
+tensors that counter misses attention and recurrent layers. It never counts elementwise work, there or here. The same
+pass tells how much memory the call's tensors take at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +18,19 @@ from ..schema import Work
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """FLOPs torch knows of (``None`` if it knows of none), and the bytes of the outputs."""
+    """FLOPs torch knows of (``None`` if it knows of none), ``convolution_flops`` of them in convolutions.
+
+    ``input_bytes`` and ``output_bytes`` are those of the tensors that are read, parameters included, and come out.
+    ``held_bytes`` is what the call is given, room for outputs included, ``peak_bytes`` the most that the tensors made
+    within it held at once.
+    """
 
     flops: float | None
     output_bytes: int
+    input_bytes: int = 0
+    held_bytes: int = 0
+    peak_bytes: int = 0
+    convolution_flops: float = 0.0
 
 
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
@@ -30,9 +41,10 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     from .data import tensors
 
-    given = tensors(args, kwargs, call if isinstance(call, torch.nn.Module) else ())
+    given = tensors(args, kwargs, call)
     if not given:
         return None
+    read = tensors(args, {name: value for name, value in kwargs.items() if name != "out"}, call)
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, torch.nn.Module):
@@ -41,14 +53,65 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
     target = to_meta(call)
-    counter = FlopCounterMode(display=False)
+    counter, memory = FlopCounterMode(display=False), _live()
     try:
-        with counter, torch.random.fork_rng(devices=[]):
+        with memory, counter, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # whatever a call does that meta tensors can't: nothing is known, and nothing lost
         return None
-    out = tensors(result)
-    return Counted(float(counter.get_total_flops()) or None, sum(t.nbytes for t in out))
+    by_operator = counter.get_flop_counts().get("Global", {})
+    return Counted(
+        float(counter.get_total_flops()) or None,
+        sum(t.nbytes for t in tensors(result)),
+        _bytes(read),
+        _bytes(given),
+        memory.peak,
+        float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
+    )
+
+
+def _bytes(found: list[Any]) -> int:
+    """Of distinct tensors: a memory named twice counts once."""
+    return sum({(t.untyped_storage()._cdata, t.storage_offset(), t.shape): t.nbytes for t in found}.values())
+
+
+def _live() -> Any:
+    """A dispatch mode whose ``peak`` is the most bytes that tensors made under it held at once."""
+    from torch.utils import _pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.now = self.peak = 0
+            self._known: set[int] = set()
+
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = operator(*args, **(kwargs or {}))
+            for tensor in _new(_pytree.tree_leaves((args, kwargs)), self._known):
+                self._known.add(tensor.untyped_storage()._cdata)  # not made here
+            for tensor in _new(_pytree.tree_leaves(result), self._known):
+                storage = tensor.untyped_storage()
+                self._known.add(storage._cdata)
+                self.now += storage.nbytes()
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
+            return result
+
+        def _gone(self, key: int, nbytes: int) -> None:
+            self._known.discard(key)
+            self.now -= nbytes
+
+    return Live()
+
+
+def _new(leaves: Iterable[Any], known: set[int]) -> Iterator[Any]:
+    """The tensors among these whose memory isn't known yet."""
+    import torch
+
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage()._cdata not in known:
+            yield leaf
 
 
 class Substituted:
@@ -66,14 +129,17 @@ class Substituted:
 
 
 def agree(declared: Work, counted: Counted | None) -> Work:
-    """The declared work, completed by what was counted.
+    """The declared work, completed by what was counted: bytes too, each input read once and each output written once.
 
     Raises :class:`WorkMismatch` when declared FLOPs differ from counted ones by more than a thousandth.
     """
-    if counted is None or counted.flops is None:
+    if counted is None:
         return declared
+    nbytes = declared.bytes if declared.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
+    if counted.flops is None:
+        return Work(declared.flops, nbytes, declared.items, declared.unit)
     if declared.flops is not None and abs(declared.flops - counted.flops) > 1e-3 * counted.flops:
         raise WorkMismatch(
             f"{declared.flops:.6g} FLOP declared, {counted.flops:.6g} counted: a multiply-add counts as two"
         )
-    return Work(counted.flops, declared.bytes, declared.items, declared.unit)
+    return Work(counted.flops, nbytes, declared.items, declared.unit)

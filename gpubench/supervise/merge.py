@@ -68,7 +68,8 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
     finished = None
     for event in events:
         if event["event"] == "session":
-            processes.setdefault(event["process"], {"process": event["process"], "before": event.get("before")})
+            seen = {key: event.get(key) for key in ("before", "canary", "flags")}
+            processes.setdefault(event["process"], {"process": event["process"]} | seen)
         elif event["event"] == "finish" and event["process"] in processes:
             processes[event["process"]]["after"] = event.get("after")
             finished = event.get("finished") or finished

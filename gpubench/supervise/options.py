@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 
 from ..report.options import formats
-from ..schema import DTYPES, PRESETS, VARIANTS
+from ..schema import CACHES, DTYPES, PRESETS, VARIANTS
 
-PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads", "seed", "machine")
+PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads", "seed", "cache", "machine")
 """Options that are the plugin's own, prefixed with ``--gpubench-`` there."""
+
+
+SWITCHES = ("identify", "no_ceilings")
+"""The same, without a value."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", action="append", choices=VARIANTS, help="how networks are run")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; default: the cores it may use")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all inputs")
+    parser.add_argument("--cache", choices=(*CACHES, "both"), help="flush the device's last cache before each round?")
+    parser.add_argument("--no-ceilings", action="store_true", help="don't measure what each device can do at best")
     parser.add_argument("--machine", metavar="LABEL", help="name of this machine in the report")
     parser.add_argument("--identify", action="store_true", help="keep host name and paths in the run file")
     parser.add_argument("--baseline", metavar="NAME", help="what speedups are measured against (see gpubench report)")

@@ -13,7 +13,7 @@ from ..ledger import Ledger, Lock, read
 from ..runfile import write
 from ..schema import OK, SCHEMA_VERSION
 from . import merge, plan, process
-from .options import PASSED_ON
+from .options import PASSED_ON, SWITCHES
 from .progress import Progress
 from .supervisor import Supervisor, Unable
 
@@ -91,7 +91,7 @@ def _fresh(args: argparse.Namespace, progress: Progress) -> Supervisor:
 def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     """The run that a ledger tells of, on its own terms."""
     given = [name for name in (*PASSED_ON, "processes", "expression", "output") if getattr(args, name) is not None]
-    given += ["identify"] if args.identify else []
+    given += [name for name in SWITCHES if getattr(args, name)]
     if given or args.paths or args.pytest:
         named = f"--{given[0].replace('_', '-')}" if given else (args.paths or args.pytest)[0]
         raise UsageError(f"--resume goes on with the run's own options: leave out {named}")
@@ -171,8 +171,9 @@ def options(args: argparse.Namespace) -> list[str]:
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
                 found.append(f"--gpubench-{name.replace('_', '-')}={item}")
-    if args.identify:
-        found.append("--gpubench-identify")
+    for name in SWITCHES:
+        if getattr(args, name):
+            found.append(f"--gpubench-{name.replace('_', '-')}")
     if args.expression:
         found += ["-k", args.expression]
     return [*found, *args.pytest]

@@ -1,0 +1,193 @@
+"""What each device can do at best, measured at the start of a run: the ceilings that results are held against.
+
+One figure is no ceiling. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
+bandwidth is taken by access pattern and by footprint; matrix throughput by dtype.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..devices import CPU, Device
+from ..devices.cpu import cache_sizes
+from ..roofline import Bandwidth, Ceilings
+from .clock import DeviceClock
+from .precision import matmul_precision, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+SMALLEST, LARGEST = 256, 16384
+TRANSFER_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to look: seconds for each figure, the longest call tried, and the most memory a pattern may touch."""
+
+    seconds: float
+    call: float
+    footprint: int
+
+
+EFFORTS = {
+    "smoke": Effort(0.002, 0.002, 1 << 22),
+    "quick": Effort(0.06, 0.12, 1 << 30),
+    "full": Effort(0.2, 0.5, 1 << 32),
+}
+
+
+def measure(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
+    """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
+    found = {}
+    for device, dtypes in wanted.items():
+        try:
+            found[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[preset])
+        except RuntimeError as error:
+            warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
+    return found
+
+
+def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
+    clock = DeviceClock([device])
+    bandwidth = tuple(_bandwidth(device, clock, effort))
+    throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
+    there, back = _host_link(device, clock, effort) if device.accelerator else (None, None)
+    return Ceilings(bandwidth, throughput, _launch_floor(device, clock, effort), there, back)
+
+
+def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
+    footprints = list(_footprints(device, effort))
+    pool = _random(max(nbytes for _, nbytes in footprints) // 4, device)
+    for level, footprint in footprints:
+        for pattern, (arrays, traffic, operation) in PATTERNS.items():
+            count = footprint // 4 // arrays
+            room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
+            seconds = _shortest(partial(operation, *room), clock, effort.seconds)
+            yield Bandwidth(pattern, level, 4 * arrays * count, 4 * traffic * count / seconds)
+
+
+def _random(count: int, device: Device) -> torch.Tensor:
+    """Of magnitude one, so that it stays finite however often it is negated.
+
+    Not the same value everywhere: a device may compress that, and its clocks depend on the bits that flip.
+    """
+    import torch
+
+    seed = torch.randn(min(count, 1 << 16), generator=torch.Generator().manual_seed(1)).sign_().to(str(device))
+    return seed.repeat(math.ceil(count / seed.numel()))[:count]
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    target.copy_(source)
+
+
+def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
+    import torch
+
+    torch.add(left, right, alpha=3.0, out=target)
+
+
+PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
+    "read": (1, 1, lambda x: x.sum()),
+    "write": (1, 1, lambda x: x.fill_(1.0)),
+    "in-place": (1, 2, lambda x: x.neg_()),
+    "copy": (2, 2, _copy),
+    "triad": (3, 3, _triad),
+}
+"""Arrays, passes over one array's bytes, and the operation (triad: J. McCalpin's STREAM)."""
+
+
+def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
+    """Half of each cache, twice and eight times the last one, and steps of 16 between, as far as effort and memory go.
+
+    Beyond twice the last cache nothing survives in it until the next pass; a footprint between the two is named
+    after that cache with a plus.
+    """
+    caches = (cache_sizes() or {}) if device == CPU else {}
+    size = device.kind.cache_bytes(device.index)
+    caches = caches or ({"l2": size} if size else {"cache": 1 << 23})
+    memory = device.memory()
+    most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
+    last = max(caches.values())
+    sizes = {*(nbytes // 2 for nbytes in caches.values()), 2 * last, 8 * last}
+    for nbytes in sorted(sizes):
+        while any(other < nbytes // 16 for other in sizes) and not any(nbytes // 16 <= o < nbytes for o in sizes):
+            nbytes //= 16
+            sizes.add(nbytes)
+    sizes = {nbytes for nbytes in sizes if nbytes <= most} | ({most} if most < 2 * last else set())
+
+    def level(nbytes: int) -> str:
+        if nbytes >= 2 * last:
+            return "memory"
+        return next((name for name, cache in caches.items() if nbytes <= cache), f"{list(caches)[-1]}+")
+
+    return [(level(nbytes), nbytes) for nbytes in sorted(sizes)]
+
+
+def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> float | None:
+    """FLOP/s of square products: the best over sizes that double while a call stays short."""
+    import torch
+
+    if device.lacks(dtype):
+        return None
+    best, n = 0.0, SMALLEST
+    while n <= LARGEST:
+        memory = device.memory()
+        if memory and 12 * n * n > memory.free // 4:
+            break
+        with matmul_precision(dtype):
+            try:
+                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype))
+                out = torch.empty_like(a)
+                seconds = _shortest(partial(torch.mm, a, a, out=out), clock, effort.seconds)
+            except (RuntimeError, TypeError, NotImplementedError):  # no such product there
+                return best or None
+        best = max(best, 2 * n**3 / seconds)
+        if 8 * seconds > effort.call:
+            break
+        n *= 2
+    return best
+
+
+def _launch_floor(device: Device, clock: DeviceClock, effort: Effort) -> float:
+    x = _random(1, device)
+    return _shortest(x.neg_, clock, effort.seconds, most=1000)
+
+
+def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[float, float]:
+    """Bytes per second to the device and back, pinned where the kind can."""
+    import torch
+
+    count = min(TRANSFER_BYTES, effort.footprint) // 4
+    here, there = torch.ones(count), torch.ones(count, device=str(device))
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        here = here.pin_memory()
+    kind = device.kind
+    arriving = _shortest(lambda: kind.copy(there, here), clock, effort.seconds)
+    leaving = _shortest(lambda: kind.copy(here, there), clock, effort.seconds)
+    return here.nbytes / arriving, here.nbytes / leaving
+
+
+def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
+    """Least seconds per call, over stretches of at most ``most`` calls that share one wait, for about ``seconds``."""
+    for _ in range(2):
+        call()
+    start = clock()
+    call()
+    once = max(clock() - start, 1e-9)
+    calls = max(1, min(most, int(seconds / 8 / once)))
+    best, spent, stretches = math.inf, 0.0, 0
+    while stretches < 2 or (spent < seconds and stretches < 50):
+        start = clock()
+        for _ in range(calls):
+            call()
+        took = clock() - start
+        best, spent, stretches = min(best, took / calls), spent + took, stretches + 1
+    return max(best, 1e-12)

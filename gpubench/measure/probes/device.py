@@ -1,0 +1,97 @@
+"""Device time and launch cost: what one call keeps the device busy, and what it costs the host to ask for it.
+
+Launches are queued behind a wait on the device itself, so that all are there before the first starts: between two
+marks on the device there is then nothing but work. Without that wait, marks around a few launches measure the host.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...devices import Device
+
+REPEATS = 5
+SECONDS = 0.02
+"""What one repeat may keep the device busy, roughly."""
+MOST_CALLS = 50
+"""A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
+LONGEST_HOLD = 0.5
+TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """Median seconds per call on the device and on the host; ``reason`` where the former is unknown."""
+
+    device_s: float | None
+    launch_s: float | None
+    reason: str | None = None
+
+
+def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
+    """Queue calls behind a wait on the device and read the device's own clock around them.
+
+    ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
+    its marks. A repeat counts only if the wait was still on when the last call was queued, otherwise the launches
+    had gaps between them; then the wait is lengthened, and given up at half a second.
+    """
+    calls = max(1, min(MOST_CALLS, int(SECONDS / max(call_s, 1e-9))))
+    launch_s = _launch(call, device, calls)
+    hold_s = 2 * calls * launch_s + 2e-4
+    times: list[float] = []
+    failures = 0
+    while len(times) < REPEATS:
+        seconds = _repeat(call, device, calls, hold_s, flush)
+        if seconds is None:
+            return DeviceTime(None, launch_s, f"{device.kind.name} can't be made to wait on the device itself")
+        if seconds >= 0:
+            times.append(seconds)
+            continue
+        failures, hold_s = failures + 1, 4 * hold_s
+        if failures == TRIES or hold_s > LONGEST_HOLD:
+            why = "the call waits for the device itself, or has more launches than fit its queue"
+            return DeviceTime(None, launch_s, why)
+    return DeviceTime(statistics.median(times) or None, launch_s)
+
+
+def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
+    """Host seconds per call into an empty queue, nothing waited for: the least of a few repeats."""
+    now, found = device.kind.now, []
+    for _ in range(3):
+        device.synchronize()
+        start = now()
+        for _ in range(calls):
+            call()
+        found.append((now() - start) / calls)
+    device.synchronize()
+    return min(found)
+
+
+def _repeat(
+    call: Callable[[], Any], device: Device, calls: int, hold_s: float, flush: Callable[[], Any] | None
+) -> float | None:
+    """Seconds per call; below 0 if the device had begun before all was queued; ``None`` if it can't be held."""
+    kind, index = device.kind, device.index
+    device.synchronize()
+    if not kind.hold(index, hold_s):
+        return None
+    held = kind.mark(index)
+    marks: list[list[Any]] = []
+    for _ in range(calls):
+        if flush or not marks:
+            if flush:
+                flush()
+            marks.append([kind.mark(index), None])
+        call()
+        if flush:
+            marks[-1][1] = kind.mark(index)
+    marks[-1][1] = kind.mark(index)
+    early = kind.reached(held)
+    device.synchronize()
+    if early:
+        return -1.0
+    total = [kind.between(start, end) for start, end in marks]
+    return statistics.median(total) if flush else total[0] / calls

@@ -1,0 +1,80 @@
+"""Transfers: what it takes to bring a case's own inputs to its device, and its outputs back."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...devices import CPU, Device
+from ...errors import TooLarge
+from ...schema import Transfer
+from ..clock import DeviceClock
+from ..data import require_memory
+
+if TYPE_CHECKING:
+    import torch
+
+FEWEST, MOST, SECONDS = 3, 20, 0.05
+"""Copies each way: at least and at most so many, within about so long."""
+
+
+def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:
+    """Median seconds of all copies of one direction with one wait at the end.
+
+    A case's inputs are overwritten with themselves. ``None`` if it has no tensor on its device, or no room on the
+    host for their copies.
+    """
+    inputs, outputs = _distinct(inputs, device), _distinct(outputs, device)
+    sizes = sum(t.nbytes for t in inputs), sum(t.nbytes for t in outputs)
+    if not any(sizes):
+        return None
+    try:
+        require_memory(2 * max(sizes), CPU)
+    except TooLarge:
+        return None
+    times: dict[str, float | None] = {}
+    for name, tensors, arriving in (("in", inputs, True), ("out", outputs, False)):
+        for suffix, pinned in (("_s", False), ("_pinned_s", True)):
+            times[name + suffix] = _copies(tensors, device, arriving, pinned) if tensors else None
+    return Transfer(sizes[0], sizes[1], **times)
+
+
+def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
+    """Those on the device whose every element is its own, each memory once."""
+    found: dict[Any, torch.Tensor] = {}
+    for tensor in tensors:
+        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind.name and not device.index)
+        if there and tensor.numel() and tensor.is_contiguous():
+            found.setdefault((tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach())
+    return list(found.values())
+
+
+def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pinned: bool) -> float | None:
+    import torch
+
+    hosts = []
+    for tensor in tensors:
+        host = torch.empty_like(tensor, device="cpu").copy_(tensor)
+        try:
+            hosts.append(host.pin_memory() if pinned else host)
+        except (RuntimeError, NotImplementedError):  # a kind without pinned memory
+            return None
+    clock = DeviceClock([device])
+    pairs = [(there, here) if arriving else (here, there) for there, here in zip(tensors, hosts, strict=True)]
+
+    def once() -> None:
+        for target, source in pairs:
+            device.kind.copy(target, source)
+
+    return _median(once, clock)
+
+
+def _median(once: Callable[[], None], clock: DeviceClock) -> float:
+    once()
+    times: list[float] = []
+    while len(times) < FEWEST or (len(times) < MOST and sum(times) < SECONDS):
+        start = clock()
+        once()
+        times.append(clock() - start)
+    return statistics.median(times)

@@ -1,0 +1,97 @@
+"""What is measured of a case besides its wall time, on an accelerator whose every cost is scripted."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+NEG = """
+import torch
+def test_neg(gpubench):
+    x, y = gpubench.randn(250_000), gpubench.empty(250_000)
+    gpubench(torch.neg, x, out=y, nbytes=2 * x.nbytes, items=250_000)
+"""
+
+
+@pytest.fixture
+def scripted(pytester, monkeypatch):
+    """Run a test file on the scripted accelerator; gives the run file, and its records by (device, cache)."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+
+    def run(source, *options, **script):
+        monkeypatch.setenv("SCRIPT", json.dumps(script))
+        pytester.makepyfile(test_it=source)
+        done = pytester.run(
+            sys.executable, "-m", "pytest", "-p", "scripted", "--gpubench-no-ceilings", "--gpubench-device=fake",
+            "--benchmark-json=run.json", "-q", *options,
+        )  # fmt: skip
+        data = json.loads((pytester.path / "run.json").read_text())
+        records = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
+        return done, data, {(record["device"], record["cache"]): record for record in records}
+
+    return run
+
+
+def about(value):
+    return pytest.approx(value, rel=0.02)
+
+
+def test_wall_device_launch_and_transfer_times_come_back(scripted):
+    _, run, records = scripted(NEG, launch_s=2e-5, delay_s=2e-4, copy_byte_per_s=1e9, watts=200.0)
+    record = records["fake:0", "hot"]
+    assert run["benchmarks"][0]["stats"]["median"] == about(2e-4)
+    assert record["device_s"] == about(2e-4)
+    assert record["launch_s"] == about(2e-5)
+    assert record["latency_s"] == about(2.2e-4)
+    moved = record["transfer"]
+    assert (moved["in_bytes"], moved["out_bytes"]) == (1_000_000, 1_000_000)
+    assert moved["in_s"] == moved["out_s"] == about(2e-3 + 2e-5)  # pageable: half the speed, and one launch
+    assert record["energy_j"] == about(200.0 * 2e-4)
+    assert record["memory_bytes"] == 2_000_000
+
+
+def test_a_launch_bound_call_has_less_device_time_than_wall_time(scripted):
+    _, run, records = scripted(NEG, launch_s=2e-4, delay_s=1e-5)
+    record = records["fake:0", "hot"]
+    assert run["benchmarks"][0]["stats"]["median"] == about(2e-4)
+    assert (record["device_s"], record["launch_s"]) == (about(1e-5), about(2e-4))
+
+
+def test_cold_flushes_before_every_round_and_outside_the_device_time(scripted):
+    _, run, records = scripted(NEG, "--gpubench-cache=both", launch_s=5e-5, delay_s=2e-4)
+    assert set(records) == {("fake:0", "hot"), ("fake:0", "cold")}
+    cold = records["fake:0", "cold"]
+    assert cold["id"] == "it.neg[float32-cold]"
+    assert cold["device_s"] == about(2e-4)
+    assert cold["processes"][0]["iterations"] == 1
+    assert cold["memory_bytes"] == 2_000_000  # the flushed room is not the case's
+    assert {bench["options"]["timer"] for bench in run["benchmarks"]} == {"device_clock"}
+
+
+def test_a_call_that_waits_for_the_device_has_no_device_time_but_a_reason(scripted):
+    _, _, records = scripted(
+        """
+import torch
+def test_item(gpubench):
+    gpubench(lambda x: x.sum().item(), gpubench.randn(8), check=False)
+""",
+        launch_s=5e-5,
+        delay_s=2e-4,
+    )
+    record = records["fake:0", "hot"]
+    assert record["device_s"] is None
+    assert "waits for the device" in record["device_reason"]
+
+
+def test_a_cpu_has_neither_device_time_nor_transfers(pytester):
+    pytester.makepyfile(test_it=NEG)
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-device=cpu", "--benchmark-json=run.json")
+    run = json.loads((pytester.path / "run.json").read_text())
+    record = run["benchmarks"][0]["extra_info"]["gpubench"]
+    assert [record[key] for key in ("device_s", "launch_s", "transfer", "energy_j")] == [None] * 4
+    assert record["memory_bytes"] == 2_000_000
+    assert record["precision"]["tf32"] is False
+    assert "cpu" in run["gpubench"]["ceilings"]
