@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device, device as find_device
-from ..errors import OverBudget, TooLarge, Unmeasurable, UsageError
+from ..errors import Unmeasurable, UsageError
 from ..flags import Flag
 from ..roofline import compute_dtype
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
@@ -16,13 +16,12 @@ from . import budget, check as checking, environment, flags
 from .budget import Preset
 from .cache import Flush
 from .clock import DeviceClock
+from .cost import foresee
 from .data import Data, require_memory, tensors
 from .precision import matmul_precision, torch_dtype
-from .probes.device import device_time
-from .probes.energy import energy
+from .probes.accelerator import probe
 from .probes.latency import latency
 from .probes.memory import Peak
-from .probes.transfer import transfer
 from .reference import FIRST, Reference, prepare
 from .session import Session
 from .variant import apply
@@ -36,8 +35,6 @@ LONG_CALL = 0.01
 """Above so many seconds a call is its own round, and the rounds tell the latency."""
 ENERGY_FROM = 0.05
 """Presets that spend less on a case (smoke) don't take the 0.3 s that an energy counter needs."""
-COMPILE_S = 15.0
-"""What torch.compile has been seen to take for a small network on two cores."""
 
 
 class Planned(Unmeasurable):
@@ -177,7 +174,17 @@ class Gpubench:
             counted = count(fn, example, named) if self._session.first else None
             work = agree(work, counted)
             if self._plan:
-                self._record_plan(work, counted)
+                outputs = counted.output_bytes if counted else 0
+                self.planned = foresee(
+                    self.case,
+                    work,
+                    self._home,
+                    self._preset,
+                    self._session.rates,
+                    nbytes=self._data.allocated + outputs,
+                    host_bytes=self.host.allocated,
+                )
+                raise Planned
             call = apply(self.case.variant, fn, self._home)
             further = [_here(name) for name in devices]
             self._use([*further, *self._devices_of(fn, example, named, further=further)])
@@ -194,47 +201,32 @@ class Gpubench:
             self._use(self._devices_of(result, further=further))
             if self._flush is not None:
                 setup = self._flushing(setup)
-            call_s = self._warm_up(call, example, named, setup)
+            call_s, round_s = self._warm_up(call, example, named, setup)
             budget.require(call_s, "seen in warm-up", self._preset)
             record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
             if self._enabled and call_s < LONG_CALL and setup is None:
                 record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
             before = flags.look(self._clock.devices)
-            result = self._rounds(call, args, kwargs, setup, call_s)
+            result = self._rounds(call, args, kwargs, setup, call_s, round_s)
             for used in self._clock.devices:
                 used.synchronize()
             raised = list(flags.disturbed(before, flags.look(self._clock.devices), self._session.threads))
             record["precision"] = environment.switches()
             record["memory_bytes"] = self._peak_bytes(counted)
             if self._enabled and self._session.first:
-                again = None if setup is not None and self._flush is None else partial(call, *example, **named)
                 read = {name: value for name, value in named.items() if name != "out"}
-                record |= self._probe(again, call_s, tensors(example, read), tensors(result))
+                record |= probe(
+                    None if setup is not None and self._flush is None else partial(call, *example, **named),
+                    self._home,
+                    self._clock,
+                    call_s=call_s,
+                    flush=self._flush,
+                    inputs=tensors(example, read),
+                    outputs=tensors(result),
+                    power=self._preset.max_time >= ENERGY_FROM,
+                )
         self._label(record, work, counted, outcome, raised, steps)
         return result
-
-    def _probe(
-        self,
-        call: Callable[[], Any] | None,
-        call_s: float,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-    ) -> dict[str, Any]:
-        """What only an accelerator has: its own time, the cost of launching, of copying, of power."""
-        record: dict[str, Any] = {"device_s": None, "launch_s": None, "device_reason": None, "energy_j": None}
-        if not self._home.accelerator:
-            return record | {"transfer": None}
-        if call is None:
-            record["device_reason"] = "the case sets up before every call"
-        elif len([device for device in self._clock.devices if device.accelerator]) > 1:
-            record["device_reason"] = "the call uses several devices"
-        else:
-            record |= dataclasses.asdict(device_time(call, self._home, call_s, self._flush))
-            record["device_reason"] = record.pop("reason")
-            if self._preset.max_time >= ENERGY_FROM:
-                record["energy_j"] = energy(call, self._home, self._clock, call_s)
-        moved = transfer(inputs, outputs, self._home)
-        return record | {"transfer": dataclasses.asdict(moved) if moved else None}
 
     def _peak_bytes(self, counted: Counted | None) -> int | None:
         """Counted by the device's allocator; on a CPU, which has none that counts, from the call's tensors."""
@@ -322,14 +314,15 @@ class Gpubench:
 
     def _warm_up(
         self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None
-    ) -> float:
-        """Call until warm; seconds per call in the end, its share of the wait included."""
+    ) -> tuple[float, float]:
+        """Call until warm; seconds per call in the end, its share of the wait included, and with its set-up."""
         if not self._enabled:
-            return 0.0
+            return 0.0, 0.0
         target = self._preset.warmup * (2 if self._home.accelerator else 1)
         begin = self._clock()
         calls = 1
         while True:
+            prepared = self._clock()
             if setup is not None and (fresh := setup()):
                 args, kwargs = _arguments(fresh)
             start = self._clock()
@@ -337,7 +330,7 @@ class Gpubench:
                 call(*args, **kwargs)
             end = self._clock()
             if end - begin >= target:
-                return (end - start) / calls
+                return (end - start) / calls, (end - prepared) / calls
             calls = 1 if setup is not None else min(2 * calls, 1000)
 
     def _rounds(
@@ -347,12 +340,13 @@ class Gpubench:
         kwargs: Any,
         setup: Callable[[], Any] | None,
         call_s: float,
+        round_s: float,
     ) -> Any:
         benchmark, preset = self._benchmark, self._preset
         few = budget.rounds(call_s, preset) if self._enabled else None
         benchmark.group = benchmark.group or self.case.workload
         if setup is not None:
-            many = max(preset.min_rounds, min(1000, int(preset.max_time / max(call_s, 1e-6))))
+            many = max(preset.min_rounds, min(1000, int(preset.max_time / max(round_s, 1e-6))))
             return benchmark.pedantic(call, args, kwargs, setup=setup, rounds=few or many)
         if few is not None:
             return benchmark.pedantic(call, args, kwargs, rounds=few)
@@ -393,25 +387,6 @@ class Gpubench:
             ]
         self._session.raised.extend((self.case, flag) for flag in raised)
         self._benchmark.extra_info[KEY] = record
-
-    def _record_plan(self, work: Work, counted: Counted | None) -> None:
-        preset = self._preset
-        seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
-        plan: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
-        try:
-            outputs = counted.output_bytes if counted else 0
-            require_memory(self._data.allocated + outputs, self._home)
-            require_memory(self.host.allocated, CPU)
-            budget.require(seconds, f"predicted: {why}", preset, slack=budget.SLACK)
-        except (TooLarge, OverBudget) as error:
-            plan |= {"skip": str(error), "case_s": 0.0}
-        else:
-            if seconds is not None:
-                plan["case_s"] = max(preset.typical, (preset.min_rounds + 2) * seconds + preset.warmup)
-            if self.case.variant == "compile":
-                plan["case_s"] += COMPILE_S
-        self.planned = plan
-        raise Planned
 
 
 def _here(name: str) -> Device:
