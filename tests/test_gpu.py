@@ -126,3 +126,110 @@ def test_the_suite_runs_on_the_gpu(pytester):
         suite(), f"--rootdir={suite().parent}", "--gpubench-device=cuda", "--gpubench-preset=smoke", "--benchmark-quiet"
     )
     assert result.ret == 0
+
+
+def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
+    from gpubench.measure.probes.device import device_time
+
+    cycles = sleep_cycles(0.002)
+    timed = device_time(lambda: torch.cuda._sleep(cycles), gpu, 0.002, None)
+    assert timed.device_s == pytest.approx(0.002, rel=0.02)
+    assert timed.launch_s < 2e-4
+
+
+def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
+    from gpubench.measure.probes.device import device_time
+
+    clock = DeviceClock([gpu])
+    shares = []
+    for count in (1, 1 << 28):
+        x = torch.randn(count, device="cuda")
+        x.neg_()
+        start = clock()
+        for _ in range(200):
+            x.neg_()
+        wall = (clock() - start) / 200
+        shares.append(device_time(x.neg_, gpu, wall, None).device_s / wall)
+    assert shares[0] < 0.5 < 0.9 < shares[1] < 1.05
+
+
+def test_an_unheld_call_has_no_device_time_but_a_reason(gpu):
+    from gpubench.measure.probes.device import device_time
+
+    x = torch.randn(1000, device="cuda")
+    timed = device_time(lambda: x.sum().item(), gpu, 1e-4, None)
+    assert timed.device_s is None
+    assert "waits for the device" in timed.reason
+
+
+def test_a_graph_replays_the_launches_with_less_wall_time(gpu):
+    from gpubench.measure.variant import apply
+
+    clock = DeviceClock([gpu])
+    x = torch.randn(64, 64, device="cuda")
+
+    def many(x):
+        for _ in range(50):
+            x = x @ x.softmax(-1)
+        return x
+
+    expected, graph = many(x), apply("graph", many, gpu)
+    assert torch.allclose(graph(x), expected, rtol=1e-4, atol=1e-5)
+    times = {}
+    for name, call in (("eager", many), ("graph", graph)):
+        call(x)
+        start = clock()
+        for _ in range(20):
+            call(x)
+        times[name] = clock() - start
+    assert times["graph"] < times["eager"]
+
+
+def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
+    from gpubench.measure.cache import Flush
+    from gpubench.measure.probes.device import device_time
+
+    x = torch.randn(CUDA.cache_bytes(0) // 4 // 8, device="cuda")
+    out = torch.empty_like(x)
+    hot, cold = (device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, flush).device_s for flush in (None, Flush(gpu)))
+    assert cold > 1.2 * hot
+
+
+def test_a_case_on_the_gpu_has_all_its_numbers(pytester):
+    pytester.makepyfile("""
+import torch
+def test_add(gpubench):
+    a, b, out = gpubench.randn(4096, 4096), gpubench.randn(4096, 4096), gpubench.empty(4096, 4096)
+    gpubench(torch.add, a, b, out=out, nbytes=3 * a.nbytes, items=a.numel())
+""")
+    pytester.runpytest_subprocess("--gpubench-device=cuda", "--benchmark-json=run.json")
+    run = json.loads((pytester.path / "run.json").read_text())
+    (bench,) = run["benchmarks"]
+    record, size = bench["extra_info"]["gpubench"], 4 * 4096**2
+    assert record["device_s"] == pytest.approx(bench["stats"]["median"], rel=0.1)
+    assert record["memory_bytes"] == 3 * size
+    assert (record["transfer"]["in_bytes"], record["transfer"]["out_bytes"]) == (2 * size, size)
+    assert record["transfer"]["in_pinned_s"] < record["transfer"]["in_s"]
+    assert record["energy_j"] is None or record["energy_j"] > 0
+    ceilings = run["gpubench"]["ceilings"]["cuda:0"]
+    assert max(entry["byte_per_s"] for entry in ceilings["bandwidth"]) > 1e11
+    assert ceilings["launch_floor_s"] < 1e-4
+
+
+def test_a_missing_wait_beats_every_ceiling(gpu):
+    """A clock that doesn't wait reads the launch: far beyond what the card can do."""
+    from gpubench.measure import ceilings, flags
+    from gpubench.schema import Work
+
+    found = ceilings.measure({gpu: ["float32"]}, "quick")["cuda:0"]
+    a = torch.randn(4096, 4096, device="cuda")
+    import time
+
+    a @ a
+    gpu.synchronize()
+    start = time.perf_counter()
+    a @ a
+    unwaited = time.perf_counter() - start
+    gpu.synchronize()
+    raised = [flag.name for flag in flags.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)]
+    assert raised == ["implausible"]
