@@ -7,6 +7,7 @@ import math
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from ..statistics import Crossover
 from .figures import Figure, Panel
 from .labels import size_label, size_text
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
@@ -110,6 +111,18 @@ def _panel(
         page.ink(line.set_color, curve.colour)
         page.ink(line.set_markeredgecolor, "page")
         line.set_markeredgewidth(0.6)
+        doubted = [point for point in points if point.flagged]
+        (hollow,) = axes.plot(
+            [p.x for p in doubted],
+            [p.y for p in doubted],
+            marker=shape,
+            markersize=4.8,
+            linestyle="",
+            markeredgewidth=1.2,
+            zorder=3.5,
+        )
+        page.ink(hollow.set_markerfacecolor, "page")
+        page.ink(hollow.set_markeredgecolor, curve.colour)
     if figure.slower is not None:
         _crossovers(page, axes, panel, (left, right), limits, width)
 
@@ -127,20 +140,27 @@ def _region(page: Page, axes: Axes, slower: str, low: float, width: float) -> No
 def _crossovers(
     page: Page, axes: Axes, panel: Panel, ends: tuple[float, float], limits: tuple[float, float], width: float
 ) -> None:
-    """A diamond on the line at 1× for each, and their sizes in the free strip above the data."""
-    sizes = sorted({size for curve in panel.curves if (size := curve.line.crossover.size)})
-    if not sizes:
+    """A diamond on the line at 1× for each, with its interval, and their sizes in the free strip above the data."""
+    found = [(curve, curve.crossing.crossover) for curve in panel.curves if curve.crossing]
+    marked = [(curve, known, known.size) for curve, known in found if known.size]
+    if not marked:
         return
-    for curve in panel.curves:
-        if (size := curve.line.crossover.size) is not None:
-            (mark,) = axes.plot([size], [1.0], marker="D", markersize=6, linestyle="", markeredgewidth=1.4, zorder=5)
-            page.ink(mark.set_markerfacecolor, "page")
-            page.ink(mark.set_markeredgecolor, curve.colour)
+    for curve, known, size in marked:
+        if known.low is not None and known.high is not None:
+            reach = [max(known.low, ends[0]), min(known.high, ends[1])]
+            (bar,) = axes.plot(reach, [1.0, 1.0], linewidth=4.0, solid_capstyle="butt", alpha=0.55, zorder=4)
+            page.ink(bar.set_color, curve.colour)
+        (mark,) = axes.plot([size], [1.0], marker="D", markersize=6, linestyle="", markeredgewidth=1.4, zorder=5)
+        page.ink(mark.set_markerfacecolor, "page")
+        page.ink(mark.set_markeredgecolor, curve.colour)
 
     def place(size: float) -> float:
         return math.log(size / ends[0]) / math.log(ends[1] / ends[0])
 
+    sizes = sorted(size for _, _, size in marked)
     words = " … ".join(dict.fromkeys(size_text(size, panel.size) for size in (sizes[0], sizes[-1])))
+    if len(marked) == 1:
+        words += _interval(marked[0][1], ends, panel.size)
     words = fitted(f"◆ {words}", width - 0.1, SMALL)
     half = text_width(words, SMALL) / width / 2
     middle = (place(sizes[0]) + place(sizes[-1])) / 2
@@ -153,3 +173,11 @@ def _crossovers(
         at, 0.985, words, transform=axes.transAxes, fontsize=SMALL, ha="center", va="top", parse_math=False
     )
     page.ink(label.set_color, "text")
+
+
+def _interval(known: Crossover, ends: tuple[float, float], name: str) -> str:
+    """`` (900–1.2k)``; an end beyond what was measured is an ellipsis."""
+    if known.low is None or known.high is None:
+        return ""
+    low, high = (size_text(end, name) if ends[0] < end < ends[1] else "…" for end in (known.low, known.high))
+    return f" ({low}–{high})"

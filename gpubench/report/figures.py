@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..schema import METRICS, TIMERS, Scalar
+from . import crossings
 from .bars import BarChart, best_rates, single_sizes, speedup_bars
 from .captions import caption
+from .crossings import Crossing
 from .labels import Names, Row, family, heading, listed, setting, shorten
+from .one_shot import ONE_SHOT, RESIDENT
 from .output import file_names
 from .pairs import Baseline, pair
-from .series import Line, Sweep, rate_of, speedup_of, sweeps, time_of, varying
+from .series import Line, Sweep, rate_of, sweeps, time_of, varying
 from .table import records
 
 T = TypeVar("T")
@@ -34,6 +37,7 @@ class Curve:
     line: Line
     colour: int
     style: int
+    crossing: Crossing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def plan(results: pd.DataFrame, speedups: pd.DataFrame, baseline: Baseline | Non
     rows = [row for row in records(results) if row["_result"].times]
     pairs = records(speedups)
     if baseline is None and not any(row["run"] == row["baseline_run"] for row in pairs):
-        pairs += records(pair(results, Baseline("implementation", "numpy")))
+        pairs += records(pair(results, Baseline("implementation", "numpy")).table)
     figures = [*_speedups(pairs, names), *_rates(rows, names), *_times(rows, names)]
     stems = file_names(figure.name for figure in figures)
     return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
@@ -98,18 +102,25 @@ def _speedups(rows: list[Row], names: Names) -> list[Figure]:
         words = caption(members, names, _uncertainty(members, "thin line") + bars.note)
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
         found.append(Figure(stem, title, facts, words, bars=bars, slower=base))
-        for kind, family_rows in _grouped(members, lambda row: family(row["workload"])).items():
-            swept, _ = sweeps(family_rows, speedup_of, names)
-            found += _line_figures(
-                swept,
-                names,
-                name=f"{stem}-{kind}",
-                title=f"{heading(kind)}: speedup over {base}",
-                subtitle=f"Time of {base} / time of the device; ◆ crossover: from this size on it stays at 1× or above",
-                slower=base,
-                note=_uncertainty(family_rows, "band"),
-            )
+        for regime, measure in crossings.MEASURES.items():
+            shot = regime == ONE_SHOT
+            for kind, family_rows in _grouped(members, lambda row: family(row["workload"])).items():
+                swept, _ = sweeps(family_rows, measure, names)
+                found += _line_figures(
+                    swept,
+                    names,
+                    name=f"{'one-shot-' * shot}{stem}-{kind}",
+                    title=f"{heading(kind)}: {'one-shot ' * shot}speedup over {base}",
+                    subtitle=f"Time of {base} / time of the device{', copies included' * shot}; "
+                    "◆ crossover: from this size on it stays at 1× or above",
+                    slower=base,
+                    note=_uncertainty(family_rows, "band") + _SHOT * shot,
+                    regime=regime,
+                )
     return found
+
+
+_SHOT = "One-shot: inputs copied from pageable memory, one call, outputs copied back. "
 
 
 def _uncertainty(rows: Iterable[Row], drawn: str) -> str:
@@ -177,6 +188,7 @@ def _line_figures(
     unit: str = "",
     lead: str = "source",
     slower: str | None = None,
+    regime: str = RESIDENT,
 ) -> list[Figure]:
     """One figure of all panels, or several where a page can't hold them."""
     looks = _Looks(names)
@@ -198,7 +210,8 @@ def _line_figures(
                 word, colour = looks.colour(line, "dtype" if by_dtype else "source")
                 colours[word] = colour
                 style = _style(line, differing)
-                curves.append(Curve(line, colour, styles.setdefault(style, len(styles)) if style else 0))
+                crossing = crossings.of(line, regime) if slower is not None else None
+                curves.append(Curve(line, colour, styles.setdefault(style, len(styles)) if style else 0, crossing))
             drawn.append(Panel(label, size, tuple(curves)))
         more = f" ({number} of {len(pages)})" if len(pages) > 1 else ""
         rows = [row for line in lines for row in line.rows]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..quantity import text
 from ..schema import Scalar
-from .table import records
+from .table import BASE, records
 
 Row = dict[str, Any]
 LONGEST = 40
@@ -48,6 +48,18 @@ class Names:
         return shorten(str(row["baseline_run"]))
 
 
+def terms(row: Row) -> str:
+    """``float32``, ``float32 autocast``: rows that differ in it are never summed up in one number."""
+    variant = row["variant"] if row["variant"] not in (None, "eager") else ""
+    cache = f"cache {row['cache']}" if row["cache"] not in (None, "hot") else ""
+    return " ".join(word for word in (row["dtype"], variant, cache) if word)
+
+
+def flagged(row: Row) -> bool:
+    """Whether something was wrong while it, or its baseline, was measured."""
+    return any(result.flags for result in (row["_result"], row.get(BASE)) if result)
+
+
 def heading(name: str) -> str:
     return name[:1].upper() + name[1:]
 
@@ -73,8 +85,16 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     case = row["_result"].case
     words = [case.dtype] * bool(case.dtype) + [case.variant] * (case.variant not in ("", "eager"))
     words += [case.regime] * (case.regime not in ("", "resident"))
+    words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
     words += [setting(name, value) for name, value in case.params.items() if name not in without]
     return " ".join([shorten(case.workload), ", ".join(words)]).strip()
+
+
+def factor(value: float) -> str:
+    """``12.3×``; three digits, as many as a ratio of noisy times deserves."""
+    if value < 1 or value >= 1e6:
+        return f"{value:.3g}×"
+    return f"{float(f'{value:.3g}'):,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}×"
 
 
 def size_text(size: float, name: str = "") -> str:

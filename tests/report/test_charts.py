@@ -27,7 +27,7 @@ def plan(folder: Path, *runs: dict[str, Any]) -> list[Figure]:
         path.write_text(json.dumps(data))
         loaded.append(runfile.read(path))
     results = table.frame(loaded)
-    return figures.plan(results, pairs.pair(results))
+    return figures.plan(results, pairs.pair(results).table)
 
 
 def points(figure: Figure) -> list[tuple[float, float]]:
@@ -121,13 +121,16 @@ def test_crossover_is_marked_with_its_size(tmp_path: Path) -> None:
     (figure,) = [each for each in plan(tmp_path, crossing()) if each.name == "speedup-over-cpu-a"]
     (panel,) = figure.panels
     (curve,) = panel.curves
-    assert curve.line.crossover.size == pytest.approx(11_111, rel=0.03)
+    assert curve.crossing
+    assert curve.crossing.crossover.size == pytest.approx(11_111, rel=0.03)
     axes = draw_lines(figure).figure.axes[0]
     assert isinstance(axes, Axes)
     words = [text.get_text() for text in axes.texts]
     assert "the CPU is faster" in words
     assert any(word.startswith("◆ 11") for word in words)
-    assert any(line.get_xdata()[0] == curve.line.crossover.size for line in axes.lines if len(line.get_xdata()) == 1)
+    assert any(
+        line.get_xdata()[0] == curve.crossing.crossover.size for line in axes.lines if len(line.get_xdata()) == 1
+    )
     assert any(list(line.get_ydata()) == [1.0, 1.0] for line in axes.lines)
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 

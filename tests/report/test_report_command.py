@@ -17,6 +17,8 @@ from gpubench.report import command, output
 from gpubench.report.options import add_arguments
 from gpubench.schema import Case
 
+TABLES = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
+
 
 def report(*words: str | Path) -> int:
     parser = argparse.ArgumentParser()
@@ -47,9 +49,14 @@ def names(folder: Path) -> set[str]:
 def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "out"
     assert report(run, "-o", out) == 0
-    assert {"results.csv", "speedup.csv", "summary.md", "charts/time-a-light.svg", "charts/time-a-dark.png"} <= names(
-        out
-    )
+    assert {
+        "results.csv",
+        "speedup.csv",
+        "crossover.csv",
+        "summary.md",
+        "charts/time-a-light.svg",
+        "charts/time-a-dark.png",
+    } <= names(out)
     shown = capsys.readouterr().out
     assert "10.0×" in shown
     assert str(out) in shown
@@ -61,7 +68,7 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_no_charts(run: Path, tmp_path: Path) -> None:
     assert report(run, "-o", tmp_path / "out", "--no-charts") == 0
-    assert names(tmp_path / "out") == {"results.csv", "speedup.csv", "summary.md"}
+    assert names(tmp_path / "out") == TABLES
 
 
 def test_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +90,14 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     manifest.write_text(json.dumps([*json.loads(manifest.read_text()), "../../precious.svg", "old-light.svg"]))
     (out / "charts" / "old-light.svg").write_text("old")
     assert report(run, "-o", out, "--no-charts") == 0
-    assert names(out) == {"results.csv", "speedup.csv", "summary.md", "charts/mine.svg", f"charts/{output.MANIFEST}"}
+    assert names(out) == {
+        "results.csv",
+        "speedup.csv",
+        "crossover.csv",
+        "summary.md",
+        "charts/mine.svg",
+        f"charts/{output.MANIFEST}",
+    }
     assert (tmp_path / "precious.svg").read_text() == "precious"
     manifest.write_text("[" * 100_000)
     assert report(run, "-o", out) == 0
