@@ -160,13 +160,23 @@ def ceilings(device: str) -> dict[str, Any]:
 
 def cpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU alone."""
-    return run_file(*_suite([CPU], processes, speed), label=label, processes=processes)
+    return run_file(
+        *_suite([CPU], processes, speed), label=label, processes=processes, ceilings={"cpu": ceilings("cpu")}
+    )
 
 
 def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU · H-GPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU and an accelerator, with crossovers."""
     suite = _suite([CPU, GPU], processes, speed)
-    return run_file(*suite, devices=(CPU, GPU), label=label, processes=processes, torch="2.13.0+cu130")
+    return run_file(
+        *suite,
+        devices=(CPU, GPU),
+        label=label,
+        processes=processes,
+        torch="2.13.0+cu130",
+        ceilings={name: ceilings(name) for name in ("cpu", "cuda:0")},
+        flags=("contended",) * (processes > 1),
+    )
 
 
 # FLOP/s by dtype and B/s, launch cost in seconds, of machines that don't exist
@@ -209,7 +219,15 @@ def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple
             left.append(unmeasured(case, reason=f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"))
             return
         medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
-        done.append(benchmark(case, median, work=work, medians=medians))
+        measured: dict[str, Any] = {}
+        if kind == "cuda":
+            moved = int(work.get("bytes") or 8)
+            ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
+            measured["transfer"] = {"in_bytes": moved * 2 // 3, "out_bytes": moved // 3}
+            measured["transfer"] |= {name: 1e-5 + moved / 2 / rate for name, rate in ways.items()}
+            measured |= {"device_s": max(median - launch * 0.9, 1e-6), "launch_s": launch, "energy_j": median * 450.0}
+        flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if len(done) % each == 5)
+        done.append(benchmark(case, median, work=work, medians=medians, flags=flags, memory_bytes=10**6, **measured))
 
     kinds = [str(device["kind"]) for device in devices] + ["numpy"]
     for kind in kinds:
@@ -219,7 +237,7 @@ def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple
                     if (name == "sum" and form != "allocating") or (kind == "numpy" and name == "mul"):
                         continue
                     moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
-                    work = {"bytes": moved, "items": n, "unit": "element"}
+                    work = {"flops": n * (2.0 if "_" in name else 1.0), "bytes": moved, "items": n, "unit": "element"}
                     add(f"elementwise.{name}", kind, "float32", {"form": form, "n": n}, work, size="n")
         for dtype in _SPEEDS[kind][0]:
             for n in (64, 256, 1024, 4096):

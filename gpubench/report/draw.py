@@ -16,6 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from .draw_bars import draw_bars
 from .draw_lines import draw_lines
+from .draw_roofline import draw_roofline
 from .figures import Figure
 from .options import FORMATS
 from .page import Page
@@ -32,12 +33,18 @@ def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[
         matplotlib.rcParams.update(SETTINGS)
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         for figure in figures:
-            page = draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
+            page = _drawn(figure)
             for theme in (LIGHT, DARK):
                 page.ink.apply(theme)
                 for kind in formats:
                     files[f"{figure.name}-{theme}.{kind}"] = _save(page, figure, kind)
     return files
+
+
+def _drawn(figure: Figure) -> Page:
+    if figure.roofline:
+        return draw_roofline(figure, figure.roofline)
+    return draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
 
 
 def _save(page: Page, figure: Figure, kind: str) -> bytes:

@@ -34,7 +34,12 @@ def draw_bars(figure: Figure, chart: BarChart) -> Page:
     keys: list[Key] = [(word, colour, None, colour) for word, colour in chart.colours]
     heads = [_HEAD if panel.title or _scattered(panel) else 0.05 for panel in chart.panels]
     page = Page(
-        figure.title, figure.subtitle, figure.caption, keys, sum(heights) + sum(heads) + _FOOT * len(heads), not dots
+        figure.title,
+        figure.subtitle,
+        figure.caption,
+        keys,
+        sum(heights) + sum(heads) + _FOOT * len(heads),
+        "line" if dots else "bar",
     )
     labels = [text_width(group.label, SMALL) for panel in chart.panels for group in panel.groups]
     x = LEFT + min(max(labels), _WIDEST_LABEL) + 0.12

@@ -21,6 +21,7 @@ from .labels import Names, Row, family, heading, listed, setting, shorten
 from .one_shot import ONE_SHOT, RESIDENT
 from .output import file_names
 from .pairs import Baseline, pair
+from .rooflines import Roofline, roofline
 from .series import Line, Sweep, rate_of, sweeps, time_of, varying
 from .table import records
 
@@ -61,6 +62,7 @@ class Figure:
     styles: tuple[tuple[str, int], ...] = ()
     slower: str | None = None
     bars: BarChart | None = None
+    roofline: Roofline | None = None
 
     @property
     def one_colour(self) -> bool:
@@ -88,7 +90,7 @@ def plan(results: pd.DataFrame, speedups: pd.DataFrame, baseline: Baseline | Non
     pairs = records(speedups)
     if baseline is None and not any(row["run"] == row["baseline_run"] for row in pairs):
         pairs += records(pair(results, Baseline("implementation", "numpy")).table)
-    figures = [*_speedups(pairs, names), *_rates(rows, names), *_times(rows, names)]
+    figures = [*_speedups(pairs, names), *_rooflines(rows, names), *_rates(rows, names), *_times(rows, names)]
     stems = file_names(figure.name for figure in figures)
     return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
 
@@ -125,6 +127,24 @@ _SHOT = "One-shot: inputs copied from pageable memory, one call, outputs copied 
 
 def _uncertainty(rows: Iterable[Row], drawn: str) -> str:
     return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
+
+
+def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
+    """One for each device of each run whose ceilings were measured."""
+    found = []
+    for (run, device), members in _grouped(rows, lambda row: (row["run"], row["device"])).items():
+        own = [row for row in members if row["implementation"] != "numpy"]
+        ceilings = members[0]["_run"].ceilings.get(device)
+        chart = roofline(own, ceilings, names) if own and ceilings else None
+        if chart:
+            source = names.source(own[0])
+            note = "Best of each workload named. Ceilings: the best seen on this device at the start of the run; "
+            note += "bandwidths and launches in grey, matrix products in their dtype's colour. "
+            title = f"Roofline of {source}"
+            facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
+            name = f"roofline-{device}" + f"-{run}" * names.several
+            found.append(Figure(name, title, facts, caption(own, names, note), roofline=chart))
+    return found
 
 
 def _rates(rows: list[Row], names: Names) -> list[Figure]:

@@ -58,7 +58,8 @@ def test_cpu_and_gpu(tmp_path: Path) -> None:
     found = plan(tmp_path, records.gpu_run(3))
     names = {figure.name for figure in found}
     assert {"speedup-over-cpu", "speedup-over-cpu-elementwise", "speedup-over-cpu-models", "time-matmul"} <= names
-    assert 8 <= len(found) <= 18
+    assert {"one-shot-speedup-over-cpu-matmul", "roofline-cpu", "roofline-cuda-0"} <= names
+    assert 8 <= len(found) <= 24
 
 
 def test_two_machines(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_two_machines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [records.cpu_run(), records.gpu_run(), records.run_file([], [])])
 def test_no_empty_or_crowded_panel(tmp_path: Path, data: dict[str, Any]) -> None:
     for figure in plan(tmp_path, data):
-        assert figure.panels or figure.bars
+        assert figure.panels or figure.bars or figure.roofline
         for panel in figure.panels:
             assert 1 <= len(panel.curves) <= 6
             assert all(curve.line.points for curve in panel.curves)
@@ -113,6 +114,8 @@ def test_captions_name_the_terms(tmp_path: Path) -> None:
         for fact in ("Synthetic H-GPU", "float32", "2 CPU threads", "TF32 off", "resident", "2.13.0", "2026-01-31"):
             if fact == "2 CPU threads" and "numpy" in figure.caption:
                 fact = "CPU threads: torch 2, numpy 1"
+            if figure.name == "roofline-cpu" and fact == "Synthetic H-GPU":
+                fact = "Synthetic CPU"
             assert fact in figure.caption, figure.name
         assert "3 processes" in figure.caption
 
@@ -149,6 +152,58 @@ def test_the_uncertainty_is_drawn(tmp_path: Path) -> None:
     assert draw_lines(figure).figure.axes[0].collections
     assert "spread within one process" in figure.caption
     assert "interval" not in figure.caption
+
+
+def marked(processes: bool) -> dict[str, Any]:
+    data = crossing()
+    for mark in data["benchmarks"] if processes else ():
+        ours, median = mark["extra_info"]["gpubench"], mark["stats"]["median"]
+        factors = (1.0, 1.02, 1 / 1.02) if ours["device"] == "cpu" else (1.0, 1.0, 1.0)
+        ours["processes"] = [
+            {**ours["processes"][0], "process": i, "median_s": median * each, "kept": 0}
+            for i, each in enumerate(factors)
+        ]
+        mark["stats"]["data"] = []
+    return data
+
+
+def test_the_interval_of_a_crossover_is_marked(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, marked(True)) if each.name == "speedup-over-cpu-a"]
+    known = figure.panels[0].curves[0].crossing
+    assert known
+    low, high = known.crossover.low or 0.0, known.crossover.high or 0.0
+    assert 10_000 < low < 11_111 < high < 12_500
+    axes = draw_lines(figure).figure.axes[0]
+    assert any(list(line.get_xdata()) == [low, high] and set(line.get_ydata()) == {1.0} for line in axes.lines)
+    assert f"◆ 11.4k ({low / 1e3:.1f}k–{high / 1e3:.1f}k)" in [text.get_text() for text in axes.texts]
+
+
+def test_one_process_marks_no_interval(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, marked(False)) if each.name == "speedup-over-cpu-a"]
+    known = figure.panels[0].curves[0].crossing
+    assert known
+    assert (known.crossover.low, known.crossover.high, known.note) == (None, None, "one process: no interval")
+    texts = [text.get_text() for text in draw_lines(figure).figure.axes[0].texts]
+    assert [text for text in texts if "◆" in text and "(" in text] == []
+
+
+def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
+    data = crossing()
+    flags = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]
+    data["benchmarks"][-1]["extra_info"]["gpubench"]["processes"][0]["flags"] = flags
+    found = plan(tmp_path, data)
+    for figure in found:
+        assert ("Hollow: flagged" in figure.caption) == ("lines" not in figure.name), figure.name
+    (figure,) = [each for each in found if each.name == "time-a"]
+    hollow = [point for curve in figure.panels[0].curves for point in curve.line.points if point.flagged]
+    assert [point.x for point in hollow] == [10**6]
+    page = draw_lines(figure)
+    page.ink.apply(theme.DARK)
+    faces = [line.get_markerfacecolor() for line in page.figure.axes[0].lines if list(line.get_xdata()) == [10**6]]
+    assert faces == [theme.colour(theme.DARK, "page")]
+    (bars,) = [each.bars for each in found if each.name == "highest-rates" and each.bars]
+    assert [bar.flagged for panel in bars.panels for group in panel.groups for bar in group.bars] == [False, True]
+    assert not any("Hollow" in figure.caption for figure in plan(tmp_path, crossing()))
 
 
 def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:
