@@ -89,6 +89,6 @@ def beside(
 
 _AROUND = tuple(
     (dx * reach, dy * reach)
-    for reach in (1.0, 2.2, 4.0)
+    for reach in (1.0, 2.2)
     for dx, dy in ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 )

@@ -154,6 +154,35 @@ def test_bad_input_leaves_the_old_report(run: Path, tmp_path: Path, capsys: pyte
     assert {name: (out / name).read_bytes() for name in names(out)} == before
 
 
+def test_unlike_cases_are_left_out_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = small()
+    for mark in data["benchmarks"][:2]:
+        mark["extra_info"]["gpubench"]["threads"] = 1
+    for mark in data["benchmarks"][2:]:
+        mark["extra_info"]["gpubench"]["threads"] = 2
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    assert report(path, "-o", tmp_path / "out", "--no-charts") == 0
+    assert capsys.readouterr().err == (
+        "gpubench report: 2 cases not paired with a baseline that differs in threads (2); "
+        "--allow threads pairs them and says so\n"
+    )
+    assert len((tmp_path / "out" / "speedup.csv").read_text().splitlines()) == 1
+    assert "threads 2 against 1" in (tmp_path / "out" / "summary.md").read_text()
+    assert report(path, "-o", tmp_path / "out", "--allow", "seed", "--allow", "threads", "--format", "svg") == 0
+    assert capsys.readouterr().err == ""
+    lines = (tmp_path / "out" / "speedup.csv").read_text().splitlines()
+    assert [line.count("threads 2 against 1") for line in lines] == [0, 1, 1]
+    chart = (tmp_path / "out" / "charts" / "speedup-over-cpu-a-light.svg").read_text()
+    assert "Paired although they differ: threads 2 against 1" in chart
+
+
+def test_a_term_that_is_none(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        report(run, "-o", tmp_path / "out", "--allow", "everything")
+    assert "invalid choice: 'everything'" in capsys.readouterr().err
+
+
 def test_unknown_baseline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(run, "-o", tmp_path / "out", "--baseline", "tpu") == 2
     assert "unknown baseline 'tpu': choose from cpu, cuda:0, torch, " in capsys.readouterr().err
