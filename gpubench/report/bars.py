@@ -47,13 +47,16 @@ class BarPanel:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
+    """``slower`` names what is faster where a bar is below 1, of a speedup."""
+
     panels: tuple[BarPanel, ...]
     colours: tuple[tuple[str, int], ...]
     note: str = ""
     rows: tuple[Row, ...] = ()
+    slower: str | None = None
 
 
-def speedup_bars(rows: list[Row], names: Names) -> BarChart:
+def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:
     """A group for each workload, dtype and variant, the highest first; a bar for each device."""
     swept, single = sweeps(rows, speedup_of, names)
     ends = [(line.row, sweep.size) for sweep in swept for line in sweep.lines]
@@ -89,7 +92,7 @@ def speedup_bars(rows: list[Row], names: Names) -> BarChart:
     shown = groups[:MOST_BARS]
     if len(groups) > len(shown):
         note += f"The {len(groups) - len(shown)} lowest are in speedup.csv only. "
-    return BarChart((BarPanel("", "", tuple(shown)),), _used(shown, names), note, tuple(rows))
+    return BarChart((BarPanel("", "", tuple(shown)),), _used(shown, names), note, tuple(rows), base)
 
 
 def best_rates(rows: list[Row], names: Names) -> BarChart | None:

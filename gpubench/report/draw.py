@@ -14,10 +14,12 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+from .bars import BarChart
 from .draw_bars import draw_bars
 from .draw_lines import draw_lines
 from .draw_roofline import draw_roofline
 from .figures import Figure
+from .lines import LineChart
 from .options import FORMATS
 from .page import Page
 from .theme import DARK, LIGHT, SETTINGS
@@ -42,9 +44,10 @@ def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[
 
 
 def _drawn(figure: Figure) -> Page:
-    if figure.roofline:
-        return draw_roofline(figure, figure.roofline)
-    return draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
+    chart = figure.chart
+    if isinstance(chart, LineChart):
+        return draw_lines(figure, chart)
+    return draw_bars(figure, chart) if isinstance(chart, BarChart) else draw_roofline(figure, chart)
 
 
 def _save(page: Page, figure: Figure, kind: str) -> bytes:

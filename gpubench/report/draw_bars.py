@@ -51,7 +51,7 @@ def draw_bars(figure: Figure, chart: BarChart) -> Page:
         if _scattered(panel):
             axes = _dots(page, panel, chart, x, y, height)
         else:
-            axes = _bars(page, panel, x, y, height, figure.slower)
+            axes = _bars(page, panel, x, y, height, chart.slower)
         axes.yaxis.set_ticklabels(
             [fitted(group.label, _WIDEST_LABEL, SMALL) for group in panel.groups], parse_math=False
         )

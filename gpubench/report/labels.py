@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from ..schema import Scalar
 from .table import BASE, records
 
 Row = dict[str, Any]
+T = TypeVar("T")
 LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy"}
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -117,3 +118,11 @@ def listed(values: Sequence[str], most: int = 6) -> str:
     """``a, b, c``; a long list breaks off with how many more there are."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more
+
+
+def grouped(members: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """By the key, in the order met."""
+    groups: dict[Any, list[T]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return groups

@@ -14,7 +14,7 @@ from gpubench import runfile
 from gpubench.report import draw, figures, pairs, table
 from gpubench.report.draw_roofline import draw_roofline
 from gpubench.report.figures import Figure
-from gpubench.report.rooflines import RoofPanel
+from gpubench.report.rooflines import Roofline, RoofPanel
 from gpubench.schema import Case
 
 CEILINGS = {
@@ -50,14 +50,14 @@ def plan(folder: Path, marks: list[dict[str, Any]], ceilings: dict[str, Any] | N
     known = {"cuda:0": CEILINGS if ceilings is None else ceilings}
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=known)))
     results = table.frame([runfile.read(path)])
-    return [each for each in figures.plan(results, pairs.pair(results).table) if each.roofline]
+    return [each for each in figures.plan(results, pairs.pair(results).table) if isinstance(each.chart, Roofline)]
 
 
 def panels(folder: Path) -> list[RoofPanel]:
     (figure,) = plan(folder, MARKS)
-    assert figure.roofline
+    assert isinstance(figure.chart, Roofline)
     assert (figure.name, figure.title) == ("roofline-cuda-0", "Roofline of cuda:0")
-    return list(figure.roofline.panels)
+    return list(figure.chart.panels)
 
 
 def test_cases_stand_where_their_work_puts_them(tmp_path: Path) -> None:
@@ -93,15 +93,15 @@ def test_no_ceilings_no_chart(tmp_path: Path) -> None:
     assert plan(tmp_path, MARKS, {}) == []
     assert plan(tmp_path, [mark("a.b", 1.0)], CEILINGS) == []
     (figure,) = plan(tmp_path, MARKS, {"throughput": {"float32": 1e13}})
-    assert figure.roofline
-    assert [panel.y_unit for panel in figure.roofline.panels] == ["FLOP/s", "FLOP/s"]
+    assert isinstance(figure.chart, Roofline)
+    assert [panel.y_unit for panel in figure.chart.panels] == ["FLOP/s", "FLOP/s"]
 
 
 def test_everything_named_is_drawn_and_apart(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, MARKS + SMALL)
-    assert figure.roofline
-    page = draw_roofline(figure, figure.roofline)
-    for panel, axes in zip(figure.roofline.panels, page.figure.axes, strict=True):
+    assert isinstance(figure.chart, Roofline)
+    page = draw_roofline(figure, figure.chart)
+    for panel, axes in zip(figure.chart.panels, page.figure.axes, strict=True):
         drawn = {text.get_text(): text for text in axes.texts}
         expected = {mark.label for mark in panel.marks if mark.label} | {roof.label for roof in panel.roofs}
         assert expected <= set(drawn)
@@ -116,8 +116,8 @@ def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     marks = copy.deepcopy(MARKS)
     marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "implausible", "seen": "3 × the ceiling"}]
     (figure,) = plan(tmp_path, marks)
-    assert figure.roofline
-    assert [m.flagged for m in figure.roofline.panels[0].marks] == [False, False, True, False]
+    assert isinstance(figure.chart, Roofline)
+    assert [m.flagged for m in figure.chart.panels[0].marks] == [False, False, True, False]
     assert "Hollow: flagged" in figure.caption
 
 
