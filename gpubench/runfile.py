@@ -1,4 +1,4 @@
-"""Read and write run files: checked where they enter, whole or not at all where they leave.
+"""Read run files: checked where they enter. They are written by :mod:`gpubench.wholefile`.
 
 What :func:`read` returns is frozen and in range, so that later code may divide by a time and take its logarithm.
 A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from .errors import RunFileError, UsageError
+from .errors import RunFileError
 from .flags import ADVICE
 from .jsonfile import LONGEST_TEXT, At, clean, load
 from .roofline import Bandwidth, Ceilings
 from .schema import CACHES, KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Scalar, Transfer, Work
+from .wholefile import write as write
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
@@ -185,42 +183,6 @@ def read(path: str | os.PathLike[str]) -> Run:
     )
 
 
-def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
-    """Write JSON whole or not at all: a reader never meets half a file, and a failure leaves the old one.
-
-    Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
-    """
-    path = Path(path)
-    try:
-        text = json.dumps(data, allow_nan=False, indent=1) + "\n"
-    except ValueError as error:
-        raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
-    except RecursionError:
-        raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
-    replace(path, text.encode())
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
-    temporary = None
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
-        with open(descriptor, "wb") as stream:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)  # mkstemp's own mode would hide a published file from others
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)  # there is nothing left to remove after a success
-
-
 class Foreign(RunFileError):
     """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
 
@@ -344,24 +306,26 @@ def _flags(processes: At) -> tuple[Raised, ...]:
     return tuple(Raised(name, seen, tuple(where)) for name, (seen, where) in found.items())
 
 
+_BANDWIDTH = ("footprint_bytes", "byte_per_s")
+
+
 def _ceilings(at: At) -> dict[str, Ceilings]:
     if len(at.mapping()) > MOST_DEVICES:
         at.refuse(f"at most {MOST_DEVICES} devices", str(len(at.mapping())))
     found = {}
     for name in at.mapping():
         own = at[name]
+        entries = list(own["bandwidth"])
+        if len(entries) > MOST_PARAMS:
+            own["bandwidth"].refuse(f"at most {MOST_PARAMS} entries", str(len(entries)))
         bandwidth = tuple(
-            Bandwidth(
-                entry["pattern"].text(),
-                entry["level"].text(""),
-                entry["footprint_bytes"].positive(),
-                entry["byte_per_s"].positive(),
-            )
-            for entry in own["bandwidth"]
+            Bandwidth(at["pattern"].text(), at["level"].text(""), *(at[key].positive() for key in _BANDWIDTH))
+            for at in entries
         )
-        if len(bandwidth) > MOST_PARAMS:
-            own["bandwidth"].refuse(f"at most {MOST_PARAMS} entries", str(len(bandwidth)))
-        throughput = {clean(dtype): own["throughput"][dtype].positive() for dtype in own["throughput"].mapping()}
+        rates = own["throughput"]
+        if len(rates.mapping()) > MOST_PARAMS:
+            rates.refuse(f"at most {MOST_PARAMS} entries", str(len(rates.mapping())))
+        throughput = {clean(dtype): rates[dtype].positive() for dtype in rates.mapping()}
         single = ("launch_floor_s", "host_to_device_byte_per_s", "device_to_host_byte_per_s")
         found[clean(name)] = Ceilings(bandwidth, throughput, **{key: own[key].optional("positive") for key in single})
     return found

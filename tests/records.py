@@ -25,8 +25,13 @@ def benchmark(
     latency: float | None = None,
     rounds: int = 50,
     iterations: int = 1,
+    flags: tuple[str, ...] = (),
+    **measured: Any,
 ) -> dict[str, Any]:
-    """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median."""
+    """One entry of ``benchmarks``; ``medians`` are those of its processes, ``spread`` is IQR over median.
+
+    ``flags`` were raised in its first process; ``measured`` are more of our keys (``device_s``, ``transfer``, …).
+    """
     medians = medians or (median,)
     low, high = median * (1 - spread / 2), median * (1 + spread / 2)
     name = f"test_{case.workload.partition('.')[2]}[{case.id}]"
@@ -51,10 +56,12 @@ def benchmark(
                         "median_s": value,
                         "iqr_s": value * spread,
                         "latency_s": value * 1.1,
+                        "flags": [{"flag": flag, "seen": f"synthetic {flag}"} for flag in flags if i == 0],
                     }
                     for i, value in enumerate(medians)
                 ],
                 "steps": None,
+                **measured,
             }
         },
         "options": {"timer": "device_clock"},
@@ -88,6 +95,10 @@ def run_file(
     processes: int = 1,
     torch: str = "2.13.0+cpu",
     started: str = "2026-01-31T12:00:00+00:00",
+    tf32: bool | None = False,
+    seed: int | None = 0,
+    ceilings: dict[str, Any] | None = None,
+    flags: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     return {
         "machine_info": {
@@ -99,7 +110,7 @@ def run_file(
                 "cpu": {"model": "Synthetic CPU", "cores": 2},
                 "devices": list(devices),
                 "torch": {"version": torch, "cuda": None},
-                "precision": {"tf32": False},
+                "precision": {"tf32": tf32},
                 "threads": 2,
             },
         },
@@ -111,25 +122,61 @@ def run_file(
             "schema_version": 1,
             "version": "0.1.0",
             "preset": "quick",
-            "seed": 0,
+            "seed": seed,
             "asked": {},
             "started": started,
             "finished": started,
-            "processes": [{"process": i} for i in range(processes)],
+            "ceilings": ceilings or {},
+            "processes": [
+                {"process": i, "flags": [{"flag": flag, "seen": f"synthetic {flag} in {i}"} for flag in flags]}
+                for i in range(processes)
+            ],
             "unmeasured": unmeasured or [],
         },
     }
 
 
+def ceilings(device: str) -> dict[str, Any]:
+    """What a device that doesn't exist can do at best, by cache level and access pattern."""
+    kind = device.partition(":")[0]
+    flops, width, launch = _SPEEDS[kind]
+    levels = {
+        "cpu": (("l1d", 2.4e4, 14.0), ("l2", 1e6, 7.0), ("l3", 2e7, 2.5), ("memory", 4e8, 1.2)),
+        "cuda": (("l2", 2.5e7, 2.2), ("memory", 1e9, 1.1)),
+    }[kind]
+    patterns = {"read": 1.15, "copy": 0.9, "triad": 1.0, "in-place": 1.1}
+    return {
+        "bandwidth": [
+            {"pattern": name, "level": level, "footprint_bytes": size, "byte_per_s": width * factor * share}
+            for level, size, factor in levels
+            for name, share in patterns.items()
+        ],
+        "throughput": {dtype: rate * 1.02 for dtype, rate in flops.items()},
+        "launch_floor_s": launch * 0.8,
+        "host_to_device_byte_per_s": 5.2e10 if kind == "cuda" else None,
+        "device_to_host_byte_per_s": 4.9e10 if kind == "cuda" else None,
+    }
+
+
 def cpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU alone."""
-    return run_file(*_suite([CPU], processes, speed), label=label, processes=processes)
+    return run_file(
+        *_suite([CPU], processes, speed), label=label, processes=processes, ceilings={"cpu": ceilings("cpu")}
+    )
 
 
 def gpu_run(processes: int = 1, speed: float = 1.0, label: str = "Synthetic CPU · H-GPU (synthetic)") -> dict[str, Any]:
     """A quick run on a CPU and an accelerator, with crossovers."""
     suite = _suite([CPU, GPU], processes, speed)
-    return run_file(*suite, devices=(CPU, GPU), label=label, processes=processes, torch="2.13.0+cu130")
+    return run_file(
+        *suite,
+        devices=(CPU, GPU),
+        label=label,
+        processes=processes,
+        torch="2.13.0+cu130",
+        ceilings={name: ceilings(name) for name in ("cpu", "cuda:0")},
+        flags=("contended",) * (processes > 1),
+    )
 
 
 # FLOP/s by dtype and B/s, launch cost in seconds, of machines that don't exist
@@ -172,7 +219,15 @@ def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple
             left.append(unmeasured(case, reason=f"predicted {median:.3g} s a call, over the budget of {_LIMIT:.0f} s"))
             return
         medians = tuple(median * (1 + 0.02 * math.sin(13 * i + len(done))) for i in range(processes))
-        done.append(benchmark(case, median, work=work, medians=medians))
+        measured: dict[str, Any] = {}
+        if kind == "cuda":
+            moved = int(work.get("bytes") or 8)
+            ways = {"in_s": 1.2e10, "out_s": 0.9e10, "in_pinned_s": 5.2e10, "out_pinned_s": 4.9e10}
+            measured["transfer"] = {"in_bytes": moved * 2 // 3, "out_bytes": moved // 3}
+            measured["transfer"] |= {name: 1e-5 + moved / 2 / rate for name, rate in ways.items()}
+            measured |= {"device_s": max(median - launch * 0.9, 1e-6), "launch_s": launch, "energy_j": median * 450.0}
+        flags = tuple(name for name, each in {"noisy": 17, "contended": 29}.items() if len(done) % each == 5)
+        done.append(benchmark(case, median, work=work, medians=medians, flags=flags, memory_bytes=10**6, **measured))
 
     kinds = [str(device["kind"]) for device in devices] + ["numpy"]
     for kind in kinds:
@@ -182,7 +237,7 @@ def _suite(devices: list[dict[str, Any]], processes: int, speed: float) -> tuple
                     if (name == "sum" and form != "allocating") or (kind == "numpy" and name == "mul"):
                         continue
                     moved = inputs * 4.0 * n * (3 if form == "allocating" and kind != "cuda" else 1)
-                    work = {"bytes": moved, "items": n, "unit": "element"}
+                    work = {"flops": n * (2.0 if "_" in name else 1.0), "bytes": moved, "items": n, "unit": "element"}
                     add(f"elementwise.{name}", kind, "float32", {"form": form, "n": n}, work, size="n")
         for dtype in _SPEEDS[kind][0]:
             for n in (64, 256, 1024, 4096):

@@ -58,13 +58,37 @@ def cases() -> list[Case]:
     ]
 
 
+MEASURED: dict[str, Any] = {
+    "device_s": 1e-5,
+    "launch_s": 1e-6,
+    "transfer": {"in_bytes": 1, "out_bytes": 1, "in_s": 1e-5, "out_s": 2e-5, "in_pinned_s": 5e-6, "out_pinned_s": 1e-6},
+    "memory_bytes": 98304,
+    "energy_j": 0.004,
+    "precision": {"tf32": False},
+}
+
+
 def whole_run() -> dict[str, Any]:
     marks = [
-        records.benchmark(case, 1e-5 * (i + 1), work={"flops": 1e6}, medians=(1e-5 * (i + 1), 1.1e-5 * (i + 1)))
+        records.benchmark(
+            case,
+            1e-5 * (i + 1),
+            work={"flops": 1e6, "bytes": 1e4},
+            medians=(1e-5 * (i + 1), 1.1e-5 * (i + 1)),
+            flags=("noisy", "implausible"),
+            **(copy.deepcopy(MEASURED) if case.device == "cuda:0" else {}),
+        )
         for i, case in enumerate(cases())
     ]
     left = [records.unmeasured(Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n"))]
-    return records.run_file(marks, left, devices=(records.CPU, records.GPU), processes=2)
+    return records.run_file(
+        marks,
+        left,
+        devices=(records.CPU, records.GPU),
+        processes=2,
+        ceilings={name: records.ceilings(name) for name in ("cpu", "cuda:0")},
+        flags=("contended",),
+    )
 
 
 def plain_run() -> dict[str, Any]:
@@ -327,7 +351,7 @@ def report(content: bytes, folder: Path, figures: Figures) -> None:
     path.write_bytes(content)
     if figures.call("report", path.name, lambda: write_report([path], out, charts=False)) is None:
         return
-    assert {entry.name for entry in out.iterdir()} == {"results.csv", "speedup.csv", "summary.md"}
+    assert {entry.name for entry in out.iterdir()} == {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
     for name in ("results.csv", "speedup.csv"):
         rows = list(csv.reader(io.StringIO((out / name).read_text(encoding="utf-8"))))
         assert len({len(row) for row in rows}) == 1

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import records
 
-from gpubench import runfile
+from gpubench import runfile, wholefile
 from gpubench.errors import RunFileError, UsageError
-from gpubench.schema import Case, Work
+from gpubench.roofline import Bandwidth, Ceilings
+from gpubench.schema import Case, Transfer, Work
 
 
 def one_case(**changes: Any) -> dict[str, Any]:
@@ -48,6 +49,61 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert [process.median_s for process in measured.times.processes] == [1.9e-5, 2.1e-5]
     assert [process.samples for process in measured.times.processes] == [(1.9e-5,), (2.1e-5,)]
     assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
+
+
+MEASURED: dict[str, Any] = {
+    "device_s": 1.5e-5,
+    "launch_s": 2e-6,
+    "transfer": {"in_bytes": 32768, "out_bytes": 16384, "in_s": 1e-5, "out_s": 2e-5, "in_pinned_s": 5e-6},
+    "memory_bytes": 98304,
+    "energy_j": 0.004,
+    "precision": {"tf32": True, "float32_matmul": "high"},
+    "cache": "cold",
+}
+CEILINGS: dict[str, Any] = {
+    "bandwidth": [{"pattern": "copy", "level": "memory", "footprint_bytes": 1e9, "byte_per_s": 4e12}],
+    "throughput": {"float32": 5e13},
+    "launch_floor_s": 2e-6,
+    "host_to_device_byte_per_s": 5e10,
+    "device_to_host_byte_per_s": None,
+}
+
+
+def measured_case() -> dict[str, Any]:
+    """With all that can be known of a case, and of what its device can do."""
+    data = one_case()
+    ours(data).update(copy.deepcopy(MEASURED))
+    ours(data)["processes"][1]["flags"] = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]
+    data["gpubench"]["ceilings"] = {"cuda:0": copy.deepcopy(CEILINGS)}
+    data["gpubench"]["processes"][0]["flags"] = [{"flag": "contended", "seen": "load 3.1 on 2 cores"}]
+    data["gpubench"]["processes"][1]["flags"] = [{"flag": "contended", "seen": "load 5.0 on 2 cores"}]
+    return data
+
+
+def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
+    run = runfile.read(save(tmp_path, measured_case()))
+    (result,) = run.results
+    assert (result.device_s, result.launch_s, result.memory_bytes, result.energy_j) == (1.5e-5, 2e-6, 98304, 0.004)
+    assert result.transfer == Transfer(32768, 16384, 1e-5, 2e-5, 5e-6, None)
+    assert (result.precision, result.case.cache) == ({"tf32": True, "float32_matmul": "high"}, "cold")
+    assert result.flags == (runfile.Raised("noisy", "IQR 40 % of the median", (1,)),)
+    assert run.flags == (runfile.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
+    assert run.seed == 0
+    bandwidth = (Bandwidth("copy", "memory", 1e9, 4e12),)
+    assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
+
+
+def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
+    run = runfile.read(save(tmp_path, one_case()))
+    (result,) = run.results
+    assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
+    assert (run.ceilings, run.flags) == ({}, ())
+
+
+def test_a_flag_of_tomorrow_is_not_passed_on(tmp_path: Path) -> None:
+    data = measured_case()
+    ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
+    assert [flag.name for flag in runfile.read(save(tmp_path, data)).results[0].flags] == ["noisy"]
 
 
 def test_tf32_state(tmp_path: Path) -> None:
@@ -88,6 +144,7 @@ def test_plain_file(tmp_path: Path) -> None:
         implementation="",
         variant="",
         regime="",
+        cache="",
     )
     assert result.work == Work()
     assert result.times is not None
@@ -115,6 +172,10 @@ def stats(data: dict[str, Any]) -> dict[str, Any]:
 
 def ours(data: dict[str, Any]) -> dict[str, Any]:
     return data["benchmarks"][0]["extra_info"]["gpubench"]  # type: ignore[no-any-return]
+
+
+def ceilings(data: dict[str, Any]) -> dict[str, Any]:
+    return data["gpubench"]["ceilings"]["cuda:0"]  # type: ignore[no-any-return]
 
 
 BAD: dict[str, tuple[Edit, str]] = {
@@ -155,6 +216,59 @@ BAD: dict[str, tuple[Edit, str]] = {
     "null": (lambda d: d.update(benchmarks=None), "benchmarks: expected a list, found nothing"),
     "machine": (lambda d: d.update(machine_info=[]), "machine_info: expected an object, found []"),
     "tf32": (lambda d: d["machine_info"]["gpubench"]["precision"].update(tf32="no"), "tf32: expected true, false"),
+    "negative device time": (lambda d: ours(d).update(device_s=-1e-6), "gpubench.device_s: expected a finite number"),
+    "no launch cost": (lambda d: ours(d).update(launch_s=0), "gpubench.launch_s: expected a number above 0"),
+    "text as energy": (lambda d: ours(d).update(energy_j="1"), "gpubench.energy_j: expected a number, found '1'"),
+    "negative memory": (lambda d: ours(d).update(memory_bytes=-1), "gpubench.memory_bytes: expected a finite number"),
+    "negative error": (lambda d: ours(d)["check"].update(error=-0.1), "gpubench.check.error: expected a finite number"),
+    "transfer": (lambda d: ours(d).update(transfer=[1]), "gpubench.transfer: expected an object, found [1]"),
+    "transfer of nothing": (lambda d: ours(d).update(transfer={}), "transfer.in_bytes: expected a whole number from 0"),
+    "transfer in no time": (lambda d: ours(d)["transfer"].update(in_s=0), "transfer.in_s: expected a number above 0"),
+    "transfer of half a byte": (lambda d: ours(d)["transfer"].update(out_bytes=0.5), "out_bytes: expected a whole"),
+    "cache": (
+        lambda d: ours(d).update(cache="lukewarm"),
+        "gpubench.cache: expected one of hot, cold, found 'lukewarm'",
+    ),
+    "precision": (lambda d: ours(d).update(precision="tf32"), "gpubench.precision: expected an object, found 'tf32'"),
+    "deep precision": (lambda d: ours(d)["precision"].update(tf32=[1]), "gpubench.precision.tf32: expected a text"),
+    "many switches": (
+        lambda d: ours(d).update(precision={str(i): i for i in range(65)}),
+        "gpubench.precision: expected at most 64 entries, found 65",
+    ),
+    "flags": (lambda d: ours(d)["processes"][0].update(flags={"a": 1}), "processes[0].flags: expected a list"),
+    "flag": (lambda d: ours(d)["processes"][0].update(flags=["noisy"]), "flags[0]: expected an object, found 'noisy'"),
+    "nameless flag": (lambda d: ours(d)["processes"][0].update(flags=[{}]), "flags[0].flag: expected a text"),
+    "many flags": (
+        lambda d: d["gpubench"]["processes"][0].update(flags=[{"flag": "noisy", "seen": ""}] * 33),
+        "gpubench.processes[0].flags: expected at most 32 flags, found 33",
+    ),
+    "seed": (lambda d: d["gpubench"].update(seed=-1), "gpubench.seed: expected a whole number from 0, found -1"),
+    "ceilings": (lambda d: d["gpubench"].update(ceilings=[1]), "gpubench.ceilings: expected an object, found [1]"),
+    "ceilings of many devices": (
+        lambda d: d["gpubench"].update(ceilings={str(i): {} for i in range(257)}),
+        "gpubench.ceilings: expected at most 256 devices, found 257",
+    ),
+    "bandwidth": (
+        lambda d: ceilings(d)["bandwidth"][0].update(byte_per_s=-4e12),
+        "gpubench.ceilings.cuda:0.bandwidth[0].byte_per_s: expected a finite number not below 0",
+    ),
+    "bandwidth of nothing": (
+        lambda d: ceilings(d)["bandwidth"][0].update(footprint_bytes=0),
+        "bandwidth[0].footprint_bytes: expected a number above 0",
+    ),
+    "much bandwidth": (
+        lambda d: ceilings(d)["bandwidth"].extend(ceilings(d)["bandwidth"] * 64),
+        "gpubench.ceilings.cuda:0.bandwidth: expected at most 64 entries, found 65",
+    ),
+    "throughput": (
+        lambda d: ceilings(d)["throughput"].update(x="fast"),
+        "throughput.x: expected a number, found 'fast'",
+    ),
+    "throughput of many": (
+        lambda d: ceilings(d).update(throughput={str(i): 1e12 for i in range(65)}),
+        "gpubench.ceilings.cuda:0.throughput: expected at most 64 entries, found 65",
+    ),
+    "launch floor": (lambda d: ceilings(d).update(launch_floor_s=0), "launch_floor_s: expected a number above 0"),
     "line feeds": (lambda d: stats(d).update(median="a\nb\x1b[31m"), "expected a number, found 'a"),
     "deep": (lambda d: stats(d).update(median=json.loads("[" * 300 + "]" * 300)), "expected a number, found [[["),
 }
@@ -163,7 +277,7 @@ BAD: dict[str, tuple[Edit, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_refused(tmp_path: Path, name: str) -> None:
     edit, expected = BAD[name]
-    data = one_case()
+    data = measured_case()
     edit(data)
     path = save(tmp_path, data)
     with pytest.raises(RunFileError) as caught:
@@ -250,7 +364,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runfile.os, "fsync", full)
+    monkeypatch.setattr(wholefile.os, "fsync", full)
     with pytest.raises(UsageError, match="No space left"):
         runfile.write(path, {"new": 1})
     assert json.loads(path.read_text()) == {"old": 1}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import statistics
-from .labels import Names, Row, setting, shorten, size_text
+from .labels import Names, Row, flagged, setting, shorten, size_text
 from .series import rate_of, size_of, size_parameter, speedup_of, sweeps, time_of
 
 MOST_GROUPS = 14
@@ -15,13 +15,17 @@ MOST_BARS = 42
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """``points`` are the single settings behind a mean, ``range`` the uncertainty of a value that is none."""
+    """``points`` are the single settings behind a mean, ``range`` the uncertainty of a value that is none.
+
+    ``flagged`` where something was wrong while one of them was measured.
+    """
 
     value: float
     colour: int
     points: tuple[float, ...] = ()
     note: str = ""
     range: tuple[float, float] | None = None
+    flagged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,16 @@ class BarPanel:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
+    """``slower`` names what is faster where a bar is below 1, of a speedup."""
+
     panels: tuple[BarPanel, ...]
     colours: tuple[tuple[str, int], ...]
     note: str = ""
     rows: tuple[Row, ...] = ()
+    slower: str | None = None
 
 
-def speedup_bars(rows: list[Row], names: Names) -> BarChart:
+def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:
     """A group for each workload, dtype and variant, the highest first; a bar for each device."""
     swept, single = sweeps(rows, speedup_of, names)
     ends = [(line.row, sweep.size) for sweep in swept for line in sweep.lines]
@@ -74,7 +81,8 @@ def speedup_bars(rows: list[Row], names: Names) -> BarChart:
             colour = names.sources.index(source)
             alone = len(found) == 1
             ends_of = (row["low"], row["high"]) if alone else None
-            bars.append(Bar(mean, colour, () if alone else speedups, at, ends_of))
+            doubted = any(flagged(row) for row, _ in found)
+            bars.append(Bar(mean, colour, () if alone else speedups, at, ends_of, doubted))
         groups.append(Group(label, tuple(sorted(bars, key=lambda bar: bar.colour))))
     groups.sort(key=lambda group: (-max(bar.value for bar in group.bars), group.label))
     several = any(bar.points for group in groups for bar in group.bars)
@@ -84,7 +92,7 @@ def speedup_bars(rows: list[Row], names: Names) -> BarChart:
     shown = groups[:MOST_BARS]
     if len(groups) > len(shown):
         note += f"The {len(groups) - len(shown)} lowest are in speedup.csv only. "
-    return BarChart((BarPanel("", "", tuple(shown)),), _used(shown, names), note, tuple(rows))
+    return BarChart((BarPanel("", "", tuple(shown)),), _used(shown, names), note, tuple(rows), base)
 
 
 def best_rates(rows: list[Row], names: Names) -> BarChart | None:
@@ -107,7 +115,7 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
         groups = []
         for name, sources in labels.items():
             bars = [
-                Bar(value, names.sources.index(source), (), _at(row, sizes[row["workload"]]))
+                Bar(value, names.sources.index(source), (), _at(row, sizes[row["workload"]]), None, flagged(row))
                 for source, (value, row) in sources.items()
             ]
             groups.append(Group(name, tuple(sorted(bars, key=lambda bar: bar.colour))))
@@ -129,7 +137,9 @@ def single_sizes(rows: list[Row], names: Names) -> Iterable[BarChart]:
     for row in rows:
         words = [setting(name, value) for name, value in row["_result"].case.params.items()]
         label = shorten(", ".join([_label(row), *words]), 48)
-        labels.setdefault(label, []).append(Bar(time_of(row)[0], names.sources.index(names.source(row))))
+        labels.setdefault(label, []).append(
+            Bar(time_of(row)[0], names.sources.index(names.source(row)), flagged=flagged(row))
+        )
         members.setdefault(label, []).append(row)
     groups = [Group(label, tuple(bars)) for label, bars in sorted(labels.items())]
     for start in range(0, len(groups), MOST_BARS):
@@ -142,6 +152,7 @@ def _label(row: Row) -> str:
     case = row["_result"].case
     words = [shorten(case.workload, 32), case.dtype, case.variant if case.variant != "eager" else ""]
     words.append(case.regime if case.regime != "resident" else "")
+    words.append(f"cache {case.cache}" if case.cache not in ("", "hot") else "")
     return " ".join(word for word in words if word)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..runfile import Run
-from .labels import Names, Row, listed, shorten
+from .labels import Names, Row, flagged, listed, shorten
 
 
 def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
@@ -29,6 +29,10 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     facts.append(listed(sorted({run.date for run in runs.values() if run.date})))
     counts = sorted({len(row["_result"].times.processes) for row in rows if row["_result"].times})
     facts.append(f"{' and '.join(map(str, counts))} process{'es' if counts != [1] else ''}" if counts else "")
+    if any(flagged(row) for row in rows):
+        note += "Hollow: flagged while it was measured, see the summary. "
+    if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
+        note += f"Paired although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import output, pairs, summary, table
+from . import crossings, findings, output, pairs, summary, table
+from .labels import Names
 from .options import FORMATS
 
 
@@ -28,15 +29,17 @@ class Report:
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats)
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
+    if report.summary.left_out:
+        print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     summary.show(report.summary)
     charts = sum(path.parent != report.folder for path in report.files)
-    print(f"{report.folder}: results.csv, speedup.csv, summary.md" + (", charts/" if charts else ""))
+    print(f"{report.folder}: results.csv, speedup.csv, crossover.csv, summary.md" + (", charts/" if charts else ""))
     return 0
 
 
@@ -46,25 +49,27 @@ def write_report(
     baseline: str | None = None,
     charts: bool = True,
     formats: Sequence[str] = FORMATS,
+    allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
     folder = Path(folder)
     runs = read_all(paths)
     results = table.frame(runs)
     chosen = pairs.resolve(results, baseline)
-    speedups = pairs.pair(results, chosen)
+    speedups = pairs.pair(results, chosen, allow)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from . import draw, figures
 
-        drawn = figures.plan(results, speedups, chosen)
+        drawn = figures.plan(results, speedups.table, chosen)
         pictures = draw.render(drawn, formats)
-    words = summary.summarise(runs, results, speedups, drawn, formats)
+    words = findings.summarise(runs, results, speedups, drawn, formats)
     tables = {
         "results.csv": table.to_csv(results),
-        "speedup.csv": table.to_csv(speedups),
+        "speedup.csv": table.to_csv(speedups.table),
+        "crossover.csv": table.to_csv(crossings.frame(speedups.table, Names(results))),
         "summary.md": summary.markdown(words),
     }
     return Report(folder, tuple(output.save(folder, tables, pictures)), words)

@@ -14,9 +14,12 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+from .bars import BarChart
 from .draw_bars import draw_bars
 from .draw_lines import draw_lines
+from .draw_roofline import draw_roofline
 from .figures import Figure
+from .lines import LineChart
 from .options import FORMATS
 from .page import Page
 from .theme import DARK, LIGHT, SETTINGS
@@ -32,12 +35,19 @@ def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[
         matplotlib.rcParams.update(SETTINGS)
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         for figure in figures:
-            page = draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
+            page = _drawn(figure)
             for theme in (LIGHT, DARK):
                 page.ink.apply(theme)
                 for kind in formats:
                     files[f"{figure.name}-{theme}.{kind}"] = _save(page, figure, kind)
     return files
+
+
+def _drawn(figure: Figure) -> Page:
+    chart = figure.chart
+    if isinstance(chart, LineChart):
+        return draw_lines(figure, chart)
+    return draw_bars(figure, chart) if isinstance(chart, BarChart) else draw_roofline(figure, chart)
 
 
 def _save(page: Page, figure: Figure, kind: str) -> bytes:

@@ -14,9 +14,9 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from ..quantity import text
 from .bars import Bar, BarChart, BarPanel
 from .figures import Figure
+from .labels import factor
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
 from .scales import linear_ticks, log_ticks, padded
-from .summary import factor
 from .theme import marker
 
 _THICK, _BETWEEN = 0.17, 0.11
@@ -34,7 +34,12 @@ def draw_bars(figure: Figure, chart: BarChart) -> Page:
     keys: list[Key] = [(word, colour, None, colour) for word, colour in chart.colours]
     heads = [_HEAD if panel.title or _scattered(panel) else 0.05 for panel in chart.panels]
     page = Page(
-        figure.title, figure.subtitle, figure.caption, keys, sum(heights) + sum(heads) + _FOOT * len(heads), not dots
+        figure.title,
+        figure.subtitle,
+        figure.caption,
+        keys,
+        sum(heights) + sum(heads) + _FOOT * len(heads),
+        "line" if dots else "bar",
     )
     labels = [text_width(group.label, SMALL) for panel in chart.panels for group in panel.groups]
     x = LEFT + min(max(labels), _WIDEST_LABEL) + 0.12
@@ -46,7 +51,7 @@ def draw_bars(figure: Figure, chart: BarChart) -> Page:
         if _scattered(panel):
             axes = _dots(page, panel, chart, x, y, height)
         else:
-            axes = _bars(page, panel, x, y, height, figure.slower)
+            axes = _bars(page, panel, x, y, height, chart.slower)
         axes.yaxis.set_ticklabels(
             [fitted(group.label, _WIDEST_LABEL, SMALL) for group in panel.groups], parse_math=False
         )
@@ -86,8 +91,9 @@ def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, heig
     for group, middle in zip(panel.groups, middles, strict=True):
         for bar in group.bars:
             (mark,) = axes.plot([bar.value], [middle], marker=marker(bar.colour), markersize=6, linestyle="", zorder=5)
-            page.ink(mark.set_color, bar.colour)
-            page.ink(mark.set_markeredgecolor, "page")
+            page.ink(mark.set_markerfacecolor, "page" if bar.flagged else bar.colour)
+            page.ink(mark.set_markeredgecolor, bar.colour if bar.flagged else "page")
+            mark.set_markeredgewidth(1.4 if bar.flagged else 1.0)
     end = x + width
     for (word, colour), column in zip(columns, widths, strict=True):
         end += column
@@ -141,7 +147,10 @@ def _note(bar: Bar, unit: str) -> str:
 
 def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float, note: str) -> None:
     (patch,) = axes.barh([middle], [bar.value - start], height=_THICK * 0.86, left=start, zorder=3)
-    page.ink(patch.set_facecolor, bar.colour)
+    page.ink(patch.set_facecolor, "page" if bar.flagged else bar.colour)
+    if bar.flagged:
+        page.ink(patch.set_edgecolor, bar.colour)
+        patch.set_linewidth(1.2)
     if bar.range:
         (whisker,) = axes.plot(bar.range, [middle] * 2, marker="|", markersize=5, linewidth=1.0, zorder=5)
         page.ink(whisker.set_color, "text")

@@ -7,8 +7,10 @@ import math
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from .figures import Figure, Panel
+from ..statistics import Crossover
+from .figures import Figure
 from .labels import size_label, size_text
+from .lines import LineChart, LinePanel
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
 from .scales import Ticks, log_ticks, padded, size_ticks
 from .theme import dashes, marker
@@ -19,23 +21,23 @@ _STRIP = 0.13
 """Share of a speedup panel kept free of data at either end: below for the name of the region, above for crossovers."""
 
 
-def draw_lines(figure: Figure) -> Page:
-    panels = figure.panels
+def draw_lines(figure: Figure, chart: LineChart) -> Page:
+    panels = chart.panels
     columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
     height = _HEIGHTS[columns]
-    one = figure.one_colour
+    one = chart.one_colour
     keys: list[Key] = [
-        (word, colour, None if figure.styles else rank, None if one else colour)
-        for rank, (word, colour) in enumerate(figure.colours)
+        (word, colour, None if chart.styles else rank, None if one else colour)
+        for rank, (word, colour) in enumerate(chart.colours)
     ]
-    keys += [(word, None, style, style if one else None) for word, style in figure.styles if word]
+    keys += [(word, None, style, style if one else None) for word, style in chart.styles if word]
     page = Page(figure.title, figure.subtitle, figure.caption, keys, rows * (height + _BELOW + _ABOVE))
-    limits = [_limits(panel, figure.slower is not None) for panel in panels]
+    limits = [_limits(panel, chart.slower is not None) for panel in panels]
     shared = (min(low for low, _ in limits), max(high for _, high in limits))
     together = math.log10(shared[1] / shared[0]) <= 6.5
-    ends = [_data(shared if together else own, figure.slower is not None) for own in limits]
-    ticks = [log_ticks(low, high, figure.unit, 7 if columns < 3 else 5) for low, high in ends]
+    ends = [_data(shared if together else own, chart.slower is not None) for own in limits]
+    ticks = [log_ticks(low, high, chart.unit, 7 if columns < 3 else 5) for low, high in ends]
     gutter = 0.12 + max(text_width(label, SMALL) for own in ticks for _, label in own)
     gap = 0.28 if together else gutter + 0.25
     width = (WIDTH - LEFT - RIGHT - gutter - gap * (columns - 1)) / columns
@@ -44,7 +46,7 @@ def draw_lines(figure: Figure) -> Page:
         x = LEFT + gutter + column * (width + gap)
         y = page.top - (row + 1) * (height + _BELOW + _ABOVE) + _BELOW
         axes = page.axes(x, y, width, height)
-        _panel(page, axes, figure, panel, shared if together else limits[i], ticks[i], width)
+        _panel(page, axes, chart, panel, shared if together else limits[i], ticks[i], width)
         if together and column:
             axes.tick_params(labelleft=False)
         page.text(x, y + height + 0.07, fitted(panel.title, width * 0.95, NORMAL), NORMAL, "text", weight="bold")
@@ -60,7 +62,7 @@ def _columns(count: int) -> int:
     return 3 if count in (5, 6, 9) else 4
 
 
-def _limits(panel: Panel, speedup: bool) -> tuple[float, float]:
+def _limits(panel: LinePanel, speedup: bool) -> tuple[float, float]:
     values = [
         value for curve in panel.curves for point in curve.line.points for value in (point.low, point.high, point.y)
     ]
@@ -78,7 +80,7 @@ def _data(limits: tuple[float, float], speedup: bool) -> tuple[float, float]:
 
 
 def _panel(
-    page: Page, axes: Axes, figure: Figure, panel: Panel, limits: tuple[float, float], ticks: Ticks, width: float
+    page: Page, axes: Axes, chart: LineChart, panel: LinePanel, limits: tuple[float, float], ticks: Ticks, width: float
 ) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -93,8 +95,8 @@ def _panel(
         axis.set_minor_locator(NullLocator())
         axis.set_ticklabels([label for _, label in places], parse_math=False)
     page.grid(axes, "y")
-    if figure.slower is not None:
-        _region(page, axes, figure.slower, limits[0], width)
+    if chart.slower is not None:
+        _region(page, axes, chart.slower, limits[0], width)
     for rank, curve in enumerate(panel.curves):
         points = curve.line.points
         x, y = [point.x for point in points], [point.y for point in points]
@@ -102,15 +104,27 @@ def _panel(
             x, [p.low for p in points], [p.high for p in points], alpha=0.18, linewidth=0, zorder=2
         )
         page.ink(band.set_facecolor, curve.colour)
-        style = curve.style if figure.styles else [colour for _, colour in figure.colours].index(curve.colour)
-        shape = marker(curve.style if figure.one_colour else curve.colour)
+        style = curve.style if chart.styles else [colour for _, colour in chart.colours].index(curve.colour)
+        shape = marker(curve.style if chart.one_colour else curve.colour)
         (line,) = axes.plot(
             x, y, linestyle=dashes(style), marker=shape, linewidth=1.6, markersize=4.8, zorder=3 + rank * 0.01
         )
         page.ink(line.set_color, curve.colour)
         page.ink(line.set_markeredgecolor, "page")
         line.set_markeredgewidth(0.6)
-    if figure.slower is not None:
+        doubted = [point for point in points if point.flagged]
+        (hollow,) = axes.plot(
+            [p.x for p in doubted],
+            [p.y for p in doubted],
+            marker=shape,
+            markersize=4.8,
+            linestyle="",
+            markeredgewidth=1.2,
+            zorder=3.5,
+        )
+        page.ink(hollow.set_markerfacecolor, "page")
+        page.ink(hollow.set_markeredgecolor, curve.colour)
+    if chart.slower is not None:
         _crossovers(page, axes, panel, (left, right), limits, width)
 
 
@@ -125,22 +139,29 @@ def _region(page: Page, axes: Axes, slower: str, low: float, width: float) -> No
 
 
 def _crossovers(
-    page: Page, axes: Axes, panel: Panel, ends: tuple[float, float], limits: tuple[float, float], width: float
+    page: Page, axes: Axes, panel: LinePanel, ends: tuple[float, float], limits: tuple[float, float], width: float
 ) -> None:
-    """A diamond on the line at 1× for each, and their sizes in the free strip above the data."""
-    sizes = sorted({size for curve in panel.curves if (size := curve.line.crossover.size)})
-    if not sizes:
+    """A diamond on the line at 1× for each, with its interval, and their sizes in the free strip above the data."""
+    found = [(curve, curve.crossing.crossover) for curve in panel.curves if curve.crossing]
+    marked = [(curve, known, known.size) for curve, known in found if known.size]
+    if not marked:
         return
-    for curve in panel.curves:
-        if (size := curve.line.crossover.size) is not None:
-            (mark,) = axes.plot([size], [1.0], marker="D", markersize=6, linestyle="", markeredgewidth=1.4, zorder=5)
-            page.ink(mark.set_markerfacecolor, "page")
-            page.ink(mark.set_markeredgecolor, curve.colour)
+    for curve, known, size in marked:
+        if known.low is not None and known.high is not None:
+            reach = [max(known.low, ends[0]), min(known.high, ends[1])]
+            (bar,) = axes.plot(reach, [1.0, 1.0], linewidth=4.0, solid_capstyle="butt", alpha=0.55, zorder=4)
+            page.ink(bar.set_color, curve.colour)
+        (mark,) = axes.plot([size], [1.0], marker="D", markersize=6, linestyle="", markeredgewidth=1.4, zorder=5)
+        page.ink(mark.set_markerfacecolor, "page")
+        page.ink(mark.set_markeredgecolor, curve.colour)
 
     def place(size: float) -> float:
         return math.log(size / ends[0]) / math.log(ends[1] / ends[0])
 
+    sizes = sorted(size for _, _, size in marked)
     words = " … ".join(dict.fromkeys(size_text(size, panel.size) for size in (sizes[0], sizes[-1])))
+    if len(marked) == 1:
+        words += _interval(marked[0][1], ends, panel.size)
     words = fitted(f"◆ {words}", width - 0.1, SMALL)
     half = text_width(words, SMALL) / width / 2
     middle = (place(sizes[0]) + place(sizes[-1])) / 2
@@ -153,3 +174,11 @@ def _crossovers(
         at, 0.985, words, transform=axes.transAxes, fontsize=SMALL, ha="center", va="top", parse_math=False
     )
     page.ink(label.set_color, "text")
+
+
+def _interval(known: Crossover, ends: tuple[float, float], name: str) -> str:
+    """`` (900–1.2k)``; an end beyond what was measured is an ellipsis."""
+    if known.low is None or known.high is None:
+        return ""
+    low, high = (size_text(end, name) if ends[0] < end < ends[1] else "…" for end in (known.low, known.high))
+    return f" ({low}–{high})"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from ..quantity import text
 from ..schema import Scalar
-from .table import records
+from .table import BASE, records
 
 Row = dict[str, Any]
+T = TypeVar("T")
 LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy"}
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -48,6 +49,18 @@ class Names:
         return shorten(str(row["baseline_run"]))
 
 
+def terms(row: Row) -> str:
+    """``float32``, ``float32 autocast``: rows that differ in it are never summed up in one number."""
+    variant = row["variant"] if row["variant"] not in (None, "eager") else ""
+    cache = f"cache {row['cache']}" if row["cache"] not in (None, "hot") else ""
+    return " ".join(word for word in (row["dtype"], variant, cache) if word)
+
+
+def flagged(row: Row) -> bool:
+    """Whether something was wrong while it, or its baseline, was measured."""
+    return any(result.flags for result in (row["_result"], row.get(BASE)) if result)
+
+
 def heading(name: str) -> str:
     return name[:1].upper() + name[1:]
 
@@ -73,8 +86,16 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     case = row["_result"].case
     words = [case.dtype] * bool(case.dtype) + [case.variant] * (case.variant not in ("", "eager"))
     words += [case.regime] * (case.regime not in ("", "resident"))
+    words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
     words += [setting(name, value) for name, value in case.params.items() if name not in without]
     return " ".join([shorten(case.workload), ", ".join(words)]).strip()
+
+
+def factor(value: float) -> str:
+    """``12.3×``; three digits, as many as a ratio of noisy times deserves."""
+    if value < 1 or value >= 1e6:
+        return f"{value:.3g}×"
+    return f"{float(f'{value:.3g}'):,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}×"
 
 
 def size_text(size: float, name: str = "") -> str:
@@ -97,3 +118,11 @@ def listed(values: Sequence[str], most: int = 6) -> str:
     """``a, b, c``; a long list breaks off with how many more there are."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more
+
+
+def grouped(members: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """By the key, in the order met."""
+    groups: dict[Any, list[T]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return groups

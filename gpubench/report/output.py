@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile import replace
+from ..wholefile import replace
 
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"

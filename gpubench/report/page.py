@@ -24,10 +24,13 @@ Key = tuple[str, int | None, int | None, int | None]
 
 
 class Page:
-    """``top`` and ``bottom`` (inches from the lower edge) are the ends of the room left for panels."""
+    """``top`` and ``bottom`` (inches from the lower edge) are the ends of the room left for panels.
+
+    ``swatch`` is what stands for a colour in the legend: ``line``, ``bar`` or ``point``.
+    """
 
     def __init__(
-        self, title: str, subtitle: str, caption: str, keys: list[Key], room: float, bars: bool = False
+        self, title: str, subtitle: str, caption: str, keys: list[Key], room: float, swatch: str = "line"
     ) -> None:
         self.ink = Ink([])
         rows = _packed(keys)
@@ -40,7 +43,7 @@ class Page:
         self.text(LEFT, self.height - 0.36, fitted(title, WIDTH - LEFT - RIGHT, TITLE), TITLE, "text", weight="bold")
         self.text(LEFT, self.height - 0.62, fitted(subtitle, WIDTH - LEFT - RIGHT, NORMAL), NORMAL, "muted")
         for i, row in enumerate(rows):
-            self._legend(row, self.height - 0.9 - _ROW * i, bars)
+            self._legend(row, self.height - 0.9 - _ROW * i, swatch)
         for i, line in enumerate(small_print):
             self.text(LEFT, self.bottom - 0.14 - _LINE * i, line, SMALL, "muted")
 
@@ -66,15 +69,15 @@ class Page:
         for line in (*axes.xaxis.get_gridlines(), *axes.yaxis.get_gridlines()):
             self.ink(line.set_color, "grid")
 
-    def _legend(self, row: list[tuple[float, Key]], y: float, bars: bool) -> None:
+    def _legend(self, row: list[tuple[float, Key]], y: float, swatch: str) -> None:
         for x, (label, colour, style, shape) in row:
             line = Line2D(
                 [x / WIDTH, (x + 0.19) / WIDTH, (x + 0.38) / WIDTH],
                 [(y + 0.045) / self.height] * 3,
-                linewidth=7.0 if bars else 1.8,
+                linewidth={"bar": 7.0, "point": 0.0}.get(swatch, 1.8),
                 solid_capstyle="butt",
                 linestyle=dashes(style or 0),
-                marker=marker(shape) if shape is not None and not bars else "",
+                marker=marker(shape) if shape is not None and swatch != "bar" else "",
                 markevery=[1],
                 markersize=5.5,
                 transform=self.figure.transFigure,

@@ -1,15 +1,14 @@
 """Speedups: each case against the same case elsewhere, with its uncertainty.
 
-Equal means equal workload, parameters, dtype, variant and regime, and equal implementation unless the baseline
-is one. What differs in any of these is never paired. Thread counts may differ, and are columns.
+The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. What else
+may not differ silently is :mod:`.parity`'s business.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -17,11 +16,25 @@ from .. import statistics
 from ..errors import UsageError
 from ..runfile import Times
 from ..statistics import INTERVAL, Estimate
-from .table import BASE, HIDDEN, LEADING, SETTINGS, parameter_columns, records
+from . import one_shot
+from .labels import Row
+from .parity import FALLBACK, LeftOut, differences
+from .table import (
+    BASE,
+    HIDDEN,
+    LEADING,
+    ONE_SHOT_COLUMNS,
+    PAIRED,
+    SETTINGS,
+    SIDE,
+    parameter_columns,
+    records,
+)
 
-SIDE = ("run", "machine", "device", "implementation", "threads")
-"""Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
 WITHIN = "spread within one process"
+
+Rows = list[Row]
+Partners = Iterator[tuple[Row, list[Rows]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +58,49 @@ def resolve(table: pd.DataFrame, name: str | None) -> Baseline | None:
     raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
 
 
-def pair(table: pd.DataFrame, baseline: Baseline | None = None) -> pd.DataFrame:
-    """A row for each pair: the columns of speedup.csv, then HIDDEN (those of the other side) and BASE."""
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """``table`` has a row a pair: the columns of speedup.csv, then HIDDEN (those of the other side) and BASE."""
+
+    table: pd.DataFrame
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collection[str] = ()) -> Pairs:
+    """Pairs that differ in no term of parity, or in those of ``allow`` alone.
+
+    A named implementation brings its own number of threads: NumPy's elementwise work has one.
+    """
     parameters = parameter_columns(table)
-    terms = ["workload", *SETTINGS, *parameters, "dtype"]
-    if baseline is None or baseline.role != "implementation":
+    terms = ["workload", "variant", *parameters]
+    allowed = set(allow)
+    if baseline and baseline.role == "implementation":
+        allowed.add("threads")
+    else:
         terms.append("implementation")
-    measured = records(table[table["status"] == "ok"])
-    cases: dict[Hashable, list[dict[str, Any]]] = {}
+    groups: dict[Hashable, Rows] = {}
     seen: Counter[Hashable] = Counter()
-    for row in measured:
+    for row in records(table[table["status"] == "ok"]):
         identity = tuple((type(row[term]), row[term]) for term in terms)
-        itself = (identity, *(row[name] for name in LEADING))
+        itself = (identity, *(row[name] for name in (*LEADING, "dtype", "regime", "cache", "threads")))
         seen[itself] += 1  # a case met twice in a run pairs first with first, second with second
-        cases.setdefault((identity, seen[itself]), []).append(row)
+        groups.setdefault((identity, seen[itself]), []).append(row)
     first = None if table.empty else str(table["run"].iloc[0])
     if baseline and baseline.role in ("machine", "run"):
         first = str(table.loc[table[baseline.role] == baseline.name, "run"].iloc[0])
-    rows = [_pair(base, other, terms) for group in cases.values() for base, other in _partners(group, baseline, first)]
+    made: Rows = []
+    left_out = []
+    for group in groups.values():
+        for row, tiers in _partners(group, baseline, first):
+            base, differing = _closest(row, tiers, allowed)
+            if base is None:
+                left_out += [LeftOut(row, differing)] if differing else []
+            else:
+                made.append(_pair(base, row, differing))
     columns = [f"baseline_{name}" for name in SIDE] + list(SIDE)
-    columns += ["workload", *SETTINGS, *parameters, "dtype"]
-    columns += ["baseline_s", "time_s", "speedup", "low", "high", "uncertainty", *HIDDEN, BASE]
-    return pd.DataFrame([[row[column] for column in columns] for row in rows], columns=columns, dtype=object)
+    columns += ["workload", *SETTINGS, *parameters, "dtype", *PAIRED, *ONE_SHOT_COLUMNS, *HIDDEN, BASE]
+    frame = pd.DataFrame([[row[column] for column in columns] for row in made], columns=columns, dtype=object)
+    return Pairs(frame, tuple(left_out))
 
 
 def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
@@ -85,74 +119,82 @@ def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
     return *times, ratio, f"{INTERVAL}, {counts} processes"
 
 
-def _pair(base: dict[str, Any], other: dict[str, Any], terms: list[str]) -> dict[str, Any]:
+def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
     base_s, time_s, ratio, uncertainty = estimate(base["_result"].times, other["_result"].times)
+    accelerated = kind_of(base) == "cpu" != kind_of(other)
+    moved = one_shot.columns(base["_result"], other["_result"], base_s, time_s) if accelerated else {}
     return {
-        **{term: other[term] for term in terms},
+        **other,
         **{f"baseline_{name}": base[name] for name in SIDE},
-        **{name: other[name] for name in (*SIDE, *HIDDEN)},
         BASE: base["_result"],
+        "differs": ", ".join(differing.values()) or None,
         "baseline_s": base_s,
         "time_s": time_s,
         "speedup": base_s / time_s,
         "low": ratio.low,
         "high": ratio.high,
         "uncertainty": uncertainty,
+        **(moved or dict.fromkeys(ONE_SHOT_COLUMNS)),
     }
 
 
-Rows = list[dict[str, Any]]
-Partners = Iterator[tuple[dict[str, Any], dict[str, Any]]]
+def _closest(row: Row, tiers: Iterable[Rows], allowed: set[str]) -> tuple[Row | None, dict[str, str]]:
+    """The baseline of the first tier that has a fitting one, and what it differs in; else what is in the way."""
+    nearest: dict[str, str] = {}
+    for tier in tiers:
+        found = [(differences(base, row), base) for base in tier if base["dtype"] in (row["dtype"], FALLBACK)]
+        fitting = [(differing, base) for differing, base in found if differing.keys() <= allowed]
+        if fitting:
+            differing, base = min(fitting, key=lambda entry: len(entry[0]))
+            return base, differing
+        for differing, _ in found:
+            barred = {term: words for term, words in differing.items() if term not in allowed}
+            if not nearest or len(barred) < len(nearest):
+                nearest = barred
+    return None, nearest
 
 
 def _partners(rows: Rows, baseline: Baseline | None, first: str | None) -> Partners:
-    """All pairs (baseline, other) among equal cases; ``first`` is the run that other runs are held against."""
+    """Each case that wants a baseline, and where to look for it; ``first`` is the run that others are held against."""
+    runs: dict[str, Rows] = {}
+    for row in rows:
+        runs.setdefault(row["run"], []).append(row)
     if baseline is None:
-        yield from _against_cpu(rows)
-        yield from _against_run(rows, first)
+        yield from _against_cpu(rows, runs)
+        yield from _against_run(rows, runs.get(first or "", []), first)
     elif baseline.role in ("device", "implementation"):
-        yield from _against(rows, baseline)
+        yield from _against(rows, runs, baseline)
     else:
-        yield from _against_run(rows, first, any_kind=True)
-        yield from _against_cpu([row for row in rows if row["run"] == first])
+        yield from _against_run(rows, runs.get(first or "", []), first, any_kind=True)
+        yield from _against_cpu(runs.get(first or "", []), runs)
 
 
-def _against_cpu(rows: Rows) -> Partners:
+def _against_cpu(rows: Rows, runs: dict[str, Rows]) -> Partners:
     """Each run's accelerators against its own CPU."""
     for row in rows:
-        base = _find(rows, run=row["run"], kind="cpu")
-        if base and _kind(row) != "cpu":
-            yield base, row
+        if kind_of(row) != "cpu":
+            yield row, [[other for other in runs[row["run"]] if kind_of(other) == "cpu"]]
 
 
-def _against(rows: Rows, baseline: Baseline) -> Partners:
+def _against(rows: Rows, runs: dict[str, Rows], baseline: Baseline) -> Partners:
     """Everything else in the same run; a run that lacks the baseline takes it from the first that has it."""
+    anywhere = [row for row in rows if row[baseline.role] == baseline.name]
+    elsewhere = [row for row in anywhere if row["run"] == anywhere[0]["run"]]
     for row in rows:
-        if row[baseline.role] == baseline.name:
-            continue
-        wanted = {baseline.role: baseline.name}
-        base = _find(rows, run=row["run"], **wanted) or _find(rows, **wanted)
-        if base:
-            yield base, row
+        if row[baseline.role] != baseline.name:
+            own = [other for other in runs[row["run"]] if other[baseline.role] == baseline.name]
+            yield row, [own, elsewhere]
 
 
-def _against_run(rows: Rows, run: str | None, any_kind: bool = False) -> Partners:
+def _against_run(rows: Rows, others: Rows, run: str | None, any_kind: bool = False) -> Partners:
     """Other runs against this one: the same device, else the first of its kind, else (``any_kind``) the CPU."""
     for row in rows:
-        if row["run"] == run:
-            continue
-        base = _find(rows, run=run, device=row["device"]) or _find(rows, run=run, kind=_kind(row))
-        base = base or (_find(rows, run=run, kind="cpu") if any_kind else None)
-        if base:
-            yield base, row
+        if row["run"] != run:
+            tiers = [[other for other in others if other["device"] == row["device"]]]
+            tiers.append([other for other in others if kind_of(other) == kind_of(row)])
+            yield row, [*tiers, [other for other in others if kind_of(other) == "cpu"] if any_kind else []]
 
 
-def _find(rows: Rows, kind: str | None = None, **wanted: str | None) -> dict[str, Any] | None:
-    for row in rows:
-        if all(row[name] == value for name, value in wanted.items()) and kind in (None, _kind(row)):
-            return row
-    return None
-
-
-def _kind(row: dict[str, Any]) -> str:
+def kind_of(row: Row) -> str:
+    """The kind of the device that a case ran on."""
     return str(row["_run"].machine.device(row["device"]).kind)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..schema import METRICS, Scalar
-from ..statistics import Crossover, crossover
-from .labels import Names, Row, heading, shorten
+from .labels import Names, Row, flagged, heading, shorten
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
 """Value, low and high of a row's quantity, or None where it has none."""
 
-TERMS = ("dtype", "variant", "regime")
+TERMS = ("dtype", "variant", "regime", "cache", "differs")
 """What tells lines apart besides their source and the test's own parameters."""
 
 
@@ -23,10 +22,13 @@ COUNTED = ("sample", "token", "image", "sequence", "frame")
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """``flagged`` where something was wrong while it was measured."""
+
     x: float
     y: float
     low: float
     high: float
+    flagged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,6 @@ class Line:
     points: tuple[Point, ...]
     row: Row
     rows: tuple[Row, ...]
-
-    @property
-    def crossover(self) -> Crossover:
-        return crossover([point.x for point in self.points], [point.y for point in self.points])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def size_of(row: Row, name: str) -> float | None:
 def terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
     """What makes a row's line: its source, TERMS and all parameters but the size, these marked by a colon."""
     params = {f":{name}": value for name, value in row["_result"].case.params.items() if name != size}
-    return {"source": names.source(row), **{name: row[name] for name in TERMS}, **params}
+    return {"source": names.source(row), **{name: row.get(name) for name in TERMS}, **params}
 
 
 def varying(lines: Iterable[Line]) -> list[str]:
@@ -123,11 +121,14 @@ class Rate:
 
 
 def rate_of(row: Row) -> Rate | None:
-    """The rate by which people judge such a case: its samples or tokens, else its FLOP, its bytes, its items."""
+    """The rate by which people judge such a case: its samples or tokens, else its FLOP, its bytes, its items.
+
+    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+    """
     work = row["_result"].work
     if work.items is not None and work.unit in COUNTED:
         return _items(work.unit)
-    if work.flops is not None:
+    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
         return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
     if work.bytes is not None:
         return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
@@ -154,7 +155,7 @@ def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> list[L
         x, values = size_of(row, size), measure(row)
         if x is not None and values is not None:
             key = tuple((name, type(value), value) for name, value in terms(row, names, size).items())
-            groups.setdefault(key, []).append((Point(x, *values), row))
+            groups.setdefault(key, []).append((Point(x, *values, flagged(row)), row))
     lines = []
     for members in groups.values():
         members.sort(key=lambda member: member[0].x)

@@ -25,13 +25,28 @@ HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
 BASE = "_baseline"
 """In a table of pairs, the Result of the baseline; as hidden."""
-_RESERVED = (*LEADING, *SETTINGS, *TRAILING, *HIDDEN, BASE)
+PAIRED = ("differs", "baseline_s", "time_s", "speedup", "low", "high", "uncertainty")
+ONE_SHOT_COLUMNS = (
+    "baseline_one_shot_s",
+    "one_shot_s",
+    "one_shot_speedup",
+    "one_shot_low",
+    "one_shot_high",
+    "one_shot_pinned_s",
+    "one_shot_pinned_speedup",
+    "break_even_calls",
+)
+CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
+SIDE = ("run", "machine", "device", "implementation", "threads")
+"""Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
+_RESERVED = (*LEADING, *SETTINGS, *TRAILING, *HIDDEN, BASE, *PAIRED, *ONE_SHOT_COLUMNS, *CROSSED)
+_RESERVED += tuple(f"baseline_{name}" for name in SIDE)
 
 
 def frame(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
-    parameters = _columns({name for run in runs for result in run.results for name in result.case.params})
+    parameters = columns_of({name for run in runs for result in run.results for name in result.case.params})
     columns = [*LEADING, *SETTINGS, *parameters.values(), *TRAILING, *HIDDEN]
     rows = [
         _row(name, run, result, parameters) for name, run in zip(names, runs, strict=True) for result in run.results
@@ -110,7 +125,7 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
     return row
 
 
-def _columns(names: Iterable[str]) -> dict[str, str]:
+def columns_of(names: Iterable[str]) -> dict[str, str]:
     """Column of each parameter; ``param_`` goes in front of one that is named like a column of ours."""
     columns: dict[str, str] = {}
     for name in sorted(names):

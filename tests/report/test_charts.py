@@ -15,8 +15,10 @@ from matplotlib.axes import Axes
 
 from gpubench import runfile
 from gpubench.report import draw, figures, pairs, scales, table, theme
+from gpubench.report.bars import BarChart
 from gpubench.report.draw_lines import draw_lines
 from gpubench.report.figures import Figure
+from gpubench.report.lines import LineChart
 from gpubench.schema import Case
 
 
@@ -27,11 +29,16 @@ def plan(folder: Path, *runs: dict[str, Any]) -> list[Figure]:
         path.write_text(json.dumps(data))
         loaded.append(runfile.read(path))
     results = table.frame(loaded)
-    return figures.plan(results, pairs.pair(results))
+    return figures.plan(results, pairs.pair(results).table)
+
+
+def lines(figure: Figure) -> LineChart:
+    assert isinstance(figure.chart, LineChart)
+    return figure.chart
 
 
 def points(figure: Figure) -> list[tuple[float, float]]:
-    return [(p.x, p.y) for panel in figure.panels for curve in panel.curves for p in curve.line.points]
+    return [(p.x, p.y) for panel in lines(figure).panels for curve in panel.curves for p in curve.line.points]
 
 
 def crossing(name: str = "a.b") -> dict[str, Any]:
@@ -58,7 +65,8 @@ def test_cpu_and_gpu(tmp_path: Path) -> None:
     found = plan(tmp_path, records.gpu_run(3))
     names = {figure.name for figure in found}
     assert {"speedup-over-cpu", "speedup-over-cpu-elementwise", "speedup-over-cpu-models", "time-matmul"} <= names
-    assert 8 <= len(found) <= 18
+    assert {"one-shot-speedup-over-cpu-matmul", "roofline-cpu", "roofline-cuda-0"} <= names
+    assert 8 <= len(found) <= 24
 
 
 def test_two_machines(tmp_path: Path) -> None:
@@ -69,12 +77,12 @@ def test_two_machines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [records.cpu_run(), records.gpu_run(), records.run_file([], [])])
 def test_no_empty_or_crowded_panel(tmp_path: Path, data: dict[str, Any]) -> None:
     for figure in plan(tmp_path, data):
-        assert figure.panels or figure.bars
-        for panel in figure.panels:
-            assert 1 <= len(panel.curves) <= 6
-            assert all(curve.line.points for curve in panel.curves)
-        for bars in figure.bars.panels if figure.bars else ():
-            assert all(group.bars for group in bars.groups)
+        assert figure.chart.panels
+        if isinstance(figure.chart, BarChart):
+            assert all(group.bars for panel in figure.chart.panels for group in panel.groups)
+        if isinstance(figure.chart, LineChart):
+            assert all(1 <= len(panel.curves) <= 6 for panel in figure.chart.panels)
+            assert all(curve.line.points for panel in figure.chart.panels for curve in panel.curves)
 
 
 def sweep(**values: tuple[Any, ...]) -> dict[str, Any]:
@@ -93,19 +101,19 @@ def sweep(**values: tuple[Any, ...]) -> dict[str, Any]:
 def test_a_crowded_panel_is_split_by_a_parameter(tmp_path: Path) -> None:
     data = sweep(form=("x", "y"), width=(1, 2, 3, 4))
     (figure,) = [each for each in plan(tmp_path, data) if each.name == "time-a"]
-    assert [panel.title for panel in figure.panels] == ["b · x", "b · y"]
-    assert [word for word, _ in figure.styles] == ["width=1", "width=2", "width=3", "width=4"]
-    assert sum(len(panel.curves) for panel in figure.panels) == 8
+    assert [panel.title for panel in lines(figure).panels] == ["b · x", "b · y"]
+    assert [word for word, _ in lines(figure).styles] == ["width=1", "width=2", "width=3", "width=4"]
+    assert sum(len(panel.curves) for panel in lines(figure).panels) == 8
 
 
 def test_a_crowd_that_nothing_tells_apart_is_still_drawn(tmp_path: Path) -> None:
     data = sweep(width=tuple(range(40)))
     found = [each for each in plan(tmp_path, data) if each.name.startswith("time-a")]
     assert [figure.title for figure in found] == [f"A: time per call ({page} of 3)" for page in (1, 2, 3)]
-    assert sum(len(panel.curves) for figure in found for panel in figure.panels) == 40
+    assert sum(len(panel.curves) for figure in found for panel in lines(figure).panels) == 40
     data["benchmarks"] = data["benchmarks"][:2] * 10
     (figure,) = [each for each in plan(tmp_path, data) if each.name.startswith("time-a")]
-    assert sum(len(curve.line.points) for panel in figure.panels for curve in panel.curves) == 20
+    assert sum(len(curve.line.points) for panel in lines(figure).panels for curve in panel.curves) == 20
 
 
 def test_captions_name_the_terms(tmp_path: Path) -> None:
@@ -113,21 +121,26 @@ def test_captions_name_the_terms(tmp_path: Path) -> None:
         for fact in ("Synthetic H-GPU", "float32", "2 CPU threads", "TF32 off", "resident", "2.13.0", "2026-01-31"):
             if fact == "2 CPU threads" and "numpy" in figure.caption:
                 fact = "CPU threads: torch 2, numpy 1"
+            if figure.name == "roofline-cpu" and fact == "Synthetic H-GPU":
+                fact = "Synthetic CPU"
             assert fact in figure.caption, figure.name
         assert "3 processes" in figure.caption
 
 
 def test_crossover_is_marked_with_its_size(tmp_path: Path) -> None:
     (figure,) = [each for each in plan(tmp_path, crossing()) if each.name == "speedup-over-cpu-a"]
-    (panel,) = figure.panels
+    (panel,) = lines(figure).panels
     (curve,) = panel.curves
-    assert curve.line.crossover.size == pytest.approx(11_111, rel=0.03)
-    axes = draw_lines(figure).figure.axes[0]
+    assert curve.crossing
+    assert curve.crossing.crossover.size == pytest.approx(11_111, rel=0.03)
+    axes = draw_lines(figure, lines(figure)).figure.axes[0]
     assert isinstance(axes, Axes)
     words = [text.get_text() for text in axes.texts]
     assert "the CPU is faster" in words
     assert any(word.startswith("◆ 11") for word in words)
-    assert any(line.get_xdata()[0] == curve.line.crossover.size for line in axes.lines if len(line.get_xdata()) == 1)
+    assert any(
+        line.get_xdata()[0] == curve.crossing.crossover.size for line in axes.lines if len(line.get_xdata()) == 1
+    )
     assert any(list(line.get_ydata()) == [1.0, 1.0] for line in axes.lines)
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
@@ -136,16 +149,69 @@ def test_no_crossover_no_mark(tmp_path: Path) -> None:
     data = crossing()
     data["benchmarks"] = [mark for mark in data["benchmarks"] if mark["params"]["n"] > 10**4]
     (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu-a"]
-    assert not any("◆" in text.get_text() for text in draw_lines(figure).figure.axes[0].texts)
+    assert not any("◆" in text.get_text() for text in draw_lines(figure, lines(figure)).figure.axes[0].texts)
 
 
 def test_the_uncertainty_is_drawn(tmp_path: Path) -> None:
     (figure,) = [each for each in plan(tmp_path, crossing()) if each.name == "speedup-over-cpu-a"]
-    (curve,) = figure.panels[0].curves
+    (curve,) = lines(figure).panels[0].curves
     assert all(point.low < point.y < point.high for point in curve.line.points)
-    assert draw_lines(figure).figure.axes[0].collections
+    assert draw_lines(figure, lines(figure)).figure.axes[0].collections
     assert "spread within one process" in figure.caption
     assert "interval" not in figure.caption
+
+
+def marked(processes: bool) -> dict[str, Any]:
+    data = crossing()
+    for mark in data["benchmarks"] if processes else ():
+        ours, median = mark["extra_info"]["gpubench"], mark["stats"]["median"]
+        factors = (1.0, 1.02, 1 / 1.02) if ours["device"] == "cpu" else (1.0, 1.0, 1.0)
+        ours["processes"] = [
+            {**ours["processes"][0], "process": i, "median_s": median * each, "kept": 0}
+            for i, each in enumerate(factors)
+        ]
+        mark["stats"]["data"] = []
+    return data
+
+
+def test_the_interval_of_a_crossover_is_marked(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, marked(True)) if each.name == "speedup-over-cpu-a"]
+    known = lines(figure).panels[0].curves[0].crossing
+    assert known
+    low, high = known.crossover.low or 0.0, known.crossover.high or 0.0
+    assert 10_000 < low < 11_111 < high < 12_500
+    axes = draw_lines(figure, lines(figure)).figure.axes[0]
+    assert any(list(line.get_xdata()) == [low, high] and set(line.get_ydata()) == {1.0} for line in axes.lines)
+    assert f"◆ 11.4k ({low / 1e3:.1f}k–{high / 1e3:.1f}k)" in [text.get_text() for text in axes.texts]
+
+
+def test_one_process_marks_no_interval(tmp_path: Path) -> None:
+    (figure,) = [each for each in plan(tmp_path, marked(False)) if each.name == "speedup-over-cpu-a"]
+    known = lines(figure).panels[0].curves[0].crossing
+    assert known
+    assert (known.crossover.low, known.crossover.high, known.note) == (None, None, "one process: no interval")
+    texts = [text.get_text() for text in draw_lines(figure, lines(figure)).figure.axes[0].texts]
+    assert [text for text in texts if "◆" in text and "(" in text] == []
+
+
+def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
+    data = crossing()
+    flags = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]
+    data["benchmarks"][-1]["extra_info"]["gpubench"]["processes"][0]["flags"] = flags
+    found = plan(tmp_path, data)
+    for figure in found:
+        assert ("Hollow: flagged" in figure.caption) == ("lines" not in figure.name), figure.name
+    (figure,) = [each for each in found if each.name == "time-a"]
+    hollow = [point for curve in lines(figure).panels[0].curves for point in curve.line.points if point.flagged]
+    assert [point.x for point in hollow] == [10**6]
+    page = draw_lines(figure, lines(figure))
+    page.ink.apply(theme.DARK)
+    faces = [line.get_markerfacecolor() for line in page.figure.axes[0].lines if list(line.get_xdata()) == [10**6]]
+    assert faces == [theme.colour(theme.DARK, "page")]
+    (rates,) = [each.chart for each in found if each.name == "highest-rates"]
+    assert isinstance(rates, BarChart)
+    assert [bar.flagged for panel in rates.panels for group in panel.groups for bar in group.bars] == [False, True]
+    assert not any("Hollow" in figure.caption for figure in plan(tmp_path, crossing()))
 
 
 def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:
@@ -154,7 +220,8 @@ def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:
         records.unmeasured(Case("a.b", "cuda:0", "float32", {"n": 10**9}, size="n", devices=("cuda:0",)), "oom", "no")
     ]
     for figure in plan(tmp_path, data):
-        assert all(x < 10**9 and math.isfinite(y) for x, y in points(figure))
+        if isinstance(figure.chart, LineChart):
+            assert all(x < 10**9 and math.isfinite(y) for x, y in points(figure))
 
 
 def test_the_axis_is_the_only_number_that_varies_where_none_is_named(tmp_path: Path) -> None:
@@ -164,8 +231,8 @@ def test_the_axis_is_the_only_number_that_varies_where_none_is_named(tmp_path: P
         for form in "xy"
     ]
     (figure,) = [each for each in plan(tmp_path, records.run_file(marks)) if each.name == "time-a"]
-    assert figure.panels[0].size == "rows"
-    assert [word for word, _ in figure.styles] == ["x", "y"]
+    assert lines(figure).panels[0].size == "rows"
+    assert [word for word, _ in lines(figure).styles] == ["x", "y"]
 
 
 def test_names_from_a_file_stay_names(tmp_path: Path) -> None:

@@ -24,14 +24,15 @@ def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any
 
 
 def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[str, Any]:
-    times = {key: how.pop(key) for key in ("medians", "spread") if key in how}
+    measured = ("medians", "spread", "latency", "transfer", "precision", "flags")
+    times = {key: how.pop(key) for key in measured if key in how}
     case = Case(workload, device, how.pop("dtype", "float32"), how.pop("params", {"n": 64}), devices=(device,), **how)
     return records.benchmark(case, median, **times)
 
 
 def speedups(runs: list[runfile.Run], baseline: str | None = None) -> pd.DataFrame:
     results = table.frame(runs)
-    return pairs.pair(results, pairs.resolve(results, baseline))
+    return pairs.pair(results, pairs.resolve(results, baseline)).table
 
 
 def found(frame: pd.DataFrame) -> list[tuple[str, str, float]]:
@@ -42,12 +43,16 @@ def found(frame: pd.DataFrame) -> list[tuple[str, str, float]]:
 
 
 def test_exact_text(tmp_path: Path) -> None:
-    marks = [mark("cpu", 8.0, spread=0.25, threads=2), mark("cuda:0", 2.0, spread=0.5, threads=1)]
+    moved = {"in_bytes": 4, "out_bytes": 4, "in_s": 8.0, "out_s": 4.0, "in_pinned_s": 1.5, "out_pinned_s": 0.5}
+    marks = [mark("cpu", 8.0, spread=0.25, threads=2, latency=9.0)]
+    marks.append(mark("cuda:0", 2.0, spread=0.5, threads=2, latency=6.0, transfer=moved))
     assert table.to_csv(speedups([run(tmp_path, marks)])) == (
         "baseline_run,baseline_machine,baseline_device,baseline_implementation,baseline_threads,run,machine,device,"
-        "implementation,threads,workload,variant,regime,n,dtype,baseline_s,time_s,speedup,low,high,uncertainty\n"
-        "run,Synthetic CPU (synthetic),cpu,torch,2,run,Synthetic CPU (synthetic),cuda:0,torch,1,a.b,eager,resident,64,"
-        "float32,8.0,2.0,4.0,2.8,6.0,spread within one process\n"
+        "implementation,threads,workload,variant,regime,cache,n,dtype,differs,baseline_s,time_s,speedup,low,high,"
+        "uncertainty,baseline_one_shot_s,one_shot_s,one_shot_speedup,one_shot_low,one_shot_high,one_shot_pinned_s,"
+        "one_shot_pinned_speedup,break_even_calls\n"
+        "run,Synthetic CPU (synthetic),cpu,torch,2,run,Synthetic CPU (synthetic),cuda:0,torch,2,a.b,eager,resident,"
+        "hot,64,float32,,8.0,2.0,4.0,2.8,6.0,spread within one process,9.0,18.0,0.5,,,8.0,1.125,2\n"
     )
 
 
@@ -140,3 +145,159 @@ def test_a_case_met_twice_is_paired_in_order(tmp_path: Path) -> None:
 def test_unknown_baseline_names_what_exists(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^unknown baseline 'cuda:7': choose from cpu, cuda:0, torch, Synthetic"):
         speedups([run(tmp_path, [mark("cpu", 1.0), mark("cuda:0", 1.0)])], "cuda:7")
+
+
+def pairing(runs: list[runfile.Run], *allow: str, baseline: str | None = None) -> pairs.Pairs:
+    results = table.frame(runs)
+    return pairs.pair(results, pairs.resolve(results, baseline), allow)
+
+
+TF32, IEEE = {"tf32": True}, {"tf32": False}
+REDUCED = {"bf16_reduced_precision_reduction": True}
+FULL = {"bf16_reduced_precision_reduction": False}
+
+
+@pytest.mark.parametrize(
+    ("term", "base", "other", "words"),
+    [
+        ("precision", {"precision": IEEE}, {"precision": TF32}, "TF32 on against off"),
+        ("precision", {"precision": TF32}, {"precision": IEEE}, "TF32 off against on"),
+        ("precision", {}, {"precision": TF32}, "TF32 on against off"),
+        ("precision", {"precision": TF32}, {"precision": TF32}, "TF32 on against off"),
+        (
+            "precision",
+            {"dtype": "bfloat16", "precision": FULL},
+            {"dtype": "bfloat16", "precision": REDUCED},
+            "bf16 reduced precision reduction on against off",
+        ),
+        (
+            "precision",
+            {"variant": "autocast", "precision": REDUCED},
+            {"variant": "autocast", "precision": FULL},
+            "bf16 reduced precision reduction off against on",
+        ),
+        ("dtype", {}, {"dtype": "tf32", "precision": TF32}, "dtype tf32 against float32"),
+        ("dtype", {}, {"dtype": "bfloat16"}, "dtype bfloat16 against float32"),
+        ("threads", {"threads": 1}, {"threads": 2}, "threads 2 against 1"),
+        ("regime", {}, {"regime": "one-shot"}, "regime one-shot against resident"),
+        ("cache", {}, {"cache": "cold"}, "cache cold against hot"),
+    ],
+)
+def test_unlike_is_left_out_or_named(
+    tmp_path: Path, term: str, base: dict[str, Any], other: dict[str, Any], words: str
+) -> None:
+    runs = [run(tmp_path, [mark("cpu", 8.0, **base), mark("cuda:0", 2.0, **other)])]
+    made = pairing(runs)
+    assert made.table.empty
+    assert [entry.terms for entry in made.left_out] == [{term: words}]
+    others = [each for each in ("dtype", "precision", "regime", "cache", "threads", "seed") if each != term]
+    assert pairing(runs, *others).table.empty
+    told = pairing(runs, term)
+    (row,) = table.records(told.table)
+    assert (row["differs"], row["speedup"], told.left_out) == (words, 4.0, ())
+
+
+@pytest.mark.parametrize(
+    ("base", "other"),
+    [
+        ({"precision": IEEE}, {}),
+        ({"precision": {}}, {"precision": IEEE}),
+        ({"dtype": "float64", "precision": IEEE}, {"dtype": "float64", "precision": TF32}),
+        ({"dtype": "bfloat16", "precision": IEEE}, {"dtype": "bfloat16", "precision": TF32}),
+        ({"precision": REDUCED}, {"precision": FULL}),
+        ({"dtype": "bfloat16"}, {"dtype": "bfloat16", "precision": REDUCED}),
+        ({"threads": None}, {"threads": 2}),
+    ],
+)
+def test_what_changes_nothing_is_no_difference(tmp_path: Path, base: dict[str, Any], other: dict[str, Any]) -> None:
+    made = pairing([run(tmp_path, [mark("cpu", 8.0, **base), mark("cuda:0", 2.0, **other)])])
+    assert ([row["differs"] for row in table.records(made.table)], made.left_out) == ([None], ())
+
+
+def test_tf32_that_may_be_on_is_a_difference(tmp_path: Path) -> None:
+    """Unknown at the baseline and on at the other: the ratio might be of unlike precisions."""
+    one = run(tmp_path, [mark("cuda:0", 8.0)], "one", tf32=None)
+    two = run(tmp_path, [mark("cuda:0", 2.0)], "two", tf32=True)
+    assert [entry.terms for entry in pairing([one, two]).left_out] == [{"precision": "TF32 on against unknown"}]
+    assert pairing([two, run(tmp_path, [mark("cuda:0", 8.0)], "three", tf32=True)]).left_out == ()
+
+
+def test_seeds_are_data(tmp_path: Path) -> None:
+    one = run(tmp_path, [mark("cpu", 8.0)], "one", seed=0)
+    two = run(tmp_path, [mark("cpu", 2.0)], "two", seed=1)
+    assert [entry.terms for entry in pairing([one, two]).left_out] == [{"seed": "seed 1 against 0"}]
+    assert table.records(pairing([one, two], "seed").table)[0]["differs"] == "seed 1 against 0"
+    assert pairing([one, run(tmp_path, [mark("cpu", 2.0)], "three", seed=None)]).left_out == ()
+
+
+def test_several_differences_must_all_be_allowed(tmp_path: Path) -> None:
+    runs = [run(tmp_path, [mark("cpu", 8.0, threads=1), mark("cuda:0", 2.0, threads=2, cache="cold")])]
+    (entry,) = pairing(runs).left_out
+    assert entry.terms == {"cache": "cache cold against hot", "threads": "threads 2 against 1"}
+    (entry,) = pairing(runs, "cache").left_out
+    assert entry.terms == {"threads": "threads 2 against 1"}
+    (row,) = table.records(pairing(runs, "threads", "cache").table)
+    assert row["differs"] == "cache cold against hot, threads 2 against 1"
+
+
+def test_a_like_baseline_comes_before_an_allowed_one(tmp_path: Path) -> None:
+    """With dtypes allowed, bfloat16 takes the CPU's bfloat16, float16 its float32, and never its bfloat16."""
+    marks = [mark("cpu", 9.0, dtype="bfloat16"), mark("cpu", 8.0), mark("cpu", 7.0, threads=1)]
+    marks += [mark("cuda:0", 1.0, dtype=dtype) for dtype in ("bfloat16", "float16", "float32")]
+    rows = table.records(pairing([run(tmp_path, marks)], "dtype", "threads").table)
+    assert [(row["dtype"], row["baseline_s"], row["differs"]) for row in rows] == [
+        ("bfloat16", 9.0, None),
+        ("float16", 8.0, "dtype float16 against float32"),
+        ("float32", 8.0, None),
+    ]
+
+
+def test_a_named_implementation_brings_its_threads(tmp_path: Path) -> None:
+    marks = [mark("cpu", 8.0, threads=2), mark("cpu", 24.0, threads=1, implementation="numpy")]
+    (row,) = table.records(pairing([run(tmp_path, marks)], baseline="numpy").table)
+    assert (row["speedup"], row["differs"]) == (3.0, "threads 2 against 1")
+
+
+def moved(seconds: float | None, pinned: float | None = None, out_bytes: int = 0) -> dict[str, Any]:
+    return {"in_bytes": 4, "out_bytes": out_bytes, "in_s": seconds, "in_pinned_s": pinned}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "accelerator", "transfer", "calls"),
+    [
+        (10.0, 1.0, moved(90.0), 10),
+        (10.0, 1.0, moved(91.0), 11),
+        (10.0, 1.0, moved(0.001), 1),
+        (10.0, 10.0, moved(1.0), None),
+        (1.0, 10.0, moved(1.0), None),
+        (0.3, 0.1, moved(0.2 * 3), 3),
+    ],
+)
+def test_break_even(
+    tmp_path: Path, cpu: float, accelerator: float, transfer: dict[str, Any], calls: int | None
+) -> None:
+    (row,) = table.records(
+        speedups([run(tmp_path, [mark("cpu", cpu), mark("cuda:0", accelerator, transfer=transfer)])])
+    )
+    assert row["break_even_calls"] == calls
+    assert row["one_shot_s"] == pytest.approx(transfer["in_s"] + 1.1 * accelerator)
+    assert row["one_shot_speedup"] == pytest.approx(1.1 * cpu / row["one_shot_s"])
+
+
+@pytest.mark.parametrize("transfer", [None, moved(None), moved(1.0, out_bytes=4)])
+def test_an_unknown_copy_gives_no_one_shot(tmp_path: Path, transfer: dict[str, Any] | None) -> None:
+    (row,) = table.records(speedups([run(tmp_path, [mark("cpu", 8.0), mark("cuda:0", 2.0, transfer=transfer)])]))
+    assert {row[name] for name in table.ONE_SHOT_COLUMNS} == {None}
+
+
+def test_an_accelerator_is_no_baseline_of_a_one_shot(tmp_path: Path) -> None:
+    marks = [mark("cuda:0", 8.0, transfer=moved(1.0)), mark("cuda:1", 2.0, transfer=moved(1.0))]
+    (row,) = table.records(speedups([run(tmp_path, marks)], "cuda:0"))
+    assert row["one_shot_s"] is None
+
+
+def test_processes_give_the_one_shot_an_interval(tmp_path: Path) -> None:
+    marks = [mark("cpu", 4.0, medians=(3.6, 4.0, 4.4)), mark("cuda:0", 1.0, medians=(0.9, 1.0, 1.1), transfer=moved(2))]
+    (row,) = table.records(speedups([run(tmp_path, marks)]))
+    assert row["one_shot_low"] < row["one_shot_speedup"] < row["one_shot_high"]
+    assert row["one_shot_speedup"] == pytest.approx(1.1 * 4 / (2 + 1.1), rel=0.01)

@@ -17,6 +17,8 @@ from gpubench.report import command, output
 from gpubench.report.options import add_arguments
 from gpubench.schema import Case
 
+TABLES = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
+
 
 def report(*words: str | Path) -> int:
     parser = argparse.ArgumentParser()
@@ -47,9 +49,14 @@ def names(folder: Path) -> set[str]:
 def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "out"
     assert report(run, "-o", out) == 0
-    assert {"results.csv", "speedup.csv", "summary.md", "charts/time-a-light.svg", "charts/time-a-dark.png"} <= names(
-        out
-    )
+    assert {
+        "results.csv",
+        "speedup.csv",
+        "crossover.csv",
+        "summary.md",
+        "charts/time-a-light.svg",
+        "charts/time-a-dark.png",
+    } <= names(out)
     shown = capsys.readouterr().out
     assert "10.0×" in shown
     assert str(out) in shown
@@ -61,7 +68,7 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_no_charts(run: Path, tmp_path: Path) -> None:
     assert report(run, "-o", tmp_path / "out", "--no-charts") == 0
-    assert names(tmp_path / "out") == {"results.csv", "speedup.csv", "summary.md"}
+    assert names(tmp_path / "out") == TABLES
 
 
 def test_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +90,14 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     manifest.write_text(json.dumps([*json.loads(manifest.read_text()), "../../precious.svg", "old-light.svg"]))
     (out / "charts" / "old-light.svg").write_text("old")
     assert report(run, "-o", out, "--no-charts") == 0
-    assert names(out) == {"results.csv", "speedup.csv", "summary.md", "charts/mine.svg", f"charts/{output.MANIFEST}"}
+    assert names(out) == {
+        "results.csv",
+        "speedup.csv",
+        "crossover.csv",
+        "summary.md",
+        "charts/mine.svg",
+        f"charts/{output.MANIFEST}",
+    }
     assert (tmp_path / "precious.svg").read_text() == "precious"
     manifest.write_text("[" * 100_000)
     assert report(run, "-o", out) == 0
@@ -138,6 +152,35 @@ def test_bad_input_leaves_the_old_report(run: Path, tmp_path: Path, capsys: pyte
     run.write_text("{")
     assert report(run, "-o", out) == 2
     assert {name: (out / name).read_bytes() for name in names(out)} == before
+
+
+def test_unlike_cases_are_left_out_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = small()
+    for mark in data["benchmarks"][:2]:
+        mark["extra_info"]["gpubench"]["threads"] = 1
+    for mark in data["benchmarks"][2:]:
+        mark["extra_info"]["gpubench"]["threads"] = 2
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    assert report(path, "-o", tmp_path / "out", "--no-charts") == 0
+    assert capsys.readouterr().err == (
+        "gpubench report: 2 cases not paired with a baseline that differs in threads (2); "
+        "--allow threads pairs them and says so\n"
+    )
+    assert len((tmp_path / "out" / "speedup.csv").read_text().splitlines()) == 1
+    assert "threads 2 against 1" in (tmp_path / "out" / "summary.md").read_text()
+    assert report(path, "-o", tmp_path / "out", "--allow", "seed", "--allow", "threads", "--format", "svg") == 0
+    assert capsys.readouterr().err == ""
+    lines = (tmp_path / "out" / "speedup.csv").read_text().splitlines()
+    assert [line.count("threads 2 against 1") for line in lines] == [0, 1, 1]
+    chart = (tmp_path / "out" / "charts" / "speedup-over-cpu-a-light.svg").read_text()
+    assert "Paired although they differ: threads 2 against 1" in chart
+
+
+def test_a_term_that_is_none(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        report(run, "-o", tmp_path / "out", "--allow", "everything")
+    assert "invalid choice: 'everything'" in capsys.readouterr().err
 
 
 def test_unknown_baseline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

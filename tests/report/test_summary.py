@@ -12,7 +12,7 @@ import records
 from rich.console import Console
 
 from gpubench import runfile
-from gpubench.report import pairs, summary, table
+from gpubench.report import findings, labels, pairs, summary, table
 from gpubench.schema import Case
 
 
@@ -21,7 +21,7 @@ def summarise(folder: Path, data: dict[str, Any]) -> summary.Summary:
     path.write_text(json.dumps(data))
     runs = [runfile.read(path)]
     results = table.frame(runs)
-    return summary.summarise(runs, results, pairs.pair(results), [], ())
+    return findings.summarise(runs, results, pairs.pair(results), [], ())
 
 
 def rows(words: summary.Summary, title: str) -> list[dict[str, str]]:
@@ -40,12 +40,119 @@ def test_speedups(tmp_path: Path) -> None:
     assert (row["family"], row["dtype"], row["device"], row["against"]) == ("a", "float32", "cuda:0", "the CPU")
     assert row["speedup at largest sizes"] == "9.09×"
     assert row["best"] == "9.09× (8.73×–9.46×) a.b float32, n=1000000"
-    assert row["faster from"].endswith("(1 of 1)")
+    assert row["faster from"] == "n ≈ 34.3k"
+
+
+def gpu_marks(*, moved: float | None = None, **of_all: Any) -> list[dict[str, Any]]:
+    """Equal at 11,111 elements; on the device, all but 0.1 ns an element is launching."""
+    marks = []
+    for device, start, slope in (("cpu", 0.0, 1e-9), ("cuda:0", 1e-5, 1e-10)):
+        for n in (10**3, 10**6):
+            case = Case("a.b", device, "float32", {"n": n}, size="n", devices=(device,))
+            measured = dict(of_all)
+            if device != "cpu":
+                measured |= {"device_s": n * slope, "launch_s": start}
+                if moved:
+                    measured["transfer"] = {"in_bytes": n, "out_bytes": n, "in_s": moved, "out_s": moved}
+            marks.append(records.benchmark(case, start + n * slope, latency=start + n * slope, **measured))
+    return marks
+
+
+def test_one_shot_and_break_even_stand_beside_the_resident_speedup(tmp_path: Path) -> None:
+    both = (records.CPU, records.GPU)
+    (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(moved=2e-3), devices=both)), "Speedup")
+    # 1 ms on the CPU; 110 µs, and 4 ms of copies, on the device
+    assert (row["speedup at largest sizes"], row["one-shot"], row["break-even"]) == ("9.09×", "0.243×", "5 calls")
+    assert (row["faster from"], row["one-shot faster from"]) == ("n ≈ 34.3k", "not in this range (1 of 1)")
+    (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(), devices=both)), "Speedup")
+    assert "one-shot" not in row
+
+
+def test_launch_bound_until(tmp_path: Path) -> None:
+    words = summarise(tmp_path, records.run_file(gpu_marks(), devices=(records.CPU, records.GPU)))
+    (row,) = rows(words, "Launch-bound")
+    # device / wall time: 0.0099 and 0.909; half of it between them in log-log
+    assert (row["case"], row["device"], row["launch-bound up to"]) == ("a.b float32", "cuda:0", "n = 10³")
+    assert (row["busy at smallest"], row["busy at largest"]) == ("1%", "91%")
+    assert row["no longer from"] == "≈ 401k"
+    marks = [mark for mark in gpu_marks() if mark["params"]["n"] == 1000 or mark["params"]["device"] == "cpu"]
+    words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
+    (row,) = rows(words, "Launch-bound")
+    assert (row["launch-bound up to"], row["no longer from"]) == ("its one size", "not in this range")
+
+
+def test_what_is_not_paired_is_said(tmp_path: Path) -> None:
+    marks = gpu_marks()
+    for mark in marks[2:]:
+        mark["extra_info"]["gpubench"]["precision"] = {"tf32": True}
+    words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
+    assert rows(words, "Not paired") == [
+        {
+            "what differs": "TF32 on against off",
+            "cases": "2",
+            "workloads": "a.b",
+            "to pair them": "--allow precision",
+        }
+    ]
+    assert words.left_out == (
+        "2 cases not paired with a baseline that differs in precision (2); --allow precision pairs them and says so"
+    )
+
+
+def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
+    marks = gpu_marks()
+    marks[3] = records.benchmark(
+        Case("a.b", "cuda:0", "float32", {"n": 10**6}, size="n", devices=("cuda:0",)), 1e-4, flags=("noisy",)
+    )
+    data = records.run_file(marks, devices=(records.CPU, records.GPU), processes=2, flags=("contended",))
+    words = summarise(tmp_path, data)
+    (row,) = rows(words, "Flags")
+    assert (row["flag"], row["cases"]) == ("noisy", "1")
+    assert row["what was seen"] == "e.g. a.b float32, n=1000000 on cuda:0: synthetic noisy"
+    assert "--processes 10" in row["what to try"]
+    (row,) = rows(words, "Flags of whole processes")
+    assert (row["flag"], row["processes"], row["what was seen"]) == (
+        "contended",
+        "0, 1 of 2",
+        "synthetic contended in 0",
+    )
+
+
+def test_ceilings_and_what_is_known_of_the_best(tmp_path: Path) -> None:
+    marks = gpu_marks(work={"bytes": 1e6, "items": 10.0}, energy_j=0.5, memory_bytes=2e9)
+    data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings={"cuda:0": records.ceilings("cuda:0")})
+    words = summarise(tmp_path, data)
+    found = {(row["device"], row["what"]): row["at best"] for row in rows(words, "Ceilings")}
+    assert found["cuda:0", "bandwidth of memory, 1.00 GB"].startswith("read 5.31 TB/s, copy 4.16 TB/s")
+    assert found["cuda:0", "launch floor"] == "4.80 µs"
+    assert found["cuda:0", "host to device"] == "52.0 GB/s"
+    (row,) = [row for row in rows(words, "Highest rates") if row["device"] == "cuda:0"]
+    assert (row["peak memory"], row["energy a call"], row["items a joule"]) == ("2.00 GB", "500 mJ", "20.0 /J")
+    assert row["utilisation"] == "1%"
+    data = records.run_file(gpu_marks(work={"bytes": 1e6}), devices=(records.CPU, records.GPU))
+    assert set(rows(summarise(tmp_path, data), "Highest rates")[0]) == {
+        "workload", "device", "dtype", "rate", "reached by",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("work", "unit"),
+    [
+        ({"flops": 1.0, "bytes": 12.0}, "B/s"),
+        ({"flops": 12.0, "bytes": 12.0}, "FLOP/s"),
+        ({"flops": 12.0}, "FLOP/s"),
+        ({"flops": 1.0, "bytes": 12.0, "items": 1.0, "unit": "token"}, "tokens/s"),
+    ],
+)
+def test_work_is_judged_by_what_it_waits_for(tmp_path: Path, work: dict[str, Any], unit: str) -> None:
+    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", {}), 1.0, work=work)])
+    (row,) = rows(summarise(tmp_path, data), "Highest rates")
+    assert row["rate"].endswith(f" {unit}")
 
 
 def test_cpu_alone_has_rates_and_numpy(tmp_path: Path) -> None:
     words = summarise(tmp_path, records.cpu_run())
-    assert {row["against"] for row in rows(words, "Speedup")} == {"NumPy"}
+    assert {row["against"] for row in rows(words, "Speedup")} == {"NumPy", "NumPy (threads 2 against 1)"}
     assert any(row["rate"].endswith("GFLOP/s") for row in rows(words, "Highest rates"))
 
 
@@ -99,7 +206,7 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
     [(0.0123, "0.0123×"), (1.0, "1.00×"), (9.996, "10.0×"), (99.97, "100×"), (1234.5, "1,230×"), (3.2e7, "3.2e+07×")],
 )
 def test_factor(value: float, words: str) -> None:
-    assert summary.factor(value) == words
+    assert labels.factor(value) == words
 
 
 def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -> None:

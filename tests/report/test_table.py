@@ -36,26 +36,48 @@ def test_exact_text(tmp_path: Path) -> None:
         threads=2,
         size="nbytes",
         devices=("cuda:0",),
+        cache="cold",
     )
     gone = Case("elementwise.add", "cuda:0", "float16", {"form": "out", "n": 10**8}, size="n")
     data = records.run_file(
         [
             records.benchmark(add, 2.0, work={"bytes": 12000, "items": 1000}, latency=3.0, spread=0.5, iterations=7),
-            records.benchmark(copy, 0.125, work={"bytes": 4096}, latency=0.3, spread=0.5),
+            records.benchmark(
+                copy,
+                0.125,
+                work={"bytes": 4096, "items": 64},
+                latency=0.3,
+                spread=0.5,
+                flags=("noisy", "too-short"),
+                device_s=0.0625,
+                launch_s=0.03125,
+                transfer={"in_bytes": 1, "out_bytes": 1, "in_s": 1.5, "out_s": 2.5, "out_pinned_s": 0.75},
+                memory_bytes=1024,
+                energy_j=0.25,
+            ),
         ],
         [records.unmeasured(gone, "oom", "needs 2 GB, 1 GB is free")],
         devices=(records.CPU, records.GPU),
         label='A "synthetic" one, here',
+        ceilings={
+            "cuda:0": {
+                "bandwidth": [{"pattern": "copy", "level": "l2", "footprint_bytes": 4096, "byte_per_s": 65536.0}],
+            }
+        },
     )
-    assert table.to_csv(table.frame([read(tmp_path, data)])) == (
-        "run,machine,device,device_name,workload,implementation,variant,regime,form,n,nbytes,pinned,dtype,threads,"
-        "status,reason,median_s,latency_s,iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s\n"
-        'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,out,1000,,,float32,2,'
-        "ok,,2.0,3.0,1.0,2.0,1.5,50,7,,6000.0,500.0\n"
-        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,,,4096,true,float32,'
-        "2,ok,,0.125,0.3,0.0625,0.125,0.09375,50,1,,32768.0,\n"
-        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,out,100000000,,,'
-        'float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,\n'
+    text = table.to_csv(table.frame([read(tmp_path, data)]))
+    assert text == (
+        "run,machine,device,device_name,workload,implementation,variant,regime,cache,form,n,nbytes,pinned,dtype,threads,"
+        "status,reason,median_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
+        "iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s,utilisation,memory_bytes,energy_j,"
+        "item_per_j,check_error,flags\n"
+        'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,hot,out,1000,,,float32,'
+        "2,ok,,2.0,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,cold,,,4096,true,'
+        "float32,2,ok,,0.125,0.3,0.0625,0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,0.5,1024.0,0.25,"
+        "256.0,0.0,noisy too-short\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,hot,out,'
+        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,\n'
     )
 
 

@@ -1,0 +1,256 @@
+"""Roofline charts: cases as points under the ceilings of their device, one panel under the other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from .figures import Figure
+from .labels import size_text
+from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
+from .placing import Box, beside, spread
+from .rooflines import INTENSITY, Roof, Roofline, RoofPanel
+from .scales import Ticks, log_ticks
+from .theme import marker
+
+_HEIGHT, _HEAD, _FOOT = 3.0, 0.34, 0.5
+_GUTTER = 2.15
+"""Inches to the right of a panel for the names of its level ceilings."""
+_WORD = 0.13
+_MARK = 0.075
+_LEAST_GAP = 0.16
+"""Inches between parallel slopes, or their names would lie on each other."""
+
+
+def draw_roofline(figure: Figure, chart: Roofline) -> Page:
+    keys: list[Key] = [(dtype, colour, None, 0) for dtype, colour in chart.dtypes]
+    keys += [(name, None, None, shape) for name, shape in chart.families]
+    room = len(chart.panels) * (_HEIGHT + _HEAD + _FOOT)
+    page = Page(figure.title, figure.subtitle, figure.caption, keys, room, "point")
+    frames = [_Frame(panel) for panel in chart.panels]
+    gutter = 0.12 + max(text_width(label, SMALL) for frame in frames for _, label in frame.y_ticks)
+    y = page.top
+    for frame in frames:
+        y -= _HEAD + _HEIGHT
+        x, width = LEFT + gutter, WIDTH - LEFT - RIGHT - gutter - _GUTTER
+        page.text(LEFT, y + _HEIGHT + 0.1, frame.panel.title, NORMAL, "text", weight="bold")
+        page.text(x + width, y - 0.36, frame.panel.x_label, SMALL, "muted", ha="right")
+        _panel(page, page.axes(x, y, width, _HEIGHT), frame, chart, width)
+        y -= _FOOT
+    return page
+
+
+class _Frame:
+    """The limits of a panel: all marks, and as much of the ceilings as is above them."""
+
+    def __init__(self, panel: RoofPanel) -> None:
+        self.panel = panel
+        x = [mark.x for mark in panel.marks]
+        y = [mark.y for mark in panel.marks]
+        tops = [rate for roof in panel.roofs if not roof.slope for _, rate in roof.points]
+        slopes = [roof.points[0][1] for roof in panel.roofs if roof.slope]
+        if panel.x_unit == INTENSITY and tops and slopes:
+            x += [max(tops) / min(slopes) * 3, 0.05]
+        self.x = min(x) / 2, max(x) * 2
+        self.y = min(y) / 2.5, max([*y, *tops]) * 2.5
+        self.y_ticks: Ticks = log_ticks(*self.y, panel.y_unit, 8)
+
+    def inches(self, x: float, y: float, width: float) -> tuple[float, float]:
+        """Of a point from the panel's lower left corner."""
+        return width * _share(x, self.x), _HEIGHT * _share(y, self.y)
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    return math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+
+
+def _panel(page: Page, axes: Axes, frame: _Frame, chart: Roofline, width: float) -> None:
+    panel = frame.panel
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*frame.x)
+    axes.set_ylim(*frame.y)
+    x_ticks = [
+        (place, words if panel.x_unit != INTENSITY else f"{place:g}" if place < 1000 else size_text(place))
+        for place, words in log_ticks(*frame.x, panel.x_unit, 9)
+    ]
+    for axis, places in ((axes.xaxis, x_ticks), (axes.yaxis, frame.y_ticks)):
+        axis.set_major_locator(FixedLocator([place for place, _ in places]))
+        axis.set_minor_locator(NullLocator())
+        axis.set_ticklabels([label for _, label in places], parse_math=False)
+    page.grid(axes, "both")
+    colours, shapes = dict(chart.dtypes), dict(chart.families)
+    sloped = _sloped(frame, width)
+    level = [roof for roof in panel.roofs if not roof.slope]
+    named = _level(page, axes, frame, level, sloped, colours, width)
+    marks = []
+    for rank, mark in enumerate(panel.marks):
+        (dot,) = axes.plot(
+            [mark.x], [mark.y], marker=marker(shapes[mark.family]), markersize=5.2, linestyle="", zorder=3 + rank * 1e-4
+        )
+        colour = colours[mark.dtype]
+        page.ink(dot.set_markerfacecolor, "page" if mark.flagged else colour)
+        page.ink(dot.set_markeredgecolor, colour if mark.flagged else "page")
+        dot.set_markeredgewidth(1.2 if mark.flagged else 0.5)
+        x, y = frame.inches(mark.x, mark.y, width)
+        marks.append(Box(x - _MARK / 2, y - _MARK / 2, _MARK, _MARK))
+    obstacles: list[Box] = []
+    for roof in sloped:
+        lines = [box for other in (*level, *sloped) if other is not roof for box in _trace(frame, other, width)]
+        obstacles += _slope(page, axes, frame, roof, named, width, [*marks, *lines, *obstacles])
+    notable = sorted((mark for mark in panel.marks if mark.label), key=lambda mark: -mark.y)
+    points = [(*frame.inches(mark.x, mark.y, width), text_width(mark.label, SMALL)) for mark in notable]
+    boxes = beside(points, _WORD, Box(0, 0, width, _HEIGHT), obstacles, marks)
+    for mark, box in zip(notable, boxes, strict=True):
+        if box:
+            _words(page, axes, (box.x / width, (box.y + _WORD / 2) / _HEIGHT), mark.label, "text", 0.0)
+
+
+def _sloped(frame: _Frame, width: float) -> list[Roof]:
+    """Memory and the last cache, which come first, and of the others those far enough apart to be named."""
+    angle = _angle(frame, width)
+    kept: list[Roof] = []
+    for roof in (roof for roof in frame.panel.roofs if roof.slope):
+        heights = [_HEIGHT * _share(own.points[0][1], frame.y) for own in (*kept, roof)]
+        apart = min((abs(height - heights[-1]) * math.cos(angle) for height in heights[:-1]), default=math.inf)
+        if len(kept) < 2 or apart >= _LEAST_GAP:
+            kept.append(roof)
+    return kept
+
+
+def _angle(frame: _Frame, width: float) -> float:
+    """Of a line that grows as x does."""
+    return math.atan2(_HEIGHT / math.log(frame.y[1] / frame.y[0]), width / math.log(frame.x[1] / frame.x[0]))
+
+
+def _level(
+    page: Page,
+    axes: Axes,
+    frame: _Frame,
+    roofs: list[Roof],
+    sloped: list[Roof],
+    colours: dict[str, int],
+    width: float,
+) -> float:
+    """Ceilings that don't depend on x, named in the gutter; gives the highest of them."""
+    top = max((rate for roof in roofs for _, rate in roof.points), default=frame.y[1])
+    places = [_HEIGHT * _share(roof.points[-1][1], frame.y) for roof in roofs]
+    for roof, place, at in zip(roofs, places, spread(places, _WORD * 1.15, 0.05, _HEIGHT - 0.05), strict=True):
+        points = [*roof.points, (frame.x[1], roof.points[-1][1])]
+        if len(roof.points) == 1:
+            rate = roof.points[0][1]
+            steepest = max((own.points[0][1] for own in sloped), default=None)
+            points = [(max(frame.x[0], rate / steepest) if steepest else frame.x[0], rate), (frame.x[1], rate)]
+        role: str | int = colours[roof.dtype] if roof.dtype else "muted"
+        (line,) = axes.plot(*zip(*points, strict=True), linewidth=1.3, alpha=0.9, zorder=2)
+        page.ink(line.set_color, role)
+        (lead,) = axes.plot(
+            [1, 1 + 0.12 / width],
+            [place / _HEIGHT, at / _HEIGHT],
+            transform=axes.transAxes,
+            clip_on=False,
+            linewidth=0.8,
+        )
+        page.ink(lead.set_color, role)
+        words = fitted(roof.label, _GUTTER - 0.16, SMALL)
+        label = axes.text(
+            1 + 0.15 / width,
+            at / _HEIGHT,
+            words,
+            transform=axes.transAxes,
+            fontsize=SMALL,
+            va="center_baseline",
+            parse_math=False,
+        )
+        page.ink(label.set_color, role)
+    return top
+
+
+def _slope(
+    page: Page, axes: Axes, frame: _Frame, roof: Roof, top: float, width: float, occupied: list[Box]
+) -> list[Box]:
+    """A ceiling that grows with x, up to the highest level one; its name lies along it, where there is room for it.
+
+    Gives what the name covers, which is as little as can be of what is ``occupied``.
+    """
+    rate = roof.points[0][1]
+    end = min(frame.x[1], top / rate)
+    if end <= frame.x[0] or end * rate <= frame.y[0]:
+        return []
+    (line,) = axes.plot([frame.x[0], end], [frame.x[0] * rate, end * rate], linewidth=1.3, zorder=2)
+    page.ink(line.set_color, "muted")
+    angle = _angle(frame, width)
+    x0 = max(frame.x[0], frame.y[0] / rate)
+    start, stop = frame.inches(x0, x0 * rate, width), frame.inches(end, end * rate, width)
+    length = text_width(roof.label, SMALL)
+    free = math.dist(start, stop) - length - 0.3
+    if free < 0:
+        x, y = (start[0] + stop[0]) / 2 + 0.12, (start[1] + stop[1]) / 2 - 0.08
+        _words(page, axes, (x / width, y / _HEIGHT), roof.label, "muted", 0.0)
+        return [Box(x, y - _WORD / 2, length, _WORD)]
+    best: tuple[int, float, float, list[Box]] | None = None
+    for away in (0.05, -0.04 - _WORD):
+        for along in (0.2 + i * 0.2 for i in range(int(free / 0.2) + 1)):
+            x = start[0] + along * math.cos(angle) - away * math.sin(angle)
+            y = start[1] + along * math.sin(angle) + away * math.cos(angle)
+            boxes = _along(x, y, length, angle)
+            cost = sum(box.meets(other) for box in boxes for other in occupied)
+            if y > 0 and (best is None or cost < best[0]):
+                best = cost, x, y, boxes
+    if best is None:
+        return []
+    _, x, y, boxes = best
+    _words(page, axes, (x / width, y / _HEIGHT), roof.label, "muted", math.degrees(angle))
+    return boxes
+
+
+def _trace(frame: _Frame, roof: Roof, width: float) -> list[Box]:
+    """Small boxes along a ceiling, where the panel shows it."""
+    (x0, y0), (x1, y1) = roof.points[0], roof.points[-1]
+    ends = [(frame.x[0], y0 * (frame.x[0] / x0) ** roof.slope), *roof.points]
+    ends.append((frame.x[1], y1 * (frame.x[1] / x1) ** roof.slope))
+    found = []
+    for one, two in itertools.pairwise(sorted(ends)):
+        (x, y), (end_x, end_y) = frame.inches(*one, width), frame.inches(*two, width)
+        steps = max(1, math.ceil(math.dist((x, y), (end_x, end_y)) / 0.06))
+        found += [
+            Box(x + i / steps * (end_x - x), y + i / steps * (end_y - y), 0.02, 0.02)
+            for i in range(steps)
+            if 0 <= y + i / steps * (end_y - y) <= _HEIGHT
+        ]
+    return found
+
+
+def _along(x: float, y: float, length: float, angle: float) -> list[Box]:
+    """Boxes that together cover words written from (x, y) at that angle."""
+    steps = max(1, math.ceil(length / 0.12))
+    return [
+        Box(
+            x + i * length / steps * math.cos(angle) - _WORD * math.sin(angle),
+            y + i * length / steps * math.sin(angle),
+            0.12 * math.cos(angle) + _WORD * math.sin(angle),
+            0.12 * math.sin(angle) + _WORD * math.cos(angle),
+        )
+        for i in range(steps)
+    ]
+
+
+def _words(page: Page, axes: Axes, at: tuple[float, float], words: str, role: str, angle: float) -> None:
+    """With a rim in the page's colour, so that lines below them don't cross them out."""
+    label = axes.text(
+        *at,
+        words,
+        transform=axes.transAxes,
+        fontsize=SMALL,
+        rotation=angle,
+        rotation_mode="anchor",
+        va="bottom" if angle else "center_baseline",
+        zorder=6,
+        parse_math=False,
+    )
+    page.ink(label.set_color, role)
+    page.ink(lambda colour: label.set_path_effects([withStroke(linewidth=2.2, foreground=colour)]), "page")
