@@ -232,6 +232,11 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path) -> int:
 
     return command.main(
         argparse.Namespace(
-            runs=[str(run_file)], output=str(folder), baseline=args.baseline, charts=args.charts, formats=args.formats
+            runs=[str(run_file)],
+            output=str(folder),
+            baseline=args.baseline,
+            allow=[],
+            charts=args.charts,
+            formats=args.formats,
         )
     )
