@@ -100,12 +100,21 @@ def one_thread() -> Row:
 
 
 def busy_neighbour() -> Row:
+    """Means over seconds: a neighbour takes turns of milliseconds, so most calls never meet it."""
     a = torch.randn(256, 256)
-    right = median(lambda: a @ a, time.perf_counter, calls=200)
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * torch.get_num_threads())]
+
+    def mean(seconds: float = 2.0) -> float:
+        calls, start = 0, time.perf_counter()
+        while (end := time.perf_counter()) - start < seconds:
+            a @ a
+            calls += 1
+        return (end - start) / calls
+
+    right = mean()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(torch.get_num_threads())]
     try:
         time.sleep(1)
-        wrong = median(lambda: a @ a, time.perf_counter, calls=200)
+        wrong = mean()
     finally:
         for process in busy:
             process.kill()
