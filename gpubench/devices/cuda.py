@@ -17,6 +17,7 @@ _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
 
 class Cuda(Kind):
     name = "cuda"
+    data_parallel = True
 
     def count(self) -> int:
         import torch
@@ -103,6 +104,11 @@ class Cuda(Kind):
         import torch
 
         torch.cuda.empty_cache()
+
+    def interconnect(self, count: int) -> str | None:
+        """NVLink where every pair has it, as far as the driver's library tells; else the bus."""
+        joined = nvml.nvlink([self._uuid(index) for index in range(count)])
+        return None if joined is None else "NVLink" if joined else "PCIe"
 
     def clocks(self, index: int) -> Mapping[str, float] | None:
         return nvml.clocks(self._uuid(index))

@@ -28,6 +28,8 @@ class Kind(ABC):
     """Whether a call returns before its work is done. Only then is there anything to wait for."""
     indexed = True
     """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
+    data_parallel = False
+    """Whether ``torch.nn.DataParallel`` can split a batch over several devices of this kind."""
     now: Callable[[], float] = staticmethod(time.perf_counter)
     """Seconds on the clock that times this kind; a simulated device brings its own."""
 
@@ -72,6 +74,10 @@ class Kind(ABC):
 
     def release_memory(self) -> None:  # noqa: B027
         """Hand memory that is cached but unused back to the device."""
+
+    def interconnect(self, count: int) -> str | None:
+        """What joins the first ``count`` devices: ``NVLink``, ``PCIe``, ``memory``."""
+        return None
 
     def clocks(self, index: int) -> Mapping[str, float] | None:
         """Current clocks in Hz, by domain."""

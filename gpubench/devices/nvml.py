@@ -74,3 +74,20 @@ def facts(uuid: str | None) -> dict[str, Any]:
         except library.NVMLError:
             told[name] = None
     return told
+
+
+def nvlink(uuids: list[str | None]) -> bool | None:
+    """Whether every two of these GPUs can reach each other over NVLink; ``None`` if that isn't known."""
+    library, handles = _library(), [_handle(uuid) for uuid in uuids]
+    if library is None or None in handles:
+        return None
+    try:
+        states = [
+            library.nvmlDeviceGetP2PStatus(one, other, library.NVML_P2P_CAPS_INDEX_NVLINK)
+            for one in handles
+            for other in handles
+            if one is not other
+        ]
+    except library.NVMLError:
+        return None
+    return all(state == library.NVML_P2P_STATUS_OK for state in states)

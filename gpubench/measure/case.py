@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device, device as find_device
-from ..errors import OverBudget, TooLarge, Unmeasurable, UsageError
+from ..errors import GpubenchError, OverBudget, TooLarge, Unmeasurable, UsageError
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
 from . import budget, check as checking
 from .budget import Preset
@@ -15,6 +15,7 @@ from .clock import DeviceClock
 from .data import Data, require_memory, tensors
 from .precision import matmul_precision, torch_dtype
 from .probes.latency import latency
+from .replay import Outcome, ReplayTimer
 from .session import Session
 from .variant import apply
 from .work import Counted, agree, count
@@ -50,16 +51,19 @@ class Gpubench:
         home: Device,
         clock: DeviceClock,
         benchmark: Any,
+        replayed: ReplayTimer | None = None,
     ) -> None:
         self._session = session
         self._preset = preset
         self._benchmark = benchmark
         self._clock = clock
+        self._replayed = replayed or ReplayTimer()
         self._home = home
         self._plan = plan = session.asked.plan
         self.case = case
         self.called = False
         self.planned: dict[str, Any] | None = None
+        self.parallel: dict[str, Any] = {}
         self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
         self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
         self.randn = self._data.randn
@@ -70,6 +74,36 @@ class Gpubench:
     @property
     def device(self) -> torch.device:
         return self._data.device
+
+    @property
+    def data(self) -> Data:
+        """Whence all tensors of this case come, for code that makes its own from the same seed."""
+        return self._data
+
+    @property
+    def home(self) -> Device:
+        """The device that the case is named for."""
+        return self._home
+
+    @property
+    def allowance(self) -> Preset:
+        """How long the case may take."""
+        return self._preset
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is timed at all: not with ``--benchmark-disable``."""
+        return self._enabled
+
+    def too_few(self, reason: str) -> GpubenchError:
+        """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
+        required = any(name.partition(":")[0] == self._home.kind.name for name in self._session.asked.required)
+        return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the run's first, which counts the work and checks the answers."""
+        return self._session.first
 
     @property
     def dtype(self) -> torch.dtype:
@@ -194,6 +228,29 @@ class Gpubench:
                 used.synchronize()
         self._label(work, outcome, latency_s, first_s, steps)
         return result
+
+    def replay(self, outcome: Outcome, work: Work) -> None:
+        """Enter durations that other processes measured, round by round, as this case's times.
+
+        They come through the case's timer, which is a :class:`~gpubench.measure.replay.ReplayTimer` in a test that
+        asks for ``gpubench_ranks``. ``stats.data`` are exactly these durations over their iterations.
+        """
+        self.called = True
+        devices, threads = tuple(outcome.devices), outcome.threads
+        self.case = dataclasses.replace(self.case, devices=devices, threads=threads)
+        benchmark = self._benchmark
+        benchmark.group = benchmark.group or self.case.workload
+        if self._enabled:
+            self._replayed.load(outcome.durations)
+        rounds = len(outcome.durations) if self._enabled else 1
+        benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
+        self._label(work, outcome.check, None, outcome.first_s, outcome.steps)
+
+    def plan(self, seconds: float) -> None:
+        """Say what the case may take in all, where only a plan is wanted; ends the test."""
+        if self._plan:
+            self.planned = {"call_s": None, "case_s": seconds, "skip": None}
+            raise Planned
 
     @property
     def _enabled(self) -> bool:
@@ -327,6 +384,8 @@ class Gpubench:
                 }
             ]
         record["latency_s"] = latency_s
+        if self.parallel:
+            record["parallel"] = self.parallel
         self._benchmark.extra_info[KEY] = record
 
     def _record_plan(self, work: Work, counted: Counted | None) -> None:

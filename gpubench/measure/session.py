@@ -28,6 +28,7 @@ class Asked:
     preset: str = "quick"
     seed: int = 0
     threads: int | None = None
+    ranks_deadline: float = 60.0
     machine: str | None = None
     max_time: float | None = None
     min_rounds: int | None = None

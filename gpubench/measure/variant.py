@@ -7,8 +7,11 @@ from typing import Any
 
 
 def apply(variant: str, call: Callable[..., Any], device_type: str) -> Callable[..., Any]:
-    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call."""
-    if variant == "eager":
+    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call.
+
+    A call with ``applies_variant`` set does so itself: of a training step only the forward pass runs under autocast.
+    """
+    if variant == "eager" or getattr(call, "applies_variant", False):
         return call
 
     import torch
