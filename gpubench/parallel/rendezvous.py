@@ -12,6 +12,9 @@ from ..errors import RankFailure, Unmeasurable
 if TYPE_CHECKING:
     import torch
 
+PATIENCE = 10
+"""How many deadlines a rank waits for others where a third process watches them, or while rank 0 measures alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

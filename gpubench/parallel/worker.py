@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import GpubenchError, RankFailure
 from . import progress
-from .rendezvous import Place, join
+from .rendezvous import PATIENCE, Place, join
 
 
 def main(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
@@ -20,7 +20,7 @@ def main(connection: Connection, place: Place, store: str, deadline_s: float, co
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
     progress.tell_into(counts, place.rank)
     try:
-        join(place, deadline_s, store)
+        join(place, PATIENCE * deadline_s, store)
         progress.advance()
         _answer(connection, None)
         while True:

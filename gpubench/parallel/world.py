@@ -9,10 +9,7 @@ from typing import Any
 
 from ..errors import GpubenchError, RankFailure
 from . import progress
-from .rendezvous import Place, join
-
-PATIENCE = 10
-"""How many deadlines the others wait while rank 0 measures alone."""
+from .rendezvous import PATIENCE, Place, join
 
 
 class World:

@@ -1,0 +1,104 @@
+"""Groups of real processes over gloo: they work together, and whatever one of them does, the next case runs."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import duties
+
+from gpubench.errors import RankFailure, Unmeasurable
+from gpubench.parallel import rendezvous
+from gpubench.parallel.group import Group, context
+from gpubench.parallel.rendezvous import Place
+
+
+@pytest.fixture
+def group():
+    groups = []
+
+    def start(size=2, deadline_s=60.0):
+        groups.append(Group(["cpu"] * size, 1, deadline_s))
+        return groups[-1]
+
+    yield start
+    for one in groups:
+        one.close()
+        assert not any(psutil.pid_exists(process.pid) for process in one.processes)
+
+
+def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
+    two = group()
+    first = two.run(duties.identity)
+    assert [answer[:3] for answer in first] == [(0, 2, "cpu"), (1, 2, "cpu")]
+    assert len({os.getpid(), *(answer[3] for answer in first)}) == 3
+    assert two.run(duties.identity) == first
+    assert two.run(duties.total) == [3.0, 3.0]
+
+
+def test_ranks_have_the_threads_they_were_given(group):
+    assert group().run(duties.threads) == [1, 1]
+
+
+def test_workers_never_come_from_a_plain_fork():
+    wanted = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    assert context().get_start_method() == wanted
+
+
+@pytest.mark.parametrize(
+    ("duty", "arguments", "status", "says"),
+    [
+        (duties.die, (1, signal.SIGKILL), "crashed", "rank 1: killed by SIGKILL"),
+        (duties.die, (0, signal.SIGSEGV), "crashed", "rank 0: killed by SIGSEGV"),
+        (duties.leave, (1,), "crashed", "rank 1: exited with 7"),
+        (duties.fail, (1,), "error", "rank 1: ValueError: no such thing"),
+        (duties.stop, (0,), "timeout", "rank 0: no progress for 2 s: it is stopped"),
+        (duties.sleep, (1,), "timeout", "rank 1: no progress for 2 s: it is behind the others"),
+    ],
+)
+def test_the_rank_to_blame_is_named_and_nothing_is_left(group, duty, arguments, status, says):
+    two = group(deadline_s=2.0)
+    with pytest.raises(RankFailure) as failure:
+        two.run(duty, *arguments)
+    assert (failure.value.status, str(failure.value)) == (status, says)
+    assert two.broken
+    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
+    assert group().run(duties.total) == [3.0, 3.0]
+
+
+def test_a_worker_killed_while_idle_is_noticed(group):
+    two = group()
+    os.kill(two.processes[1].pid, signal.SIGKILL)
+    two.processes[1].join()
+    with pytest.raises(RankFailure, match="rank 1: killed by SIGKILL"):
+        two.run(duties.total)
+
+
+def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
+    with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
+        rendezvous.join(Place(0, 2, "cpu", 1), 1.0, str(tmp_path / "store"))
+
+
+def test_a_port_that_is_taken_is_one_reason(monkeypatch):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(127.0.0.1:\d+\): choose another"):
+            rendezvous.join(Place(0, 2, "cpu", 1), 5.0)
+
+
+def test_a_missing_backend_is_a_skip(monkeypatch):
+    import torch.distributed as dist
+
+    monkeypatch.setattr(dist, "is_backend_available", lambda name: False)
+    with pytest.raises(Unmeasurable, match="this torch was built without nccl, which cuda needs"):
+        rendezvous.backend("cuda")
