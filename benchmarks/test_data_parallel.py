@@ -17,7 +17,7 @@ COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
 
 
-def step(gpubench, task, devices, mode, rows, batch, **options):
+def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, **options):
     """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling."""
     kind = gpubench.home.kind
     if not kind.data_parallel:
@@ -28,7 +28,7 @@ def step(gpubench, task, devices, mode, rows, batch, **options):
     names = [f"{kind.name}:{index}" for index in range(devices)]
     network = training.network(task, gpubench.data, **options)
     batches = training.batches(task, gpubench.data, rows, batch)
-    update = training.optimizer("sgd", list(network.parameters()))
+    update = training.optimizer(optimizer, list(network.parameters()), rate)
     gpubench.parallel = {
         "method": "data_parallel",
         "mode": mode,
@@ -50,7 +50,8 @@ def step(gpubench, task, devices, mode, rows, batch, **options):
 
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)
-        return training.verify(ours, training.trainer(task, exact, batch, rows=rows, **options), "step")
+        single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
+        return training.verify(ours, single, "step")
 
     gpubench(ours.step, check=reference, items=rows, unit="sample", devices=names)
 
@@ -71,4 +72,13 @@ def test_tutorial(gpubench, devices):
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tabular(gpubench, devices):
     """An epoch of the tabular example."""
-    step(gpubench, "tabular", devices, "strong", training.TABULAR_ROWS, training.TABULAR_BATCH)
+    step(
+        gpubench,
+        "tabular",
+        devices,
+        "strong",
+        training.TABULAR_ROWS,
+        training.TABULAR_BATCH,
+        "adam",
+        training.TABULAR_RATE,
+    )

@@ -20,7 +20,7 @@ STEPS = [
     *((method, count) for method in ("ddp", "unsynchronised", "fsdp") for count in COUNTS),
 ]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
-SMALL = [("single", 1), ("ddp", 2)]
+SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
 
 
 def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **job):
@@ -63,9 +63,7 @@ def test_tabular(gpubench, gpubench_ranks, method, devices):
     if method == "unsynchronised":
         pytest.skip("each rank would learn from its own rows only")
     table = {"rows": training.TABULAR_ROWS, "rate": training.TABULAR_RATE, "epochs": training.TABULAR_EPOCHS}
-    step(
-        gpubench, gpubench_ranks, "tabular", method, devices, "strong", training.TABULAR_BATCH, "adam", **table
-    )
+    step(gpubench, gpubench_ranks, "tabular", method, devices, "strong", training.TABULAR_BATCH, "adam", **table)
     training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
 

@@ -28,9 +28,7 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
         count |= {"nbytes": passes * elements * gpubench.dtype.itemsize}
 
     def reference():
-        exact = training.trainer(
-            name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=optimizer, **options
-        )
+        exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=optimizer, **options)
         return training.verify(ours, exact, part, tolerance)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
@@ -105,7 +103,9 @@ def test_tabular(gpubench):
         return training.trainer("tabular", data, training.TABULAR_BATCH, **options)
 
     if not gpubench.data.meta:
-        losses = training.loss_curve(fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), training.TABULAR_EPOCHS)
+        losses = training.loss_curve(
+            fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), training.TABULAR_EPOCHS
+        )
         if gpubench.first:
             exact = training.loss_curve(fresh(Data(CPU, torch.float64, gpubench.data.seed)), training.TABULAR_EPOCHS)
             training.require_learning(losses, exact)
@@ -115,9 +115,7 @@ def test_tabular(gpubench):
     def reference():
         return training.verify(ours, fresh(Data(CPU, torch.float64, gpubench.data.seed)), "step")
 
-    gpubench(
-        ours.step, check=reference, items=training.TABULAR_ROWS, unit="sample", steps=training.TABULAR_EPOCHS
-    )
+    gpubench(ours.step, check=reference, items=training.TABULAR_ROWS, unit="sample", steps=training.TABULAR_EPOCHS)
 
 
 def feed(gpubench, feeding, workers, pinned):

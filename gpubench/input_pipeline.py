@@ -16,11 +16,11 @@ from . import training
 if TYPE_CHECKING:
     from .measure.case import Gpubench
 
-IMAGES, BATCH = 512, 64
+IMAGES, BATCH = 256, 64
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
-    """Stored 3 x 40 x 40 bytes; each is cropped to 32 x 32 at random, perhaps flipped, and normalised when asked for."""
+    """Stored 3 x 40 x 40 bytes; each is cropped to 32 x 32 at random, maybe flipped, and normalised when asked for."""
 
     def __init__(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -90,5 +90,3 @@ class Pipeline:
         data = statistics.median(waited for waited, _ in warm)
         whole = statistics.median(spent for _, spent in warm)
         return {"data": data, "step": max(0.0, whole - data)}
-
-

@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,26 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallel:
+    """How a case used several devices; ``single`` and ``one thread`` are the methods of a case that used one.
+
+    ``bus_share``: bus bandwidth over algorithm bandwidth of a collective. ``phases``: seconds of each part of a step.
+    ``rows``: of each batch, the rows that every replica got. Efficiency and speedup are the report's to find.
+    """
+
+    method: str | None = None
+    devices: int = 1
+    threads: int | None = None
+    mode: str | None = None
+    ideal_speedup: float | None = None
+    interconnect: str | None = None
+    bus_share: float | None = None
+    microbatches: int | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    rows: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not."""
 
@@ -68,6 +88,7 @@ class Result:
     times: Times | None = None
     check: str | None = None
     steps: int | None = None
+    parallel: Parallel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +286,28 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         times=_times(mark, ours),
         check=ours["check"]["status"].text(None),
         steps=ours["steps"].optional("count"),
+        parallel=_parallel(ours["parallel"]),
+    )
+
+
+def _parallel(at: At) -> Parallel | None:
+    if at.missing:
+        return None
+    phases = at["phases"]
+    rows = list(at["rows"])
+    if len(phases.mapping()) > MOST_PARAMS or len(rows) > MOST_CASES:
+        at.refuse(f"at most {MOST_PARAMS} phases and {MOST_CASES} batches")
+    return Parallel(
+        method=at["method"].text(None),
+        devices=at["devices"].optional("count") or 1,
+        threads=at["threads"].optional("count"),
+        mode=at["mode"].text(None),
+        ideal_speedup=at["ideal_speedup"].optional("positive"),
+        interconnect=at["interconnect"].text(None),
+        bus_share=at["bus_share"].optional("positive"),
+        microbatches=at["microbatches"].optional("count"),
+        phases={clean(name): phases[name].number() for name in phases.mapping()},
+        rows=tuple(tuple(part.count(0) for part in batch) for batch in rows),
     )
 
 

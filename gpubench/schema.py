@@ -5,7 +5,8 @@ A run file is a valid pytest-benchmark file with our keys added in three places:
 ``benchmarks[i]["extra_info"]["gpubench"]``
     a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus ``work``, ``latency_s``,
     ``wait_s``, ``first_call_s``, ``check``, ``processes`` and ``steps`` (what was measured of it; ``steps``
-    is how many such calls make up the whole job, if the case says so).
+    is how many such calls make up the whole job, if the case says so). A case of several devices, or one that they
+    are held against, has ``parallel`` too (see :class:`gpubench.runfile.Parallel`, and ``losses``: a curve).
 ``machine_info["gpubench"]``
     facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
     pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.

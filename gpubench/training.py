@@ -54,7 +54,8 @@ def _like_inputs(data: Data, inputs: torch.Tensor) -> torch.Tensor:
 def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
     """A smooth function of the columns, with noise: the original house prices are withdrawn."""
     weights = data.randn(inputs.shape[1], 1) / inputs.shape[1] ** 0.5
-    return (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
+    prices: torch.Tensor = (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
+    return prices
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -98,7 +99,7 @@ def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[B
     targets = own.targets(data, inputs)
     if name == "tabular":
         inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-    return list(zip(inputs.split(size or rows), targets.split(size or rows), strict=True))
+    return list(zip(torch.split(inputs, size or rows), torch.split(targets, size or rows), strict=True))
 
 
 def network(name: str, data: Data, **options: Any) -> nn.Module:
@@ -173,16 +174,18 @@ class Trainer:
 
     def step(self) -> torch.Tensor:
         """Train once on every batch; returns the loss, the mean over all rows, from before the updates."""
-        losses = []
+        total: torch.Tensor | None = None
         for index in range(len(self.batches)):
             self.update_rule.zero_grad(set_to_none=True)
             loss = self.forward(index)
             loss.backward()  # type: ignore[no-untyped-call]
             self.update_rule.step()
-            losses.append(loss.detach())
-        if len(losses) == 1:
-            return losses[0]
-        return sum(loss * rows for loss, rows in zip(losses, self._rows, strict=True)) / sum(self._rows)
+            weighed = loss.detach()
+            if len(self.batches) > 1:
+                weighed = weighed * (self._rows[index] / sum(self._rows))
+            total = weighed if total is None else total + weighed
+        assert total is not None, "no batch"
+        return total
 
     def gradient(self) -> torch.Tensor:
         """All gradients that are there, as one float64 vector on the CPU."""
@@ -195,8 +198,9 @@ class Trainer:
 
 def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """One float64 vector on the CPU; sharded tensors are gathered."""
-    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in tensors]
-    return torch.cat([t.detach().to("cpu", torch.float64).flatten() for t in whole if t is not None])
+    there = [tensor for tensor in tensors if tensor is not None]
+    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in there]
+    return torch.cat([tensor.detach().to("cpu", torch.float64).flatten() for tensor in whole])
 
 
 def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:

@@ -136,5 +136,5 @@ def _sharded(network: nn.Module, place: Place) -> nn.Module:
     for child in network.children():
         if any(True for _ in child.parameters()):
             fully_shard(child, mesh=mesh)
-    sharded: nn.Module = fully_shard(network, mesh=mesh)
-    return sharded
+    fully_shard(network, mesh=mesh)  # in place
+    return network

@@ -58,7 +58,8 @@ def cut(layers: Sequence[nn.Module], stages: int) -> list[list[nn.Module]]:
     if stages > len(layers):
         raise Unmeasurable(f"{len(layers)} layers can't be cut into {stages} stages")
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
-    total, done, found = sum(sizes) or 1, 0, [[] for _ in range(stages)]  # type: list[list[nn.Module]]
+    total, done = sum(sizes) or 1, 0
+    found: list[list[nn.Module]] = [[] for _ in range(stages)]
     for i, (layer, size) in enumerate(zip(layers, sizes, strict=True)):
         stage = min(stages - 1, int(stages * (done + size / 2) / total))
         first_empty = next((s for s in range(stages) if not found[s]), stages - 1)
@@ -107,7 +108,8 @@ class _Pipeline:
         first, last = self._place.rank == 0, self._place.rank == self._place.size - 1
         losses: list[torch.Tensor] = []
         given = (inputs,) if first else ()
-        schedule.step(*given, **({"target": targets, "losses": losses} if last else {}))
+        wanted: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
+        schedule.step(*given, **wanted)
         return losses
 
     def step(self) -> list[torch.Tensor]:

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..devices import device as find_device
+from ..devices import Kind, device as find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure.replay import Outcome
@@ -61,14 +61,15 @@ class Ranks:
             threads = max(1, cores() // size)
         names = [str(gpubench.home)] * size
         if kind.indexed:
-            names = [f"{kind.name}:{index}" for index in range(size)]
+            here = min(size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+            names = [f"{kind.name}:{index % here}" for index in range(size)]
         team = self._team(gpubench, names, threads)
         found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
         slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
         gpubench.parallel = {
             "devices": size,
             "threads": threads,
-            "interconnect": kind.interconnect(size) if size > 1 else None,
+            "interconnect": self._interconnect(kind, size),
             **record,
             **found[-1].told,
         }
@@ -79,6 +80,12 @@ class Ranks:
             outcome = replace(outcome, steps=len(gpubench.parallel["losses"]))
         gpubench.replay(outcome, work)
         return found
+
+    def _interconnect(self, kind: Kind, size: int) -> str | None:
+        """What joins the ranks' devices; None for one."""
+        if self._place is not None and size > int(os.environ.get("LOCAL_WORLD_SIZE", size)):
+            return "network"
+        return kind.interconnect(size) if size > 1 else None
 
     def _team(self, gpubench: Gpubench, names: list[str], threads: int) -> Team:
         kind, size = gpubench.home.kind, len(names)
@@ -107,7 +114,7 @@ class Ranks:
         return self._world
 
 
-def require(count: int, kind: Any, gpubench: Gpubench) -> None:
+def require(count: int, kind: Kind, gpubench: Gpubench) -> None:
     """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of the kind are here."""
     there = kind.count() if kind.indexed else cores()
     what = f"{kind.name} devices" if kind.indexed else "CPU cores, one a rank"

@@ -84,7 +84,7 @@ def reason(error: BaseException, place: Place, deadline_s: float) -> str:
     text = " ".join(str(error).split())
     where = ":".join(filter(None, (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))))
     if "EADDRINUSE" in text or "address already in use" in text.lower():
-        return f"the rendezvous port is taken ({where or 'local'}): choose another with --rdzv-endpoint or --master-port"
+        return f"the rendezvous port is taken ({where or 'local'}): choose another by --rdzv-endpoint or --master-port"
     if "timed out" in text.lower() or "timeout" in text.lower():
         return f"the rendezvous of {place.size} ranks was not complete within {deadline_s:g} s ({where or 'local'})"
     return f"the ranks could not meet: {text[:200]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import output, pairs, summary, table
+from . import output, pairs, scaling, summary, table
 from .options import FORMATS
 
 
@@ -35,8 +35,9 @@ def main(args: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     summary.show(report.summary)
-    charts = sum(path.parent != report.folder for path in report.files)
-    print(f"{report.folder}: results.csv, speedup.csv, summary.md" + (", charts/" if charts else ""))
+    charts = any(path.parent != report.folder for path in report.files)
+    own = [path.name for path in report.files if path.parent == report.folder]
+    print(f"{report.folder}: {', '.join(own)}" + (", charts/" if charts else ""))
     return 0
 
 
@@ -53,13 +54,15 @@ def write_report(
     results = table.frame(runs)
     chosen = pairs.resolve(results, baseline)
     speedups = pairs.pair(results, chosen)
+    scaled = scaling.frame(results)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from . import draw, figures
+        from .scaling_figures import plan as draw_scaling
 
-        drawn = figures.plan(results, speedups, chosen)
+        drawn = figures.plan(results, speedups, chosen) + draw_scaling(results, scaled)
         pictures = draw.render(drawn, formats)
     words = summary.summarise(runs, results, speedups, drawn, formats)
     tables = {
@@ -67,6 +70,8 @@ def write_report(
         "speedup.csv": table.to_csv(speedups),
         "summary.md": summary.markdown(words),
     }
+    if not scaled.empty:
+        tables["scaling.csv"] = table.to_csv(scaled)
     return Report(folder, tuple(output.save(folder, tables, pictures)), words)
 
 

@@ -101,5 +101,3 @@ def test_a_deadline_that_is_none_is_refused(run, text):
     result, _ = run(f"--gpubench-ranks-deadline={text}")
     assert result.ret == 4
     assert f"ranks-deadline must be seconds above 0, not '{text}'" in result.stderr.str()
-
-

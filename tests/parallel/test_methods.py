@@ -9,7 +9,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import methods
 
-from gpubench import training
+from gpubench import models, training
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESETS
@@ -108,7 +108,7 @@ def test_a_network_is_cut_into_stages_of_equal_weight():
     layers = [torch.nn.Linear(8, 8) for _ in range(8)]
     assert [len(stage) for stage in cut(layers, 2)] == [4, 4]
     assert [len(stage) for stage in cut(layers, 3)] == [3, 2, 3]
-    uneven = [torch.nn.Linear(13, 16), torch.nn.ReLU(), torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)]
+    uneven = list(models.tabular().children())
     for count in range(1, 6):
         stages = cut(uneven, count)
         assert [layer for stage in stages for layer in stage] == uneven
