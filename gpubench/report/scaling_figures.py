@@ -125,12 +125,12 @@ def _colour(method: str) -> int:
 def _jobs(rows: Iterable[Row], names: Names) -> dict[str, list[Row]]:
     """Rows by what they do: the same network, mode, dtype and kind of device."""
     rows = list(rows)
-    several = len({row["device"] for row in rows}) > 1 or names.several
+    devices = len({row["device"] for row in rows}) > 1
     jobs: dict[str, list[Row]] = {}
     for row in rows:
         name = row["workload"].partition(".")[2] or row["workload"]
         words = [name, f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""]
-        words += [str(row["device"]), str(row["run"])] if several else []
+        words += [str(row["device"])] * devices + [str(row["run"])] * names.several
         jobs.setdefault(" · ".join(word for word in words if word), []).append(row)
     return jobs
 

@@ -59,3 +59,21 @@ class Uneven:
 
     def told(self):
         return {}
+
+
+def gradient_on(place, device):
+    """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
+    import torch.distributed as dist
+
+    from gpubench.devices import device as find
+
+    home = Data(find(device).device, torch.float64, 0)
+    network = training.network("lenet", home)
+    ((images, labels),) = training.batches("lenet", home, 64)
+    half = images.chunk(place.size)[place.rank], labels.chunk(place.size)[place.rank]
+    update = training.optimizer("sgd", list(network.parameters()))
+    own = training.Trainer(network, training.task("lenet").loss, [half], update)
+    own.backward()
+    total = own.gradient()
+    dist.all_reduce(total)
+    return total / place.size
