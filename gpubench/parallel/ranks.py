@@ -89,8 +89,7 @@ class Ranks:
 
     def _team(self, gpubench: Gpubench, names: list[str], threads: int) -> Team:
         kind, size = gpubench.home.kind, len(names)
-        if size > 1:
-            backend(kind.name)
+        backend(kind.name)
         if self._place is not None and size == self._place.size:
             return self._launched_world(names, threads)
         if self._place is not None and size > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 10
 """How many deadlines a rank waits for others where a third process watches them, or while rank 0 measures alone."""
+
+
+_ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +85,19 @@ def join(place: Place, deadline_s: float, store: str | None = None) -> None:
 
 def reason(error: BaseException, place: Place, deadline_s: float) -> str:
     """Why the ranks did not meet, in one line."""
-    text = " ".join(str(error).split())
-    where = ":".join(filter(None, (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))))
+    text = one_line(error)
+    port = os.environ.get("MASTER_PORT")
+    where = f"port {port}" if port else "on this machine"
     if "EADDRINUSE" in text or "address already in use" in text.lower():
-        return f"the rendezvous port is taken ({where or 'local'}): choose another by --rdzv-endpoint or --master-port"
+        return f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
     if "timed out" in text.lower() or "timeout" in text.lower():
-        return f"the rendezvous of {place.size} ranks was not complete within {deadline_s:g} s ({where or 'local'})"
+        return f"the rendezvous of {place.size} ranks was not complete within {deadline_s:g} s ({where})"
     return f"the ranks could not meet: {text[:200]}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, without the addresses of the machines: reasons end up in published files."""
+    return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
 def launched() -> Place | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import GpubenchError, RankFailure
 from . import progress
-from .rendezvous import PATIENCE, Place, join
+from .rendezvous import PATIENCE, Place, join, one_line
 
 
 def main(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
@@ -49,9 +49,8 @@ def _sendable(error: BaseException) -> GpubenchError | RankFailure:
     """Our own errors as they are; any other by its type and first words."""
     if isinstance(error, GpubenchError):
         return error
-    text = " ".join(str(error).split())[:300]
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return RankFailure(None, f"{type(error).__name__}: {text}", status="oom" if memory else "error")
+    return RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
 
 
 def _die_with_parent() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import GpubenchError, RankFailure
 from . import progress
-from .rendezvous import PATIENCE, Place, join
+from .rendezvous import PATIENCE, Place, join, one_line
 
 
 class World:
@@ -44,8 +44,8 @@ class World:
                 answer = error
             dist.all_gather_object(answers, answer, group=self._control)
         except Exception as error:
-            text = " ".join(str(error).split())[:300]
-            self.broken = RankFailure(self._place.rank, f"{type(error).__name__}: {text}", status="error")
+            told = f"{type(error).__name__}: {one_line(error)}"
+            self.broken = RankFailure(self._place.rank, told, status="error")
             raise self.broken from error
         for answer in answers:
             if isinstance(answer, GpubenchError):

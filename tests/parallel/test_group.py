@@ -92,7 +92,7 @@ def test_a_port_that_is_taken_is_one_reason(monkeypatch):
         taken.listen()
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
-        with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(127.0.0.1:\d+\): choose another"):
+        with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(port \d+\): choose another"):
             rendezvous.join(Place(0, 2, "cpu", 1), 5.0)
 
 
@@ -102,3 +102,8 @@ def test_a_missing_backend_is_a_skip(monkeypatch):
     monkeypatch.setattr(dist, "is_backend_available", lambda name: False)
     with pytest.raises(Unmeasurable, match="this torch was built without nccl, which cuda needs"):
         rendezvous.backend("cuda")
+
+
+def test_reasons_hold_no_addresses():
+    error = RuntimeError("Connection closed by peer [10.1.2.3]:4567,\n of fe80::1:2 and [::ffff:10.1.2.3]:80; 2 of 3")
+    assert rendezvous.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
