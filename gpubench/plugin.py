@@ -96,12 +96,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if options.launched():  # by torchrun: what one process measures would be measured by all at once
         config.hook.pytest_deselected(items=[item for item in items if RANKS not in _fixture_names(item)])
         items[:] = [item for item in items if RANKS in _fixture_names(item)]
+    from .measure.recorder import ORDER, SOURCES
+
+    config.stash[SOURCES] = {item.path for item in items if "benchmark" in _fixture_names(item)}
     if only := config.getoption("--gpubench-only"):
         names = set(json.loads(Path(only).read_text(encoding="utf-8")))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
         items[:] = [item for item in items if item.nodeid in names]
-    from .measure.recorder import ORDER
-
     config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
     asked = config.stash[SESSION].asked
     if config.getoption("--gpubench-process"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import sys
-from multiprocessing.connection import Connection
+import threading
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..errors import GpubenchError, RankFailure
@@ -16,7 +17,7 @@ from .rendezvous import PATIENCE, Place, join, one_line
 
 def main(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
     """Join the group, then run each ``(function, arguments)`` that comes, until the other end closes."""
-    _die_with_parent()
+    _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
     progress.tell_into(counts, place.rank)
     try:
@@ -53,10 +54,17 @@ def _sendable(error: BaseException) -> GpubenchError | RankFailure:
     return RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
 
 
-def _die_with_parent() -> None:
-    """On Linux the kernel ends us with the fork server, which ends with the process that asked for us."""
-    if sys.platform == "linux":
-        import ctypes
+def _end_with_parent() -> None:
+    """End when the process that asked for us does, whatever we are doing then.
 
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    Our fork server doesn't see to it: it lives as long as one of its workers.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

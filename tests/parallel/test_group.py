@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +108,27 @@ def test_a_missing_backend_is_a_skip(monkeypatch):
 def test_reasons_hold_no_addresses():
     error = RuntimeError("Connection closed by peer [10.1.2.3]:4567,\n of fe80::1:2 and [::ffff:10.1.2.3]:80; 2 of 3")
     assert rendezvous.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
+
+
+OWNER = """
+import sys, time
+from gpubench.parallel.group import Group
+sys.path.insert(0, {folder!r})
+import duties
+if __name__ == "__main__":
+    group = Group(["cpu"] * 2, 1, 60.0)
+    print(*(process.pid for process in group.processes), flush=True)
+    group.run(duties.sleep, 1)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
+    script = tmp_path / "owner.py"
+    script.write_text(OWNER.format(folder=str(Path(__file__).parent)))
+    owner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    assert len(pids) == 2
+    owner.kill()
+    owner.communicate()
+    gone, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
+    assert not left, gone
