@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import output, pairs, scaling, summary, table
+from . import output, pairs, scaling, scaling_summary, summary, table
 from .options import FORMATS
 
 
@@ -64,7 +64,7 @@ def write_report(
 
         drawn = figures.plan(results, speedups, chosen) + draw_scaling(results, scaled)
         pictures = draw.render(drawn, formats)
-    words = summary.summarise(runs, results, speedups, drawn, formats)
+    words = scaling_summary.added(summary.summarise(runs, results, speedups, drawn, formats), scaled)
     tables = {
         "results.csv": table.to_csv(results),
         "speedup.csv": table.to_csv(speedups),

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,12 +14,15 @@ from gpubench import models, training
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESETS
+from gpubench.measure.check import Check
 from gpubench.measure.data import Data
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.group import Group
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
-from gpubench.parallel.timing import measure
+from gpubench.parallel.ranks import Ranks
+from gpubench.parallel.timing import Measured, measure
+from gpubench.schema import Work
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +124,22 @@ def test_a_network_is_cut_into_stages_of_equal_weight():
 def test_the_pipeline_s_ideal_is_gpipe_s():
     assert ideal_speedup(2, 1) == 1
     assert ideal_speedup(4, 12) == pytest.approx(4 * 12 / 15)
+
+
+def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
+    entered = []
+
+    class Team:
+        def run(self, function, *arguments):
+            return [Measured([1.0, 5.0], 2, 0.1, Check("passed")), Measured([3.0, 2.0], 2, 0.2, Check("unchecked"))]
+
+    case = SimpleNamespace(
+        plan=lambda seconds: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
+        replay=lambda outcome, work: entered.append(outcome),
+    )  # fmt: skip
+    ranks = Ranks()
+    monkeypatch.setattr(ranks, "_team", lambda *_: Team())
+    ranks.measure(case, None, 2, work=Work(), method="ddp")
+    (outcome,) = entered
+    assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")
+    assert (outcome.devices, outcome.threads) == (["cpu"], 2)

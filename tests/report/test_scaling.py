@@ -11,7 +11,7 @@ import records
 
 from gpubench import runfile
 from gpubench.errors import RunFileError
-from gpubench.report import scaling, scaling_figures, table
+from gpubench.report import scaling, scaling_figures, scaling_summary, table
 from gpubench.schema import Case
 
 GPUS = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
@@ -153,3 +153,14 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     bars = figures["scaling-phases"].bars
     assert bars is not None
     assert [word for word, _ in bars.colours] == ["Scatter", "Replicate", "Forward", "Gather"]
+
+
+def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
+    results = table.frame([read(tmp_path, CPU)])
+    told = scaling_summary.told(scaling.frame(results))
+    (row,) = told.rows
+    assert row[:4] == ("distributed.lenet", "ddp", "2 × 1 thread", "strong")
+    assert row[5].startswith("1.60×")
+    assert row[6].startswith("0.96×")
+    assert row[7] == "80%"
+    assert "one process with 2 threads" in told.note
