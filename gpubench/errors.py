@@ -5,6 +5,7 @@
     ├── RunFileError      a file that can't be trusted: the message names the file, the place and what was expected
     ├── WrongAnswer       a benchmarked call returned something else than its reference
     ├── WorkMismatch      a declared amount of work disagrees with what was counted
+    ├── RankFailure       one of several processes died, hung or raised: the message names its rank
     └── Unmeasurable      a case that this machine can't measure within its limits: a skip with a reason
         ├── TooLarge      not enough memory
         └── OverBudget    not enough time
@@ -31,6 +32,17 @@ class WrongAnswer(GpubenchError, AssertionError):
 
 class WorkMismatch(GpubenchError, ValueError):
     """Declared FLOPs disagree with those counted from the call itself."""
+
+
+class RankFailure(GpubenchError):
+    """A rank that ended its case: ``status`` is that of the case."""
+
+    def __init__(self, rank: int | None, reason: str, status: str) -> None:
+        super().__init__(reason if rank is None else f"rank {rank}: {reason}")
+        self.rank, self.reason, self.status = rank, reason, status
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.rank, self.reason, self.status)
 
 
 class Unmeasurable(GpubenchError):

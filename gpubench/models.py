@@ -25,15 +25,21 @@ class LeNet(nn.Module):
     """LeNet-5 with ReLU and max pooling: (batch, 1, 32, 32) to (batch, 10).
 
     After LeCun, Bottou, Bengio, Haffner, *Gradient-based learning applied to document recognition*, 1998.
+    ``width`` multiplies every hidden layer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 1) -> None:
         super().__init__()
+        early, late = 6 * width, 16 * width
         self.features = nn.Sequential(
-            nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)
+            nn.Conv2d(1, early, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(early, late, 5), nn.ReLU(), nn.MaxPool2d(2)
         )
         self.classifier = nn.Sequential(
-            nn.Linear(16 * 5 * 5, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)
+            nn.Linear(late * 5 * 5, 120 * width),
+            nn.ReLU(),
+            nn.Linear(120 * width, 84 * width),
+            nn.ReLU(),
+            nn.Linear(84 * width, 10),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -65,6 +71,16 @@ class CifarNet(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.classifier(self.features(images).flatten(1))
         return scores
+
+
+def deep_mlp(width: int = 512, layers: int = 8) -> nn.Sequential:
+    """Equal linear layers, each with its tanh: (batch, width) to the same. It can be cut into equal stages."""
+    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(layers)))
+
+
+def tabular() -> nn.Module:
+    """The network of the house-price example: (batch, 13) to (batch, 1) through 16 and 32."""
+    return nn.Sequential(nn.Linear(13, 16), nn.ReLU(), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
 
 
 def encoder(width: int = 512, heads: int = 8, layers: int = 6) -> nn.Module:

@@ -26,6 +26,7 @@ _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     ("threads", "string", "", "CPU threads, for torch and NumPy alike; default: the cores that this process may use"),
     ("seed", "string", "0", "seed of all inputs"),
     ("cache", "string", "hot", "hot, cold (the device's last cache is flushed before every round) or both"),
+    ("ranks-deadline", "string", "60", "seconds without progress after which several processes count as hanging"),
     ("machine", "string", "", "label of this machine in reports; default: its CPU and accelerators"),
 )
 
@@ -62,6 +63,27 @@ def _number(config: pytest.Config, name: str) -> int | None:
         raise UsageError(f"{name} must be a whole number, not {text!r}") from None
 
 
+def _seconds(config: pytest.Config, name: str) -> float:
+    text = str(_option(config, name))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise UsageError(f"{name} must be seconds above 0, not {text!r}")
+    return seconds
+
+
+def launched() -> bool:
+    """Whether torchrun started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def secondary() -> bool:
+    """Whether another of torchrun's processes writes the run file."""
+    return launched() and os.environ.get("RANK", "0") != "0"
+
+
 def asked(config: pytest.Config) -> Asked:
     """The options, checked for spelling. Raises UsageError on a value that doesn't exist, naming those that do."""
     max_time = given(config, "--benchmark-max-time")
@@ -75,6 +97,7 @@ def asked(config: pytest.Config) -> Asked:
         preset=_option(config, "preset"),
         seed=_number(config, "seed") or 0,
         threads=_number(config, "threads"),
+        ranks_deadline=_seconds(config, "ranks-deadline"),
         machine=_option(config, "machine") or None,
         cache=_option(config, "cache"),
         ceilings=not config.getoption("--gpubench-no-ceilings"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import __version__, options
-from .errors import Unmeasurable, UsageError
+from .errors import RankFailure, Unmeasurable, UsageError
 from .measure.session import Session, Unmeasured
 from .measure.terms import AMBIGUOUS, plain_case_of
 from .privacy import without_paths
@@ -24,12 +24,15 @@ from .schema import KEY, OK, Case
 
 if TYPE_CHECKING:
     from .measure.case import Gpubench
+    from .parallel.ranks import Ranks
 
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
 GPUBENCH = pytest.StashKey["Gpubench"]()
 RECORDER = pytest.StashKey[Any]()
 MEASURING = pytest.StashKey[bool]()
+RANKS = "gpubench_ranks"
+"""The fixture of a case whose durations come from other processes, through a timer that replays them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,8 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "gpubench(dtypes, implementations, variants, devices, size): on which terms a gpubench test is measured",
         "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
+        "parallel: uses several processes or devices; leave it out with -m 'not parallel'",
     ):
         config.addinivalue_line("markers", line)
+    if options.secondary():
+        config.option.benchmark_json = None  # torchrun's rank 0 writes for all
     try:
         config.stash[SESSION] = Session(options.asked(config))
     except UsageError as error:
@@ -87,12 +93,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tell files of the same name apart. For the supervisor: only the cases it names, in this process's own order."""
     files = Counter(path.name for path in {item.path for item in items})
     config.stash[AMBIGUOUS] = {name for name, count in files.items() if count > 1}
+    if options.launched():  # by torchrun: what one process measures would be measured by all at once
+        config.hook.pytest_deselected(items=[item for item in items if RANKS not in _fixture_names(item)])
+        items[:] = [item for item in items if RANKS in _fixture_names(item)]
+    from .measure.recorder import ORDER, SOURCES
+
+    config.stash[SOURCES] = {item.path for item in items if "benchmark" in _fixture_names(item)}
     if only := config.getoption("--gpubench-only"):
         names = set(json.loads(Path(only).read_text(encoding="utf-8")))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
         items[:] = [item for item in items if item.nodeid in names]
-    from .measure.recorder import ORDER
-
     config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
     asked = config.stash[SESSION].asked
     if config.getoption("--gpubench-process"):
@@ -185,6 +195,7 @@ def _equip(item: pytest.Item, session: Session) -> None:
     from .devices import device
     from .measure.budget import MIN_ROUND, MIN_WAITS
     from .measure.clock import DeviceClock
+    from .measure.replay import ReplayTimer
 
     choice = device(item.stash[CASE].device)
     if choice.device is None:  # it was there at collection
@@ -199,11 +210,12 @@ def _equip(item: pytest.Item, session: Session) -> None:
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
     least = max(least, float(options.given(item.config, "--benchmark-min-time") or 0))
     clock = DeviceClock([choice.device])
+    replayed = ReplayTimer() if RANKS in _fixture_names(item) else None
     whole = session.preset.adjusted(own)
     part = session.share(whole)
-    ours = {"max_time": part.max_time, "min_rounds": part.min_rounds, "timer": clock, "min_time": least}
+    ours = {"max_time": part.max_time, "min_rounds": part.min_rounds, "timer": replayed or clock, "min_time": least}
     item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | own | ours)), append=False)
-    item.stash[_EQUIPMENT] = (choice.device, clock, part)
+    item.stash[_EQUIPMENT] = (choice.device, clock, part, replayed)
 
 
 def _tighten(item: pytest.Item) -> None:
@@ -218,7 +230,7 @@ def _tighten(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
 
 
-_EQUIPMENT = pytest.StashKey[tuple[Any, Any, Any]]()
+_EQUIPMENT = pytest.StashKey[tuple[Any, Any, Any, Any]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -296,6 +308,8 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
         text = where[2] if isinstance(where, tuple) else str(where)
         return "skipped", text.removeprefix("Skipped: ")
     error = call.excinfo.value
+    if isinstance(error, RankFailure):
+        return error.status, str(error)[:500]
     text = " ".join(str(error).split()) or type(error).__name__
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if memory or re.search("can't allocate memory|out of memory|ALLOC_FAILED", text, re.IGNORECASE):
@@ -421,6 +435,16 @@ def gpubench_cache(request: pytest.FixtureRequest) -> Any:
     return getattr(request, "param", "hot")
 
 
+@pytest.fixture(scope="session")
+def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
+    """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
+    from .parallel.ranks import Ranks
+
+    ranks = Ranks(pytestconfig.stash[SESSION].asked.ranks_deadline)
+    yield ranks
+    ranks.close()
+
+
 class Measured:
     """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
 
@@ -441,8 +465,8 @@ class Measured:
         item, session = request.node, request.config.stash[SESSION]
         if _EQUIPMENT not in item.stash:
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        device, clock, preset = item.stash[_EQUIPMENT]
-        gpubench = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark)
+        device, clock, preset, replayed = item.stash[_EQUIPMENT]
+        gpubench = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark, replayed)
         item.stash[GPUBENCH] = gpubench
         return gpubench
 

@@ -67,6 +67,26 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallel:
+    """How a case used several devices; ``single`` and ``one thread`` are the methods of a case that used one.
+
+    ``bus_share``: bus bandwidth over algorithm bandwidth of a collective. ``phases``: seconds of each part of a step.
+    ``rows``: of each batch, the rows that every replica got. Efficiency and speedup are the report's to find.
+    """
+
+    method: str | None = None
+    devices: int = 1
+    threads: int | None = None
+    mode: str | None = None
+    ideal_speedup: float | None = None
+    interconnect: str | None = None
+    bus_share: float | None = None
+    microbatches: int | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    rows: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
 
@@ -88,6 +108,7 @@ class Result:
     energy_j: float | None = None
     precision: Mapping[str, Scalar] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
+    parallel: Parallel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +303,28 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         energy_j=ours["energy_j"].optional("positive"),
         precision=_scalars(ours["precision"]),
         flags=_flags(ours["processes"]),
+        parallel=_parallel(ours["parallel"]),
+    )
+
+
+def _parallel(at: At) -> Parallel | None:
+    if at.missing:
+        return None
+    phases = at["phases"]
+    rows = list(at["rows"])
+    if len(phases.mapping()) > MOST_PARAMS or len(rows) > MOST_CASES:
+        at.refuse(f"at most {MOST_PARAMS} phases and {MOST_CASES} batches")
+    return Parallel(
+        method=at["method"].text(None),
+        devices=at["devices"].optional("count") or 1,
+        threads=at["threads"].optional("count"),
+        mode=at["mode"].text(None),
+        ideal_speedup=at["ideal_speedup"].optional("positive"),
+        interconnect=at["interconnect"].text(None),
+        bus_share=at["bus_share"].optional("positive"),
+        microbatches=at["microbatches"].optional("count"),
+        phases={clean(name): phases[name].number() for name in phases.mapping()},
+        rows=tuple(tuple(part.count(0) for part in batch) for batch in rows),
     )
 
 

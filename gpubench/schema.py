@@ -8,7 +8,8 @@ A run file is a valid pytest-benchmark file with our keys added in three places:
     (``device_reason`` where they are unknown), ``transfer`` (:class:`Transfer`), ``memory_bytes``, ``energy_j``,
     ``precision`` (the switches in force while it was timed), ``processes`` (each with its own ``flags``, a list of
     ``{"flag", "seen"}``; :mod:`gpubench.flags` says what each means) and ``steps`` (how many such calls make up the
-    whole job, if the case says so).
+    whole job, if the case says so). A case of several devices, or one that they are held against, has ``parallel`` too
+    (see :class:`gpubench.runfile.Parallel`, and ``losses``: a curve).
 ``machine_info["gpubench"]``
     facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
     pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.

@@ -41,7 +41,8 @@ def test_both_indices_of_the_registered_kind_are_measured(run_file):
     workloads = {case["workload"] for case in cases}
     assert {"elementwise.add", "matmul.square", "models.lenet", "models.encoder", "classic.step"} <= workloads
     assert {"transfer.host_to_device", "transfer.between_devices"} <= workloads
-    assert all(case["check"]["status"] == "passed" for case in cases if case["device"] != "cpu")
+    checked = [case for case in cases if case["device"] != "cpu" and case["workload"] != "training.input"]
+    assert all(case["check"]["status"] == "passed" for case in checked)
     ids = {device: {c["id"] for c in cases if c["device"] == device} for device in ("fake:0", "fake:1")}
     assert ids["fake:0"] == ids["fake:1"]
     labels = [device["label"] for device in run["machine_info"]["gpubench"]["devices"]]

@@ -135,6 +135,10 @@ class Cpu(Kind):
             free, total = min(free, limit[1] - limit[0]), limit[1]
         return Memory(max(0, free), total)
 
+    def interconnect(self, count: int) -> str:
+        """Ranks on one CPU speak through its memory."""
+        return "memory"
+
     def clocks(self, index: int) -> Mapping[str, float] | None:
         import psutil
 

@@ -21,6 +21,7 @@ _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
 class Cuda(Kind):
     name = "cuda"
     graphs = True
+    data_parallel = True
 
     def count(self) -> int:
         import torch
@@ -112,6 +113,11 @@ class Cuda(Kind):
         import torch
 
         return torch.cuda.memory_allocated(index)
+
+    def interconnect(self, count: int) -> str | None:
+        """NVLink where every pair has it, as far as the driver's library tells; else the bus."""
+        joined = nvml.nvlink([self._uuid(index) for index in range(count)])
+        return None if joined is None else "NVLink" if joined else "PCIe"
 
     def clocks(self, index: int) -> Mapping[str, float] | None:
         return nvml.clocks(self._uuid(index))

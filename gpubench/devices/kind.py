@@ -32,6 +32,8 @@ class Kind(ABC):
     """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
     graphs = False
     """Whether :meth:`record` works."""
+    data_parallel = False
+    """Whether ``torch.nn.DataParallel`` can split a batch over several devices of this kind."""
     now: Callable[[], float] = staticmethod(time.perf_counter)
     """Seconds on the clock that times this kind; a simulated device brings its own."""
 
@@ -76,6 +78,10 @@ class Kind(ABC):
 
     def release_memory(self) -> None:  # noqa: B027
         """Hand memory that is cached but unused back to the device."""
+
+    def interconnect(self, count: int) -> str | None:
+        """What joins the first ``count`` devices: ``NVLink``, ``PCIe``, ``memory``."""
+        return None
 
     def clocks(self, index: int) -> Mapping[str, float] | None:
         """Current clocks in Hz, by domain."""

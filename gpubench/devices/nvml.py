@@ -134,3 +134,20 @@ def energy_j(uuid: str | None) -> float | None:
         return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
     except library.NVMLError:
         return None
+
+
+def nvlink(uuids: list[str | None]) -> bool | None:
+    """Whether every two of these GPUs can reach each other over NVLink; ``None`` if that isn't known."""
+    library, handles = _library(), [_handle(uuid) for uuid in uuids]
+    if library is None or None in handles:
+        return None
+    try:
+        states = [
+            library.nvmlDeviceGetP2PStatus(one, other, library.NVML_P2P_CAPS_INDEX_NVLINK)
+            for one in handles
+            for other in handles
+            if one is not other
+        ]
+    except library.NVMLError:
+        return None
+    return all(state == library.NVML_P2P_STATUS_OK for state in states)

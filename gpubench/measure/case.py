@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device, device as find_device
-from ..errors import Unmeasurable, UsageError
+from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..flags import Flag
 from ..roofline import compute_dtype
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
@@ -23,6 +23,7 @@ from .probes.accelerator import probe
 from .probes.latency import latency
 from .probes.memory import Peak
 from .reference import FIRST, Reference, prepare
+from .replay import Outcome, ReplayTimer
 from .session import Session
 from .variant import apply
 from .work import Counted, agree, count
@@ -56,11 +57,13 @@ class Gpubench:
         home: Device,
         clock: DeviceClock,
         benchmark: Any,
+        replayed: ReplayTimer | None = None,
     ) -> None:
         self._session = session
         self._preset = preset
         self._benchmark = benchmark
         self._clock = clock
+        self._replayed = replayed or ReplayTimer()
         self._home = home
         self._plan = plan = session.asked.plan
         self.case = case
@@ -68,6 +71,7 @@ class Gpubench:
         self.planned: dict[str, Any] | None = None
         self._flush = Flush(home) if case.cache == "cold" and not plan else None
         self._peak = Peak(home) if not plan else None
+        self.parallel: dict[str, Any] = {}
         self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
         self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
         self.randn = self._data.randn
@@ -78,6 +82,36 @@ class Gpubench:
     @property
     def device(self) -> torch.device:
         return self._data.device
+
+    @property
+    def data(self) -> Data:
+        """Whence all tensors of this case come, for code that makes its own from the same seed."""
+        return self._data
+
+    @property
+    def home(self) -> Device:
+        """The device that the case is named for."""
+        return self._home
+
+    @property
+    def allowance(self) -> Preset:
+        """How long the case may take."""
+        return self._preset
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is timed at all: not with ``--benchmark-disable``."""
+        return self._enabled
+
+    def too_few(self, reason: str) -> GpubenchError:
+        """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
+        required = any(name.partition(":")[0] == self._home.kind.name for name in self._session.asked.required)
+        return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the run's first, which counts the work and checks the answers."""
+        return self._session.first
 
     @property
     def dtype(self) -> torch.dtype:
@@ -234,6 +268,30 @@ class Gpubench:
             return self._peak.bytes() if self._peak else None
         return counted.held_bytes + counted.peak_bytes if counted else None
 
+    def replay(self, outcome: Outcome, work: Work) -> None:
+        """Enter durations that other processes measured, round by round, as this case's times.
+
+        They come through the case's timer, which is a :class:`~gpubench.measure.replay.ReplayTimer` in a test that
+        asks for ``gpubench_ranks``. ``stats.data`` are exactly these durations over their iterations.
+        """
+        self.called = True
+        devices, threads = tuple(outcome.devices), outcome.threads
+        self.case = dataclasses.replace(self.case, devices=devices, threads=threads)
+        benchmark = self._benchmark
+        benchmark.group = benchmark.group or self.case.workload
+        if self._enabled:
+            self._replayed.load(outcome.durations)
+        rounds = len(outcome.durations) if self._enabled else 1
+        benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
+        record = {"first_call_s": outcome.first_s, "latency_s": None, "precision": environment.switches()}
+        self._label(record, work, None, outcome.check, [], outcome.steps)
+
+    def plan(self, seconds: float) -> None:
+        """Say what the case may take in all, where only a plan is wanted; ends the test."""
+        if self._plan:
+            self.planned = {"call_s": None, "case_s": seconds, "skip": None}
+            raise Planned
+
     @property
     def _enabled(self) -> bool:
         return bool(getattr(self._benchmark, "enabled", False))
@@ -386,6 +444,8 @@ class Gpubench:
                 }
             ]
         self._session.raised.extend((self.case, flag) for flag in raised)
+        if self.parallel:
+            record["parallel"] = self.parallel
         self._benchmark.extra_info[KEY] = record
 
 

@@ -24,6 +24,9 @@ from .terms import case_of
 
 ORDER = pytest.StashKey[dict[str, int]]()
 """The place of each collected case before the order was shuffled: that of the run file."""
+SOURCES = pytest.StashKey[set[Path]]()
+"""The files of all cases, those left out by ``--gpubench-only`` too: a process that has none of a file's cases left
+measures with the same code."""
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -54,7 +57,7 @@ class Recorder:
         hook.pytest_benchmark_update_commit_info(config=self.config, commit_info=commit)
         import pytest_benchmark
 
-        fingerprint = self._fingerprint(machine, cases)
+        fingerprint = self._fingerprint(machine)
         self._require_same(fingerprint)
         self.ledger.append(
             "session",
@@ -81,11 +84,11 @@ class Recorder:
                     raise UsageError(f"this run can't be continued, its numbers wouldn't belong together: {told}")
                 return
 
-    def _fingerprint(self, machine: dict[str, Any], cases: list[pytest.Item]) -> dict[str, Any]:
+    def _fingerprint(self, machine: dict[str, Any]) -> dict[str, Any]:
         """What must be equal for two sessions' numbers to belong to one run."""
         ours = machine[KEY]
         code = hashlib.sha256()
-        sources = {item.path for item in cases} | set(PACKAGE.glob("measure/**/*.py")) | {PACKAGE / "models.py"}
+        sources = self.config.stash[SOURCES] | set(PACKAGE.glob("measure/**/*.py")) | {PACKAGE / "models.py"}
         for path in sorted(sources):
             code.update(path.name.encode() + b"\0" + path.read_bytes())
         return {

@@ -38,6 +38,7 @@ class Asked:
     preset: str = "quick"
     seed: int = 0
     threads: int | None = None
+    ranks_deadline: float = 60.0
     machine: str | None = None
     cache: str = "hot"
     ceilings: bool = True
@@ -149,6 +150,9 @@ class Session:
         if not self.judges or (self.canary and self.canary.flag()):
             return []
         chosen = device(case.device).device
+        accelerators = [name for name in case.devices if (used := device(name).device) and used.accelerator]
+        if len(accelerators) > 1:
+            return []  # ceilings are those of one device
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = compute_dtype(case.dtype, case.variant)
         found: list[Flag] = []

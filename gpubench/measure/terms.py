@@ -198,7 +198,10 @@ def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
         raise UsageError("gpubench_sweep takes one name, and values for smoke, quick (needed) and full")
     quick = list(values["quick"])
     chosen = {"smoke": list(values.get("smoke", quick[:1])), "quick": quick, "full": list(values.get("full", quick))}
-    return marker.args[0], chosen[preset]
+    names = str(marker.args[0])
+    count = len(names.split(","))
+    absent = pytest.param(*[None] * count, marks=pytest.mark.skip(reason=f"not in preset {preset}"), id=f"not-{preset}")
+    return names, chosen[preset] or [absent]
 
 
 def _scalar(name: str, value: Any, index: int) -> Scalar:

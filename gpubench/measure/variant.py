@@ -11,32 +11,40 @@ from ..devices import Device
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
     """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call, ``graph`` records.
 
+    A call with ``applies_variant`` set does so itself: of a training step only the forward pass runs under autocast.
     A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
     """
-    if variant == "eager":
+    if variant == "eager" or getattr(call, "applies_variant", False):
         return call
     if variant == "graph":
         return _Recorded(call, device)
 
-    import torch
-
     if variant == "compile":
-        torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
-        if hasattr(torch.compiler, "config"):
-            torch.compiler.config.force_disable_caches = True  # and whatever lies on disk
-        if isinstance(call, torch.nn.Module):
-            return torch.compile(call)  # type: ignore[no-any-return]
+        return compiled(call)
 
-        def in_python(*args: Any, **kwargs: Any) -> Any:
-            return call(*args, **kwargs)
-
-        return torch.compile(in_python)
+    import torch
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
         with torch.autocast(device.kind.name, dtype=torch.bfloat16):
             return call(*args, **kwargs)
 
     return autocast
+
+
+def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """By ``torch.compile``, at its first call."""
+    import torch
+
+    torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
+    if hasattr(torch.compiler, "config"):
+        torch.compiler.config.force_disable_caches = True  # and whatever lies on disk
+    if isinstance(call, torch.nn.Module):
+        return torch.compile(call)  # type: ignore[no-any-return]
+
+    def in_python(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return torch.compile(in_python)
 
 
 class _Recorded:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import crossings, findings, output, pairs, summary, table
+from . import crossings, findings, output, pairs, scaling, scaling_summary, summary, table
 from .labels import Names
 from .options import FORMATS
 
@@ -38,8 +38,9 @@ def main(args: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     summary.show(report.summary)
-    charts = sum(path.parent != report.folder for path in report.files)
-    print(f"{report.folder}: results.csv, speedup.csv, crossover.csv, summary.md" + (", charts/" if charts else ""))
+    charts = any(path.parent != report.folder for path in report.files)
+    own = [path.name for path in report.files if path.parent == report.folder]
+    print(f"{report.folder}: {', '.join(own)}" + (", charts/" if charts else ""))
     return 0
 
 
@@ -57,21 +58,25 @@ def write_report(
     results = table.frame(runs)
     chosen = pairs.resolve(results, baseline)
     speedups = pairs.pair(results, chosen, allow)
+    scaled = scaling.frame(results)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from . import draw, figures
+        from .scaling_figures import plan as draw_scaling
 
-        drawn = figures.plan(results, speedups.table, chosen)
+        drawn = figures.plan(results, speedups.table, chosen) + draw_scaling(results, scaled)
         pictures = draw.render(drawn, formats)
-    words = findings.summarise(runs, results, speedups, drawn, formats)
+    words = scaling_summary.added(findings.summarise(runs, results, speedups, drawn, formats), scaled)
     tables = {
         "results.csv": table.to_csv(results),
         "speedup.csv": table.to_csv(speedups.table),
         "crossover.csv": table.to_csv(crossings.frame(speedups.table, Names(results))),
         "summary.md": summary.markdown(words),
     }
+    if not scaled.empty:
+        tables["scaling.csv"] = table.to_csv(scaled)
     return Report(folder, tuple(output.save(folder, tables, pictures)), words)
 
 

@@ -121,6 +121,15 @@ def test_all_skipped_for_a_reason_is_no_failure(folder):
     assert (folder / "out/results.csv").read_text().count(",skipped,xpu:0 is not here") == 2
 
 
+def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
+    """The second process is given the cases that are left, and none of that file."""
+    (folder / "test_none.py").write_text("import pytest\ndef test_none(gpubench):\n    pytest.skip('not here')\n")
+    done = gpubench("run", "test_mine.py", "test_none.py", "--preset=smoke", "--processes=2", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((folder / "out/run.json").read_text())
+    assert [len(b["extra_info"]["gpubench"]["processes"]) for b in run["benchmarks"]] == [2, 2]
+
+
 def test_one_run_at_a_time_in_a_folder(folder):
     from gpubench.ledger import Ledger, Lock
 

@@ -1,0 +1,84 @@
+"""``nn.DataParallel`` over 1, 2, 4, … GPUs, with its split and its phases."""
+
+import pytest
+import torch
+
+from gpubench import training
+from gpubench.devices import CPU
+from gpubench.errors import Unmeasurable
+from gpubench.measure.data import Data
+from gpubench.parallel import data_parallel
+from gpubench.parallel.counts import device_counts
+from gpubench.parallel.ranks import require
+
+pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
+
+COUNTS = [1, *device_counts()]
+MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
+
+
+def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, **options):
+    """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling."""
+    kind = gpubench.home.kind
+    if not kind.data_parallel:
+        raise Unmeasurable(f"nn.DataParallel does not split over {kind.name} devices")
+    require(devices, kind, gpubench)
+    if mode == "weak":
+        rows, batch = rows * devices, batch * devices
+    names = [f"{kind.name}:{index}" for index in range(devices)]
+    network = training.network(task, gpubench.data, **options)
+    batches = training.batches(task, gpubench.data, rows, batch)
+    update = training.optimizer(optimizer, list(network.parameters()), rate)
+    gpubench.parallel = {
+        "method": "data_parallel",
+        "mode": mode,
+        "devices": devices,
+        "ideal_speedup": data_parallel.ideal_speedup(rows, batch, devices),
+        "rows": data_parallel.plans(rows, batch, devices),
+        "interconnect": kind.interconnect(devices) if devices > 1 else None,
+    }
+    if not gpubench.data.meta:
+        parallel = data_parallel.replicated(network, [torch.device(name) for name in names])
+
+        def wait():
+            for index in range(devices):
+                kind.synchronize(index)
+
+        gpubench.parallel["phases"] = data_parallel.phases(parallel, batches[0][0], wait)
+        network = parallel
+    ours = training.Trainer(network, training.task(task).loss, batches, update)
+
+    def reference():
+        exact = Data(CPU, torch.float64, gpubench.data.seed)
+        single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
+        return training.verify(ours, single, "step")
+
+    gpubench(ours.step, check=reference, items=rows, unit="sample", devices=names)
+
+
+@MODES
+@pytest.mark.parametrize("devices", COUNTS)
+def test_lenet(gpubench, devices, mode):
+    """LeNet four times as wide, 128 images."""
+    step(gpubench, "lenet", devices, mode, 128, 128, width=4)
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_tutorial(gpubench, devices):
+    """The DataParallel tutorial: Linear(5, 2) on 100 rows in batches of 30, the last of 10."""
+    step(gpubench, "linear", devices, "strong", 100, 30)
+
+
+@pytest.mark.parametrize("devices", COUNTS)
+def test_tabular(gpubench, devices):
+    """An epoch of the tabular example."""
+    step(
+        gpubench,
+        "tabular",
+        devices,
+        "strong",
+        training.TABULAR_ROWS,
+        training.TABULAR_BATCH,
+        "adam",
+        training.TABULAR_RATE,
+    )

@@ -1,0 +1,83 @@
+"""One process a device: training steps under DDP and FSDP2 against the plain step, and all_reduce on its own.
+
+On a CPU a device is a core, with one thread. The baseline is one process with all threads.
+"""
+
+import pytest
+
+from gpubench import training
+from gpubench.parallel.collective import AllReduce, bus_bandwidth
+from gpubench.parallel.counts import device_counts
+from gpubench.parallel.distributed import Training
+from gpubench.schema import Work
+
+pytestmark = pytest.mark.parallel
+
+COUNTS = device_counts()
+STEPS = [
+    ("single", 1),
+    ("one thread", 1),
+    *((method, count) for method in ("ddp", "unsynchronised", "fsdp") for count in COUNTS),
+]
+MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
+SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
+
+
+def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **job):
+    """``batch`` rows in all (strong scaling), or on each device (weak)."""
+    if method == "one thread" and gpubench.home.accelerator:
+        pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
+    rows = batch * devices if mode == "weak" else batch
+    own = Training(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **job)
+    parallel = method not in ("single", "one thread")
+    ideal = rows / -(-rows // devices) if parallel else 1
+    ranks.measure(
+        gpubench, own, devices, all_threads=method == "single", work=Work(items=job.get("rows", rows), unit="sample"),
+        method=method, mode=mode, ideal_speedup=ideal,
+    )  # fmt: skip
+
+
+@MODES
+@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=STEPS, full=STEPS)
+def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
+    """LeNet four times as wide, 128 images."""
+    step(gpubench, gpubench_ranks, "lenet", method, devices, mode, 128, options={"width": 4})
+
+
+@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=SMALL, full=STEPS)
+def test_linear(gpubench, gpubench_ranks, method, devices):
+    """Linear(5, 2), 30 rows: so little work that meeting costs more than it brings."""
+    step(gpubench, gpubench_ranks, "linear", method, devices, "strong", 30)
+
+
+@pytest.mark.gpubench_sweep("method, devices", smoke=[], quick=[], full=STEPS)
+@pytest.mark.gpubench_sweep("mode", smoke=[], quick=["weak"], full=["strong", "weak"])
+def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
+    """32 images in all, or on each device."""
+    step(gpubench, gpubench_ranks, "resnet50", method, devices, mode, 32)
+
+
+@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[*SMALL, ("fsdp", 2)], full=STEPS)
+def test_tabular(gpubench, gpubench_ranks, method, devices):
+    """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
+    if method == "unsynchronised":
+        pytest.skip("each rank would learn from its own rows only")
+    table = {"rows": training.TABULAR_ROWS, "rate": training.TABULAR_RATE, "epochs": training.TABULAR_EPOCHS}
+    step(gpubench, gpubench_ranks, "tabular", method, devices, "strong", training.TABULAR_BATCH, "adam", **table)
+    training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
+
+
+@pytest.mark.gpubench(size="nbytes", dtypes=["float32"])
+@pytest.mark.parametrize("devices", COUNTS)
+@pytest.mark.gpubench_sweep(
+    "nbytes",
+    smoke=[10**4],
+    quick=[10**3, 10**5, 10**6, 10**7],
+    full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9],
+)
+def test_all_reduce(gpubench, gpubench_ranks, devices, nbytes):
+    """The sum of a message over all ranks: its bytes over time are nccl-tests' algorithm bandwidth."""
+    gpubench_ranks.measure(
+        gpubench, AllReduce(nbytes, seed=gpubench.data.seed), devices, work=Work(bytes=nbytes),
+        method="all_reduce", bus_share=bus_bandwidth(1.0, 1.0, devices),
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""A model cut over several devices: naive, where one stage works at a time, and pipelined by microbatches."""
+
+import pytest
+
+from gpubench import training
+from gpubench.parallel.counts import device_counts
+from gpubench.parallel.distributed import Training
+from gpubench.parallel.model_parallel import Pipeline, ideal_speedup
+from gpubench.schema import Work
+
+pytestmark = pytest.mark.parallel
+
+BATCH = 256
+SINGLE = [("single", 1, 1), ("one thread", 1, 1)]
+
+
+def schedules(microbatches, counts=(2,)):
+    """The non-parallel cases, the naive cut, and both schedules by number of microbatches."""
+    found = list(SINGLE)
+    for count in counts:
+        found += [("naive", count, 1)]
+        found += [(name, count, many) for name in ("gpipe", "1f1b") for many in microbatches if many >= count]
+    return found
+
+
+def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, optimizer="sgd", **job):
+    if schedule == "one thread" and gpubench.home.accelerator:
+        pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
+    terms = {"dtype": gpubench.case.dtype, "seed": gpubench.data.seed, **job}
+    own = Training(task, schedule, batch, optimizer, **terms)
+    ideal = 1.0
+    if devices > 1:
+        own = Pipeline(task, schedule, microbatches, batch, optimizer, **terms)
+        ideal = ideal_speedup(devices, microbatches)
+    ranks.measure(
+        gpubench, own, devices, all_threads=schedule == "single",
+        work=Work(items=job.get("rows", batch), unit="sample"),
+        method=schedule, mode="strong", ideal_speedup=ideal, microbatches=microbatches,
+    )  # fmt: skip
+
+
+@pytest.mark.gpubench(size="microbatches")
+@pytest.mark.gpubench_sweep(
+    "schedule, devices, microbatches",
+    smoke=schedules([2])[1:4],
+    quick=schedules([2, 4, 8]),
+    full=schedules([2, 4, 8, 16, 32], device_counts()),
+)
+def test_mlp(gpubench, gpubench_ranks, schedule, devices, microbatches):
+    """Eight layers of 512, 256 rows."""
+    pipeline(gpubench, gpubench_ranks, "deep_mlp", schedule, devices, microbatches, BATCH)
+
+
+@pytest.mark.gpubench_sweep(
+    "schedule, devices, microbatches", smoke=[("gpipe", 2, 2)], quick=[("gpipe", 2, 2)], full=schedules([2])
+)
+def test_tabular(gpubench, gpubench_ranks, schedule, devices, microbatches):
+    """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
+    table = {"rows": training.TABULAR_ROWS, "rate": training.TABULAR_RATE, "epochs": training.TABULAR_EPOCHS}
+    batch = training.TABULAR_BATCH
+    pipeline(gpubench, gpubench_ranks, "tabular", schedule, devices, microbatches, batch, "adam", **table)
+    training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)

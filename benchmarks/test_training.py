@@ -1,0 +1,151 @@
+"""Training: whole steps, their parts, wider networks, a small table, and the pipeline that feeds them."""
+
+import math
+
+import pytest
+import torch
+
+from gpubench import input_pipeline, training
+from gpubench.devices import CPU
+from gpubench.measure.data import Data
+
+VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
+SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 32, 128, 512])
+LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[1], full=[1, 8, 32])
+OPTIMIZERS = pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"])
+LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
+
+
+def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
+    """Time a part of the training step; its loss and gradients are compared with float64 on the CPU."""
+    ours = training.trainer(name, gpubench.data, batch, update=optimizer, variant=gpubench.variant, **options)
+    if part == "update" and not gpubench.data.meta:
+        ours.backward()
+    count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
+    if part == "update":
+        elements = sum(parameter.numel() for parameter in ours.parameters)
+        passes = {"sgd": 5, "adam": 7}[optimizer]  # parameter, gradient, state read; parameter, state written
+        count |= {"nbytes": passes * elements * gpubench.dtype.itemsize}
+
+    def reference():
+        exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=optimizer, **options)
+        return training.verify(ours, exact, part, tolerance)
+
+    exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
+    tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
+    if training.task(name).batch_norm:
+        tolerance = math.inf  # through the statistics of a small batch rounding grows to percents
+    tokens = name == "gpt2"
+    items = batch * training.GPT2_LENGTH if tokens else batch
+    gpubench(getattr(ours, part), check=reference, items=items, unit="token" if tokens else "sample", **count)
+
+
+def not_for_a_quick_run(gpubench):
+    """A large network under autocast may take many seconds where bfloat16 is emulated."""
+    if gpubench.preset == "quick" and gpubench.variant == "autocast" and not gpubench.home.accelerator:
+        pytest.skip("a large network under autocast on a CPU: in preset full only")
+
+
+@VARIANTS
+@OPTIMIZERS
+@SMALL_BATCHES
+def test_lenet(gpubench, optimizer, batch):
+    train(gpubench, "lenet", batch, optimizer=optimizer)
+
+
+@VARIANTS
+@OPTIMIZERS
+@SMALL_BATCHES
+def test_cifar(gpubench, optimizer, batch):
+    train(gpubench, "cifar", batch, optimizer=optimizer)
+
+
+@VARIANTS
+@pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
+@LARGE_BATCHES
+def test_resnet50(gpubench, optimizer, batch):
+    not_for_a_quick_run(gpubench)
+    train(gpubench, "resnet50", batch, optimizer=optimizer)
+
+
+@VARIANTS
+@pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
+@LARGE_BATCHES
+def test_gpt2(gpubench, optimizer, batch):
+    not_for_a_quick_run(gpubench)
+    train(gpubench, "gpt2", batch, optimizer=optimizer)
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
+@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["lenet", "cifar"], full=["lenet", "cifar"])
+@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[4, 32, 128, 512])
+def test_part(gpubench, network, part, batch):
+    part, _, optimizer = part.partition(" ")
+    train(gpubench, network, batch, part, optimizer or "sgd")
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
+@pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["resnet50", "gpt2"])
+@LARGE_BATCHES
+def test_large_part(gpubench, network, part, batch):
+    part, _, optimizer = part.partition(" ")
+    train(gpubench, network, batch, part, optimizer or "sgd")
+
+
+@pytest.mark.gpubench(size="width")
+@pytest.mark.parametrize("widened", ["first layer", "all layers"])
+@pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 4, 16], full=[1, 2, 4, 8, 16])
+@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 128])
+def test_width(gpubench, widened, width, batch):
+    """Why is my GPU no faster, and what if I widen the network? The CIFAR-10 tutorial's question and exercise."""
+    train(gpubench, "cifar", batch, **{"first" if widened == "first layer" else "width": width})
+
+
+def test_tabular(gpubench):
+    """Time of an epoch: 506 rows of 13 columns in batches of 128, Adam 0.01. The whole job is 100 epochs."""
+    options = {"update": "adam", "rate": training.TABULAR_RATE, "rows": training.TABULAR_ROWS}
+
+    def fresh(data):
+        return training.trainer("tabular", data, training.TABULAR_BATCH, **options)
+
+    if not gpubench.data.meta:
+        losses = training.loss_curve(
+            fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), training.TABULAR_EPOCHS
+        )
+        if gpubench.first:
+            exact = training.loss_curve(fresh(Data(CPU, torch.float64, gpubench.data.seed)), training.TABULAR_EPOCHS)
+            training.require_learning(losses, exact)
+        gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
+    ours = fresh(gpubench.data)
+
+    def reference():
+        return training.verify(ours, fresh(Data(CPU, torch.float64, gpubench.data.seed)), "step")
+
+    gpubench(ours.step, check=reference, items=training.TABULAR_ROWS, unit="sample", steps=training.TABULAR_EPOCHS)
+
+
+def feed(gpubench, feeding, workers, pinned):
+    with input_pipeline.Pipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
+        gpubench(pipeline.epoch, check=False, items=input_pipeline.IMAGES, unit="image")
+        gpubench.parallel["phases"] = pipeline.phases()
+
+
+FEEDING = pytest.mark.parametrize("feeding", ["alone", "training"])
+WORKERS = pytest.mark.gpubench_sweep("workers", smoke=[0], quick=[0, 2], full=[0, 1, 2, 4])
+
+
+@FEEDING
+@WORKERS
+def test_input(gpubench, feeding, workers):
+    """An epoch of a DataLoader that crops, flips and normalises images, alone or feeding the CIFAR-10 network."""
+    feed(gpubench, feeding, workers, pinned=False)
+
+
+@pytest.mark.gpubench(devices="accelerator")
+@FEEDING
+@WORKERS
+def test_pinned_input(gpubench, feeding, workers):
+    """The same through page-locked memory, from which an accelerator copies by itself."""
+    feed(gpubench, feeding, workers, pinned=True)

@@ -1,0 +1,37 @@
+"""By how much do the gradients of each method differ from those of one process? Prints relative L2 errors.
+
+python docs/experiments/gradients.py
+"""
+
+from __future__ import annotations
+
+from gpubench.parallel.distributed import Training
+from gpubench.parallel.group import Group
+from gpubench.parallel.model_parallel import Pipeline
+from gpubench.parallel.rendezvous import Place
+from gpubench.parallel.timing import Job
+
+
+def error(place: Place, job: Job) -> float | None:
+    """As the case's own check finds it, on rank 0."""
+    return job.start(place).check().error
+
+
+def main() -> int:
+    group = Group(["cpu", "cpu"], 1, 60.0)
+    try:
+        for task in ("lenet", "cifar", "deep_mlp", "tabular"):
+            for method in ("ddp", "fsdp"):
+                for seed in range(3):
+                    found = group.run(error, Training(task, method, 128, seed=seed))[0]
+                    print(f"{task} {method} seed {seed}: {found:.2e}")
+        for schedule, microbatches in (("naive", 1), ("gpipe", 4), ("1f1b", 4)):
+            found = group.run(error, Pipeline("deep_mlp", schedule, microbatches, 128))[0]
+            print(f"deep_mlp {schedule} of {microbatches}: {found:.2e}")
+    finally:
+        group.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

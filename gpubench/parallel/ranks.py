@@ -1,0 +1,121 @@
+"""What a test gets from the ``gpubench_ranks`` fixture: several processes, one a device, to measure a case with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..devices import Kind, device as find_device
+from ..devices.cpu import cores
+from ..errors import Unmeasurable
+from ..measure.replay import Outcome
+from ..schema import Work
+from .group import Group
+from .rendezvous import Place, backend, launched
+from .timing import Job, Measured, measure
+from .world import World
+
+if TYPE_CHECKING:
+    from ..measure.case import Gpubench
+
+DEADLINE_S = 60.0
+
+
+class Team(Protocol):
+    """Ranks that run a function together: a :class:`Group` of our own, or torchrun's :class:`World`."""
+
+    def run(self, function: Any, *arguments: Any) -> list[Any]:
+        """What it returns on each rank; raises RankFailure."""
+
+
+class Ranks:
+    """Groups of workers, kept for the next case that needs the same devices and threads."""
+
+    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+        self.deadline_s = deadline_s
+        self._groups: dict[tuple[tuple[str, ...], int], Group] = {}
+        self._place = launched()
+        self._world: World | None = None
+
+    def close(self) -> None:
+        """End all workers."""
+        for group in self._groups.values():
+            group.close()
+        if self._world:
+            self._world.close()
+
+    def measure(
+        self, gpubench: Gpubench, job: Job, count: int, *, all_threads: bool = False, work: Work, **record: Any
+    ) -> list[Measured]:
+        """Measure a job on ``count`` devices of the case's kind and enter it as this case's times.
+
+        On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
+        what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
+        """
+        gpubench.plan(2.0)
+        kind = gpubench.home.kind
+        size = 1 if all_threads else count
+        threads = (gpubench.case.threads or cores()) if all_threads else 1
+        if kind.asynchronous:
+            threads = max(1, cores() // size)
+        names = [str(gpubench.home)] * size
+        if kind.indexed:
+            here = min(size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+            names = [f"{kind.name}:{index % here}" for index in range(size)]
+        team = self._team(gpubench, names, threads)
+        found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
+        slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
+        gpubench.parallel = {
+            "devices": size,
+            "threads": threads,
+            "interconnect": self._interconnect(kind, size),
+            **record,
+            **found[-1].told,
+        }
+        outcome = Outcome(
+            slowest, found[0].iterations, list(dict.fromkeys(names)), threads * size, found[0].check, found[0].first_s
+        )
+        if "losses" in gpubench.parallel:
+            outcome = replace(outcome, steps=len(gpubench.parallel["losses"]))
+        gpubench.replay(outcome, work)
+        return found
+
+    def _interconnect(self, kind: Kind, size: int) -> str | None:
+        """What joins the ranks' devices; None for one."""
+        if self._place is not None and size > int(os.environ.get("LOCAL_WORLD_SIZE", size)):
+            return "network"
+        return kind.interconnect(size) if size > 1 else None
+
+    def _team(self, gpubench: Gpubench, names: list[str], threads: int) -> Team:
+        kind, size = gpubench.home.kind, len(names)
+        backend(kind.name)
+        if self._place is not None and size == self._place.size:
+            return self._launched_world(names, threads)
+        if self._place is not None and size > 1:
+            raise Unmeasurable(f"torchrun started {self._place.size} ranks, this case wants {size}")
+        if self._place is not None and self._place.rank:
+            raise Unmeasurable("measured by rank 0")
+        require(size, kind, gpubench)
+        key = (tuple(names), threads)
+        if key not in self._groups or self._groups[key].broken:
+            self._groups[key] = Group(names, threads, self.deadline_s)
+        return self._groups[key]
+
+    def _launched_world(self, names: list[str], threads: int) -> World:
+        if self._world is None:
+            assert self._place is not None
+            local = int(os.environ.get("LOCAL_RANK", 0))
+            own = names[local]
+            if find_device(own).device is None:
+                raise Unmeasurable(f"local rank {local} has no {own}")
+            self._world = World(Place(self._place.rank, self._place.size, own, threads), self.deadline_s)
+        return self._world
+
+
+def require(count: int, kind: Kind, gpubench: Gpubench) -> None:
+    """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of the kind are here."""
+    there = kind.count() if kind.indexed else cores()
+    what = f"{kind.name} devices" if kind.indexed else "CPU cores, one a rank"
+    if count > there:
+        raise gpubench.too_few(f"needs {count} {what}; {there} here")

@@ -1,0 +1,107 @@
+"""How ranks find each other, and why they don't."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..errors import RankFailure, Unmeasurable
+
+if TYPE_CHECKING:
+    import torch
+
+PATIENCE = 10
+"""How many deadlines a rank waits for others where a third process watches them, or while rank 0 measures alone."""
+
+
+_ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One rank of a group: which of how many it is, where it computes, and with how many CPU threads."""
+
+    rank: int
+    size: int
+    device: str
+    threads: int
+
+    @property
+    def torch_device(self) -> torch.device:
+        import torch
+
+        return torch.device(self.device)
+
+
+def backend(kind: str) -> str:
+    """torch's collective backend for a kind of device: nccl, gloo, ….
+
+    Raises :class:`Unmeasurable` where this torch build has none.
+    """
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        raise Unmeasurable("this torch was built without torch.distributed")
+    try:
+        name = str(dist.get_default_backend_for_device(kind))
+    except (ValueError, AttributeError):
+        raise Unmeasurable(f"torch has no collective backend for {kind}") from None
+    if name.lower() == "undefined":
+        raise Unmeasurable(f"torch has no collective backend for {kind}")
+    if not dist.is_backend_available(name):
+        raise Unmeasurable(f"this torch was built without {name}, which {kind} needs")
+    return name
+
+
+def join(place: Place, deadline_s: float, store: str | None = None) -> None:
+    """Enter the process group; ``store`` is a file that all ranks of this machine share, without it torchrun's.
+
+    Raises :class:`RankFailure` with one line when the others don't come in time or the port is taken.
+    """
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(place.threads)
+    device = place.torch_device
+    own: dict[str, Any] = {}
+    if device.index is not None:
+        torch.get_device_module(device.type).set_device(device.index)
+        own["device_id"] = device
+    try:
+        dist.init_process_group(
+            backend(device.type),
+            init_method=f"file://{store}" if store else "env://",
+            rank=place.rank,
+            world_size=place.size,
+            timeout=timedelta(seconds=deadline_s),
+            **own,
+        )
+    except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
+        raise RankFailure(place.rank, reason(error, place, deadline_s), status="error") from error
+
+
+def reason(error: BaseException, place: Place, deadline_s: float) -> str:
+    """Why the ranks did not meet, in one line."""
+    text = one_line(error)
+    port = os.environ.get("MASTER_PORT")
+    where = f"port {port}" if port else "on this machine"
+    if "EADDRINUSE" in text or "address already in use" in text.lower():
+        return f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
+    if "timed out" in text.lower() or "timeout" in text.lower():
+        return f"the rendezvous of {place.size} ranks was not complete within {deadline_s:g} s ({where})"
+    return f"the ranks could not meet: {text[:200]}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, without the addresses of the machines: reasons end up in published files."""
+    return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
+
+
+def launched() -> Place | None:
+    """The place that torchrun gave this process; None where torchrun didn't start it. The device is for later."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    return Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)

@@ -1,0 +1,103 @@
+"""What several devices bring: each case of several against the best that is not parallel, and against one device.
+
+Time is compared per item, so that strong scaling (the work stays) and weak scaling (it grows with the devices) read
+alike: speedup = items/s over the baseline's items/s. With the total work fixed that is t1 / tk, with the work per
+device fixed k t1 / tk; efficiency is speedup / k either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import pandas as pd
+
+from ..runfile import Parallel, Result
+from .pairs import estimate
+from .table import HIDDEN, records
+
+Row = dict[str, Any]
+SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
+COLUMNS = (
+    "run", "machine", "device", "device_name", "workload", "dtype", "variant", "method", "devices", "threads", "mode",
+    "microbatches", "nbytes", "time_s", "item_per_s", "baseline_s", "baseline_threads", "speedup", "low", "high",
+    "scaling", "scaling_low", "scaling_high", "efficiency", "efficiency_low", "efficiency_high", "ideal_speedup",
+    "uncertainty", "algorithm_byte_per_s", "bus_byte_per_s", "rows", "phases", "interconnect",
+)  # fmt: skip
+"""Of scaling.csv. ``speedup``: over the best that is not parallel (on a CPU one process with all threads);
+``scaling``: over one device (of a CPU: one thread); ``efficiency``: scaling / devices."""
+
+
+def frame(results: pd.DataFrame) -> pd.DataFrame:
+    """A row for each case that says how it used several devices, or is one they are held against; then HIDDEN."""
+    rows = [row for row in records(results) if row["_result"].times and _parallel(row) and _parallel(row).method]
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_job(row), []).append(row)
+    found = [_scaled(row, members) for members in groups.values() for row in members]
+    columns = [*COLUMNS, *HIDDEN]
+    return pd.DataFrame([[row.get(column) for column in columns] for row in found], columns=columns, dtype=object)
+
+
+def _parallel(row: Row) -> Parallel:
+    return row["_result"].parallel  # type: ignore[no-any-return]
+
+
+def _job(row: Row) -> Hashable:
+    """What cases have in common that differ only in how, and over how many devices, they do the same."""
+    case, parallel = row["_result"].case, _parallel(row)
+    kind = row["_run"].machine.device(case.device).kind
+    name = case.workload.partition(".")[2] or case.workload
+    return row["run"], kind, name, case.dtype, case.variant, parallel.mode or "strong"
+
+
+def _scaled(row: Row, members: list[Row]) -> Row:
+    result: Result = row["_result"]
+    parallel, times = _parallel(row), result.times
+    assert times is not None
+    scaled: Row = {
+        **{name: row[name] for name in ("run", "machine", "device", "device_name", "workload", *HIDDEN)},
+        "dtype": row["dtype"],
+        "variant": row["variant"],
+        "method": parallel.method,
+        "devices": parallel.devices,
+        "threads": parallel.threads,
+        "mode": parallel.mode,
+        "microbatches": parallel.microbatches,
+        "nbytes": result.case.params.get("nbytes"),
+        "time_s": times.median_s,
+        "item_per_s": result.work.items / times.median_s if result.work.items else None,
+        "ideal_speedup": parallel.ideal_speedup,
+        "rows": "; ".join("+".join(map(str, batch)) for batch in parallel.rows) or None,
+        "phases": "; ".join(f"{name} {seconds!r}" for name, seconds in parallel.phases.items()) or None,
+        "interconnect": parallel.interconnect,
+    }
+    if result.work.bytes and parallel.bus_share:
+        scaled["algorithm_byte_per_s"] = result.work.bytes / times.median_s
+        scaled["bus_byte_per_s"] = scaled["algorithm_byte_per_s"] * parallel.bus_share
+    base = _best(members, SINGLE) or _best(members, REPLICATED)
+    one = _best(members, ONE_THREAD) or base
+    if base is not None and one is not None and result.work.items:
+        scaled["baseline_s"] = base["_result"].times.median_s
+        scaled["baseline_threads"] = _parallel(base).threads or base["_result"].case.threads
+        scaled["speedup"], scaled["low"], scaled["high"], scaled["uncertainty"] = _ratio(base, row)
+        scaling = _ratio(one, row)[:3]
+        scaled |= dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True))
+        if not (parallel.method == SINGLE and one is not base):  # all threads of a CPU are no single device
+            names = ("efficiency", "efficiency_low", "efficiency_high")
+            scaled |= {name: value / parallel.devices for name, value in zip(names, scaling, strict=True)}
+    return scaled
+
+
+def _best(members: list[Row], method: str) -> Row | None:
+    """The fastest per item of those that use one device by this method."""
+    own = [row for row in members if _parallel(row).method == method and _parallel(row).devices == 1]
+    own = [row for row in own if row["_result"].work.items]
+    return min(own, key=lambda row: row["_result"].times.median_s / row["_result"].work.items, default=None)
+
+
+def _ratio(base: Row, row: Row) -> tuple[float, float, float, str]:
+    """Items/s over the base's, with its range and what that is."""
+    items = row["_result"].work.items / base["_result"].work.items
+    _, _, ratio, uncertainty = estimate(base["_result"].times, row["_result"].times)
+    return ratio.value * items, ratio.low * items, ratio.high * items, uncertainty

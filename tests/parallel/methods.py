@@ -1,0 +1,79 @@
+"""What the tests of methods have ranks do: functions that workers import by name."""
+
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from gpubench import training
+from gpubench.devices import CPU
+from gpubench.measure.check import unchecked
+from gpubench.measure.data import Data
+from gpubench.parallel.distributed import Training
+
+
+def gradient(place, job):
+    """After one forward and backward pass."""
+    work = job.start(place)
+    if isinstance(job, Training):
+        work.trainer.forward().backward()
+        return work.trainer.gradient()
+    work._pass(0)
+    return work.gradient()
+
+
+def forgotten(place, job):
+    """Check a job as DDP's whose network was never wrapped."""
+    work = replace(job, method="unsynchronised").start(place)
+    work._job = job
+    return work.check()
+
+
+def share_of_loss(rank, size, rows):
+    (batch,) = training.batches("deep_mlp", Data(CPU, torch.float64, 0), rows)
+    own = tuple(part.tensor_split(size)[rank] for part in batch)
+    network = training.network("deep_mlp", Data(CPU, torch.float64, 0))
+    share = len(own[0]) * size / rows
+    update = training.optimizer("sgd", list(network.parameters()))
+    return training.Trainer(network, training.task("deep_mlp").loss, [own], update, shares=[share]).forward().item()
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """Rank 1 takes longer."""
+
+    dtype: str = "float32"
+
+    def start(self, place):
+        self.__class__.rank = place.rank
+        return self
+
+    def step(self):
+        time.sleep(0.03 if self.rank else 0.002)
+
+    def reset(self):
+        pass
+
+    def check(self):
+        return unchecked("nothing to check")
+
+    def told(self):
+        return {}
+
+
+def gradient_on(place, device):
+    """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
+    import torch.distributed as dist
+
+    from gpubench.devices import device as find
+
+    home = Data(find(device).device, torch.float64, 0)
+    network = training.network("lenet", home)
+    ((images, labels),) = training.batches("lenet", home, 64)
+    half = images.chunk(place.size)[place.rank], labels.chunk(place.size)[place.rank]
+    update = training.optimizer("sgd", list(network.parameters()))
+    own = training.Trainer(network, training.task("lenet").loss, [half], update)
+    own.backward()
+    total = own.gradient()
+    dist.all_reduce(total)
+    return total / place.size

@@ -1,0 +1,103 @@
+"""Cases of several processes, as pytest runs them: what enters the run file, and what a failing rank costs."""
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+
+SOURCE = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import pytest, duties
+from gpubench.parallel.distributed import Training
+from gpubench.schema import Work
+
+pytestmark = pytest.mark.parallel
+
+@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
+def test_step(gpubench, gpubench_ranks, duty):
+    job = Training("linear", "ddp", 8)
+    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
+    if arguments:
+        gpubench_ranks._team(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
+    gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
+
+def test_many(gpubench, gpubench_ranks):
+    gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 5000, work=Work(), method="ddp")
+"""
+
+
+@pytest.fixture
+def run(pytester):
+    def go(*options, source=SOURCE):
+        pytester.makepyfile(test_it=source)
+        before = {child.pid for child in psutil.Process().children(recursive=True)}
+        result = pytester.runpytest_subprocess(
+            "-p", "gpubench.plugin", "--gpubench-preset=smoke", "--benchmark-json=run.json", *options
+        )
+        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+        assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
+        path = pytester.path / "run.json"
+        return result, json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
+
+    return go
+
+
+def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
+    _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
+    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "after"]
+    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
+    assert rows == {
+        "die": ("crashed", "rank 1: killed by SIGKILL"),
+        "stop": ("timeout", "rank 1: no progress for 2 s: it is stopped"),
+        "fail": ("error", "rank 1: ValueError: no such thing"),
+    }
+
+
+def test_durations_come_from_the_ranks_through_the_replay_timer(run):
+    _, data = run("-k", "step and none")
+    (case,) = data["benchmarks"]
+    assert case["options"]["timer"] == "replay"
+    ours = case["extra_info"]["gpubench"]
+    assert ours["parallel"] == {
+        "devices": 2, "threads": 1, "interconnect": "memory", "method": "ddp", "mode": "strong",
+    }  # fmt: skip
+    assert ours["threads"] == 2
+    assert ours["check"]["status"] == "passed"
+    assert case["stats"]["rounds"] >= 3
+    assert all(0 < sample < 1 for sample in case["stats"]["data"])
+
+
+def test_more_devices_than_there_are_is_a_skip_with_the_numbers_or_an_error_where_they_are_required(run):
+    from gpubench.devices.cpu import cores
+
+    numbers = f"needs 5000 CPU cores, one a rank; {cores()} here"
+    result, data = run("-k", "many")
+    result.assert_outcomes(skipped=1)
+    (row,) = data["gpubench"]["unmeasured"]
+    assert (row["status"], row["reason"]) == ("skipped", numbers)
+    result, data = run("-k", "many", "--gpubench-require-device=cpu")
+    result.assert_outcomes(failed=1)
+    (row,) = data["gpubench"]["unmeasured"]
+    assert (row["status"], row["reason"]) == ("error", f"UsageError: required devices absent: {numbers}")
+
+
+def test_cases_of_several_devices_can_be_left_out(run):
+    result, _ = run("-m", "not parallel")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_with_nothing_to_time_each_case_runs_once(run, pytester):
+    pytester.makepyfile(test_it=SOURCE)
+    result = pytester.runpytest_subprocess("-p", "gpubench.plugin", "--benchmark-disable", "-k", "step and none")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("text", ["0", "soon", "nan"])
+def test_a_deadline_that_is_none_is_refused(run, text):
+    result, _ = run(f"--gpubench-ranks-deadline={text}")
+    assert result.ret == 4
+    assert f"ranks-deadline must be seconds above 0, not '{text}'" in result.stderr.str()

@@ -1,0 +1,134 @@
+"""Groups of real processes over gloo: they work together, and whatever one of them does, the next case runs."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import duties
+
+from gpubench.errors import RankFailure, Unmeasurable
+from gpubench.parallel import rendezvous
+from gpubench.parallel.group import Group, context
+from gpubench.parallel.rendezvous import Place
+
+
+@pytest.fixture
+def group():
+    groups = []
+
+    def start(size=2, deadline_s=60.0):
+        groups.append(Group(["cpu"] * size, 1, deadline_s))
+        return groups[-1]
+
+    yield start
+    for one in groups:
+        one.close()
+        assert not any(psutil.pid_exists(process.pid) for process in one.processes)
+
+
+def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
+    two = group()
+    first = two.run(duties.identity)
+    assert [answer[:3] for answer in first] == [(0, 2, "cpu"), (1, 2, "cpu")]
+    assert len({os.getpid(), *(answer[3] for answer in first)}) == 3
+    assert two.run(duties.identity) == first
+    assert two.run(duties.total) == [3.0, 3.0]
+
+
+def test_ranks_have_the_threads_they_were_given(group):
+    assert group().run(duties.threads) == [1, 1]
+
+
+def test_workers_never_come_from_a_plain_fork():
+    wanted = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    assert context().get_start_method() == wanted
+
+
+@pytest.mark.parametrize(
+    ("duty", "arguments", "status", "says"),
+    [
+        (duties.die, (1, signal.SIGKILL), "crashed", "rank 1: killed by SIGKILL"),
+        (duties.die, (0, signal.SIGSEGV), "crashed", "rank 0: killed by SIGSEGV"),
+        (duties.leave, (1,), "crashed", "rank 1: exited with 7"),
+        (duties.fail, (1,), "error", "rank 1: ValueError: no such thing"),
+        (duties.stop, (0,), "timeout", "rank 0: no progress for 2 s: it is stopped"),
+        (duties.sleep, (1,), "timeout", "rank 1: no progress for 2 s: it is behind the others"),
+    ],
+)
+def test_the_rank_to_blame_is_named_and_nothing_is_left(group, duty, arguments, status, says):
+    two = group(deadline_s=2.0)
+    with pytest.raises(RankFailure) as failure:
+        two.run(duty, *arguments)
+    assert (failure.value.status, str(failure.value)) == (status, says)
+    assert two.broken
+    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
+    assert group().run(duties.total) == [3.0, 3.0]
+
+
+def test_a_worker_killed_while_idle_is_noticed(group):
+    two = group()
+    os.kill(two.processes[1].pid, signal.SIGKILL)
+    two.processes[1].join()
+    with pytest.raises(RankFailure, match="rank 1: killed by SIGKILL"):
+        two.run(duties.total)
+
+
+def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
+    with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
+        rendezvous.join(Place(0, 2, "cpu", 1), 1.0, str(tmp_path / "store"))
+
+
+def test_a_port_that_is_taken_is_one_reason(monkeypatch):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(port \d+\): choose another"):
+            rendezvous.join(Place(0, 2, "cpu", 1), 5.0)
+
+
+def test_a_missing_backend_is_a_skip(monkeypatch):
+    import torch.distributed as dist
+
+    monkeypatch.setattr(dist, "is_backend_available", lambda name: False)
+    with pytest.raises(Unmeasurable, match="this torch was built without nccl, which cuda needs"):
+        rendezvous.backend("cuda")
+
+
+def test_reasons_hold_no_addresses():
+    error = RuntimeError("Connection closed by peer [10.1.2.3]:4567,\n of fe80::1:2 and [::ffff:10.1.2.3]:80; 2 of 3")
+    assert rendezvous.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
+
+
+OWNER = """
+import sys, time
+from gpubench.parallel.group import Group
+sys.path.insert(0, {folder!r})
+import duties
+if __name__ == "__main__":
+    group = Group(["cpu"] * 2, 1, 60.0)
+    print(*(process.pid for process in group.processes), flush=True)
+    group.run(duties.sleep, 1)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
+    script = tmp_path / "owner.py"
+    script.write_text(OWNER.format(folder=str(Path(__file__).parent)))
+    owner = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    assert len(pids) == 2
+    owner.kill()
+    owner.communicate()
+    gone, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
+    assert not left, gone

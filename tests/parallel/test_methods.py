@@ -1,0 +1,145 @@
+"""The gradient of every method is that of one process on the whole batch; a method that forgets to share is caught."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import methods
+
+from gpubench import models, training
+from gpubench.devices import CPU
+from gpubench.errors import Unmeasurable, WrongAnswer
+from gpubench.measure.budget import PRESETS
+from gpubench.measure.check import Check
+from gpubench.measure.data import Data
+from gpubench.parallel.collective import AllReduce, bus_bandwidth
+from gpubench.parallel.distributed import Training
+from gpubench.parallel.group import Group
+from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
+from gpubench.parallel.ranks import Ranks
+from gpubench.parallel.timing import Measured, measure
+from gpubench.schema import Work
+
+
+@pytest.fixture(scope="module")
+def two():
+    group = Group(["cpu"] * 2, 1, 60.0)
+    yield group
+    group.close()
+
+
+def single(task, batch, dtype):
+    data = Data(CPU, getattr(torch, dtype), 0)
+    reference = training.trainer(task, data, batch)
+    reference.backward()
+    return reference.gradient()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("batch", [64, 33])
+@pytest.mark.parametrize("method", ["ddp", "fsdp"])
+@pytest.mark.parametrize("task", ["lenet", "deep_mlp"])
+def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dtype):
+    found = two.run(methods.gradient, Training(task, method, batch, dtype=dtype))
+    expected = single(task, batch, dtype)
+    for rank in range(2):
+        assert training.relative_error(found[rank], expected) < 1e-5
+
+
+@pytest.mark.parametrize(("schedule", "microbatches"), [("naive", 1), ("gpipe", 4), ("1f1b", 4)])
+def test_pipelined_gradients_equal_those_of_a_single_process(two, schedule, microbatches):
+    found = two.run(methods.gradient, Pipeline("deep_mlp", schedule, microbatches, 64))
+    assert training.relative_error(found[0], single("deep_mlp", 64, "float32")) < 1e-5
+
+
+def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
+    """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
+    with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
+        two.run(methods.forgotten, Training("lenet", "ddp", 64))
+
+
+def test_unequal_shares_weigh_by_their_rows():
+    whole = training.trainer("deep_mlp", Data(CPU, torch.float64, 0), 5)
+    assert whole.forward().item() == pytest.approx(
+        sum(methods.share_of_loss(rank, 2, 5) for rank in range(2)) / 2, rel=1e-12
+    )
+
+
+def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
+    group = Group(["cpu"] * 2, 1, 60.0)
+    try:
+        found = group.run(measure, methods.Uneven(), PRESETS["smoke"], True)
+    finally:
+        group.close()
+    assert len(found[0].durations) == len(found[1].durations) >= 3
+    assert found[0].iterations == found[1].iterations
+    assert min(found[1].durations) > max(found[0].durations)
+
+
+def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
+    (one, _) = two_or_new.run(measure, AllReduce(10_000), PRESETS["smoke"], True)
+    assert one.check.status == "passed"
+    assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
+    assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
+
+
+@pytest.fixture
+def two_or_new(two):
+    if two.broken:
+        fresh = Group(["cpu"] * 2, 1, 60.0)
+        yield fresh
+        fresh.close()
+    else:
+        yield two
+
+
+@pytest.mark.parametrize("job", [
+    Training("tabular", "ddp", 128, "adam", 0.01, rows=506, epochs=100),
+    Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=100),
+    Pipeline("tabular", "gpipe", 2, 128, "adam", 0.01, rows=506, epochs=100),
+])  # fmt: skip
+def test_every_method_learns_along_the_same_curve(two_or_new, job):
+    losses = two_or_new.run(measure, job, PRESETS["smoke"], False)[-1].told["losses"]
+    assert len(losses) == 100
+    training.require_task_learned(losses, 0)
+
+
+def test_a_network_is_cut_into_stages_of_equal_weight():
+    layers = [torch.nn.Linear(8, 8) for _ in range(8)]
+    assert [len(stage) for stage in cut(layers, 2)] == [4, 4]
+    assert [len(stage) for stage in cut(layers, 3)] == [3, 2, 3]
+    uneven = list(models.tabular().children())
+    for count in range(1, 6):
+        stages = cut(uneven, count)
+        assert [layer for stage in stages for layer in stage] == uneven
+        assert all(stages)
+    with pytest.raises(Unmeasurable, match="5 layers can't be cut into 6 stages"):
+        cut(uneven, 6)
+
+
+def test_the_pipeline_s_ideal_is_gpipe_s():
+    assert ideal_speedup(2, 1) == 1
+    assert ideal_speedup(4, 12) == pytest.approx(4 * 12 / 15)
+
+
+def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
+    entered = []
+
+    class Team:
+        def run(self, function, *arguments):
+            return [Measured([1.0, 5.0], 2, 0.1, Check("passed")), Measured([3.0, 2.0], 2, 0.2, Check("unchecked"))]
+
+    case = SimpleNamespace(
+        plan=lambda seconds: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
+        replay=lambda outcome, work: entered.append(outcome),
+    )  # fmt: skip
+    ranks = Ranks()
+    monkeypatch.setattr(ranks, "_team", lambda *_: Team())
+    ranks.measure(case, None, 2, work=Work(), method="ddp")
+    (outcome,) = entered
+    assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")
+    assert (outcome.devices, outcome.threads) == (["cpu"], 2)

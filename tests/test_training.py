@@ -1,0 +1,112 @@
+"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from gpubench import training
+from gpubench.devices import CPU
+from gpubench.errors import UsageError, WrongAnswer
+from gpubench.measure.data import Data
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """With a busy neighbour several threads wait for each other far longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def data(dtype=torch.float64, seed=0):
+    return Data(CPU, dtype, seed)
+
+
+@pytest.mark.parametrize("update", ["sgd", "adam"])
+def test_a_step_is_what_a_plain_loop_does(update):
+    ours = training.trainer("lenet", data(), 6, update=update)
+    network = training.network("lenet", data())
+    ((images, labels),) = training.batches("lenet", data(), 6)
+    rule = {"sgd": torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9), "adam": torch.optim.Adam}[update]
+    rule = rule(network.parameters(), lr=1e-3) if update == "adam" else rule
+    for _ in range(3):
+        rule.zero_grad()
+        loss = torch.nn.functional.cross_entropy(network(images), labels)
+        loss.backward()
+        rule.step()
+        assert ours.step().item() == pytest.approx(loss.item(), rel=1e-12)
+    assert training.relative_error(training.flat(ours.parameters), training.flat(list(network.parameters()))) < 1e-12
+
+
+def test_the_parts_make_up_a_step():
+    parts, whole = (training.trainer("cifar", data(), 4) for _ in range(2))
+    assert parts.backward().item() == whole.step().item()
+    assert training.relative_error(parts.gradient(), whole.gradient()) == 0
+    parts.update()
+    assert training.relative_error(training.flat(parts.parameters), training.flat(whole.parameters)) == 0
+
+
+def test_an_epoch_trains_on_every_batch_and_its_loss_is_the_mean_over_rows():
+    ours = training.trainer("tabular", data(), 128, rows=506, rate=0.0)
+    assert [len(inputs) for inputs, _ in ours.batches] == [128, 128, 128, 122]
+    rows = torch.cat([inputs for inputs, _ in ours.batches])
+    assert rows.mean(0).abs().max() < 1e-12
+    assert rows.std(0) == pytest.approx(torch.ones(13).numpy())
+    ((inputs, targets),) = training.batches("tabular", data(), 506)
+    whole = torch.nn.functional.mse_loss(training.network("tabular", data())(inputs), targets)
+    assert ours.step().item() == pytest.approx(whole.item(), rel=1e-12)
+
+
+def test_the_table_is_learnt_alike_in_float32_and_float64():
+    options = {"update": "adam", "rate": training.TABULAR_RATE, "rows": training.TABULAR_ROWS}
+    single, double = (
+        training.loss_curve(training.trainer("tabular", data(dtype), 128, **options), 100)
+        for dtype in (torch.float32, torch.float64)
+    )
+    training.require_learning(single, double)
+    assert double[-1] < double[0] / 2
+
+
+def test_a_curve_that_does_not_fall_or_goes_elsewhere_is_a_wrong_answer():
+    fine = [1.0, 0.5, 0.2]
+    training.require_learning(fine, fine)
+    with pytest.raises(WrongAnswer, match=r"the loss fell from 1 to 0\.6 only, not by half"):
+        training.require_learning([1.0, 0.8, 0.6], fine)
+    with pytest.raises(WrongAnswer, match=r"the loss curve is off by 0\.1 of the first loss, allowed is 0\.02"):
+        training.require_learning([1.0, 0.4, 0.2], fine)
+    with pytest.raises(WrongAnswer):
+        training.require_learning([1.0, math.nan, math.nan], fine)
+
+
+def test_a_wrong_gradient_is_caught():
+    ours, reference = (training.trainer("lenet", data(), 4) for _ in range(2))
+    ours.step()
+    training.verify(ours, reference, "step")
+    ours.parameters[0].grad.mul_(1.5)
+    with pytest.raises(WrongAnswer, match="wrong gradient: relative L2 error"):
+        training.verify(ours, training.trainer("lenet", data(), 4), "step")
+
+
+def test_flops_of_the_parts_add_up():
+    counted = training.count_flops("lenet", 128)
+    assert counted["step"] == counted["forward"] + counted["backward"]
+    assert 2.4 < counted["step"] / counted["forward"] < 3  # the first layer needs no gradient of its inputs
+    assert counted["update"] is None
+
+
+def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
+    dropping = dataclasses.replace(training.TASKS["linear"], build=lambda: torch.nn.Sequential(torch.nn.Dropout(0.5)))
+    monkeypatch.setitem(training.TASKS, "dropping", dropping)
+    network = training.network("dropping", data())
+    assert network.training
+    inputs = torch.randn(4, 64, dtype=torch.float64)
+    assert torch.equal(network(inputs), network(inputs))
+
+
+@pytest.mark.parametrize("ask", [lambda: training.task("vgg"), lambda: training.optimizer("lion", [])])
+def test_what_does_not_exist_is_refused_naming_what_does(ask):
+    with pytest.raises(UsageError, match="choose from"):
+        ask()
