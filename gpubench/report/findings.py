@@ -211,7 +211,9 @@ def _rates(rows: list[Row], names: Names) -> Table:
 
 
 def _percent(value: float | None) -> str:
-    return "—" if value is None else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
+    if value is None:
+        return "—"
+    return "<1%" if value < 0.01 else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
 
 
 _MORE = {
