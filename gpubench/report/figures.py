@@ -89,11 +89,9 @@ def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
         chart = roofline(own, ceilings, names) if own and ceilings else None
         if chart:
             source = names.source(own[0])
-            note = (
-                "Best of each workload named. Ceilings: the best seen on this device in this run; bandwidths (what a "
-            )
+            note = "Best of each workload named. Ceilings: the best seen on this device in this run; bandwidths and "
             note += (
-                "a large footprint reached, a small one can) and launches in grey, products in their dtype's colour. "
+                "launches in grey (what a large footprint reached, a small one can), products in their dtype's colour. "
             )
             title = f"Roofline of {source}"
             facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
