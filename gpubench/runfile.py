@@ -359,8 +359,8 @@ def _ceilings(at: At) -> dict[str, Ceilings]:
     for name in at.mapping():
         own = at[name]
         entries = list(own["bandwidth"])
-        if len(entries) > MOST_PARAMS:
-            own["bandwidth"].refuse(f"at most {MOST_PARAMS} entries", str(len(entries)))
+        if len(entries) > MOST_DEVICES:
+            own["bandwidth"].refuse(f"at most {MOST_DEVICES} entries", str(len(entries)))
         bandwidth = tuple(
             Bandwidth(at["pattern"].text(), at["level"].text(""), *(at[key].positive() for key in _BANDWIDTH))
             for at in entries

@@ -196,5 +196,5 @@ def _logs(values: Sequence[float]) -> np.ndarray:
 
 
 def _exp(log: float, half: float) -> Estimate:
-    value, half = math.exp(log), min(half, 500.0)  # beyond that nothing is known, and floats end
+    value, half = math.exp(log), min(half, 150.0)  # beyond that nothing is known, and charts end
     return Estimate(value, value * math.exp(-half), value * math.exp(half), INTERVAL)

@@ -10,7 +10,7 @@ import pandas as pd
 from .. import statistics
 from ..statistics import Crossover
 from . import one_shot
-from .labels import Names, Row
+from .labels import Names, Row, grouped
 from .one_shot import ONE_SHOT, RESIDENT
 from .series import Line, Measure, speedup_of, sweeps
 from .table import BASE, LEADING, SETTINGS, columns_of, records
@@ -62,12 +62,9 @@ def _note(known: Crossover, smallest: float, largest: float) -> str:
 
 def lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
     """(regime, size parameter, line) of every sweep among pairs with equal baselines."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(names.baseline(row), []).append(row)
     return [
         (regime, sweep.size, line)
-        for members in groups.values()
+        for members in grouped(rows, names.baseline).values()
         for regime, measure in MEASURES.items()
         for sweep in sweeps(members, measure, names)[0]
         for line in sweep.lines

@@ -183,4 +183,5 @@ def _limits(values: list[float], logarithmic: bool, beside: float, width: float)
     low, high = min(values), max(values)
     span = max(math.log(high / low), math.log(2.0))
     start = math.log(low) - 0.04 * span
-    return math.exp(start), math.exp(start + 1.04 * span / (1 - free))
+    end = min(700.0, start + 1.04 * span / (1 - free))  # floats end there
+    return math.exp(max(-700.0, start)), math.exp(end)

@@ -78,6 +78,7 @@ def _panel(page: Page, axes: Axes, frame: _Frame, chart: Roofline, width: float)
         (place, words if panel.x_unit != INTENSITY else f"{place:g}" if place < 1000 else size_text(place))
         for place, words in log_ticks(*frame.x, panel.x_unit, 9)
     ]
+    x_ticks = _apart(x_ticks, frame, width)
     for axis, places in ((axes.xaxis, x_ticks), (axes.yaxis, frame.y_ticks)):
         axis.set_major_locator(FixedLocator([place for place, _ in places]))
         axis.set_minor_locator(NullLocator())
@@ -108,6 +109,19 @@ def _panel(page: Page, axes: Axes, frame: _Frame, chart: Roofline, width: float)
     for mark, box in zip(notable, boxes, strict=True):
         if box:
             _words(page, axes, (box.x / width, (box.y + _WORD / 2) / _HEIGHT), mark.label, "text", 0.0)
+
+
+def _apart(ticks: Ticks, frame: _Frame, width: float) -> Ticks:
+    """Without those whose labels would lie on the one before."""
+    kept: Ticks = []
+    end = -math.inf
+    for place, words in ticks:
+        half = text_width(words, SMALL) / 2
+        middle = width * _share(place, frame.x)
+        if middle - half > end + 0.1:
+            kept.append((place, words))
+            end = middle + half
+    return kept
 
 
 def _sloped(frame: _Frame, width: float) -> list[Roof]:

@@ -37,9 +37,10 @@ def ceilings(results: pd.DataFrame) -> Table:
             label = f"{device} · {name}" if results["run"].nunique() > 1 else device
             for level in dict.fromkeys(entry.level for entry in known.bandwidth):
                 entries = [entry for entry in known.bandwidth if entry.level == level]
-                what = f"bandwidth of {level or 'memory'}, {bytes_text(max(e.footprint_bytes for e in entries))}"
+                largest = bytes_text(max(entry.footprint_bytes for entry in entries))
+                what = f"bandwidth of {shorten(level or 'memory', 16)}, {largest}"
                 body.append((label, what, listed([_pattern(entry) for entry in _best(entries)], 8)))
-            rates = [f"{dtype} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
+            rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
             single = (
                 ("matrix products", listed(rates, 8)),
                 ("launch floor", known.launch_floor_s and text(known.launch_floor_s, "s")),
@@ -61,7 +62,7 @@ def _best(entries: list[Bandwidth]) -> list[Bandwidth]:
 
 
 def _pattern(entry: Bandwidth) -> str:
-    return f"{entry.pattern} {text(entry.byte_per_s, 'B/s')}"
+    return f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}"
 
 
 def flags(results: pd.DataFrame) -> Table:

@@ -89,8 +89,10 @@ def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
         chart = roofline(own, ceilings, names) if own and ceilings else None
         if chart:
             source = names.source(own[0])
-            note = "Best of each workload named. Ceilings: the best seen on this device at the start of the run; "
-            note += "bandwidths and launches in grey, matrix products in their dtype's colour. "
+            note = "Best of each workload named. Ceilings: the best seen on this device in this run; bandwidths and "
+            note += (
+                "launches in grey (what a large footprint reached, a small one can), products in their dtype's colour. "
+            )
             title = f"Roofline of {source}"
             facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
             name = f"roofline-{device}" + f"-{run}" * names.several

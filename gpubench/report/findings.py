@@ -36,10 +36,11 @@ def summarise(
 ) -> Summary:
     names = Names(results)
     rows = records(results)
-    pairs = records(speedups.table)
-    if not pairs:
-        pairs = records(pair(results, Baseline("implementation", "numpy")).table)
-    tables = [facts.machines(results, runs), _speedups(pairs, names), _left_out(speedups.left_out)]
+    made = _speedups(records(speedups.table), names, "intervals are in crossover.csv")
+    if not made.rows:
+        numpy = records(pair(results, Baseline("implementation", "numpy")).table)
+        made = _speedups(numpy, names, "pairs and intervals are in the tables that --baseline numpy writes")
+    tables = [facts.machines(results, runs), made, _left_out(speedups.left_out)]
     tables += [_launch_bound(rows, names), _rates(rows, names), facts.ceilings(results), facts.flags(results)]
     tables += [facts.run_flags(results), facts.totals(rows, names), facts.unmeasured(rows), facts.method(runs, rows)]
     charts = tuple((figure.title, figure.name) for figure in figures)
@@ -47,8 +48,11 @@ def summarise(
     return Summary(tuple(table for table in tables if table.rows), charts, picture, _warning(speedups.left_out))
 
 
-def _speedups(rows: list[Row], names: Names) -> Table:
-    """Per family and device: what it brings at the largest sizes, at best, and from which size on."""
+def _speedups(rows: list[Row], names: Names, where: str) -> Table:
+    """Per family and device: what it brings at the largest sizes, at best, and from which size on.
+
+    ``where`` says which files have the rest.
+    """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
@@ -70,12 +74,10 @@ def _speedups(rows: list[Row], names: Names) -> Table:
     note = "Largest sizes: geometric mean over each setting's largest size. In brackets: " + ", ".join(kinds)
     if not all(kind.startswith(INTERVAL) for kind in kinds):
         note += " (a spread is no confidence interval)"
-    note += ". Faster from: the size from which it stays ahead; intervals are in crossover.csv."
+    note += f". Faster from: the size from which it stays ahead; {where}."
     if shot:
-        note += (
-            " One-shot: inputs copied from pageable memory, one call, outputs copied back. Break-even: calls on data"
-        )
-        note += " that stays which make up for the copies; — where it is never faster."
+        note += " One-shot: inputs copied from pageable memory, one call, outputs copied back."
+        note += " Break-even: calls on data that stays which make up for the copies; — where it is never faster."
     columns = ["family", "dtype", "device", "against", "speedup at largest sizes"]
     columns += ["one-shot", "break-even"] if shot else []
     columns += ["best", "faster from"] + (["one-shot faster from"] if shot else [])
@@ -211,7 +213,9 @@ def _rates(rows: list[Row], names: Names) -> Table:
 
 
 def _percent(value: float | None) -> str:
-    return "—" if value is None else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
+    if value is None:
+        return "—"
+    return "<1%" if value < 0.01 else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
 
 
 _MORE = {

@@ -10,6 +10,8 @@ from ..roofline import Ceilings, compute_dtype
 from .labels import Names, Row, family, flagged, shorten
 
 FLOPS, BYTES, INTENSITY = "FLOP", "B", "FLOP/B"
+FASTER = 1.1
+"""A level whose best is less than this above a larger one's has no ceiling of its own: the difference is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def roofline(rows: list[Row], ceilings: Ceilings, names: Names) -> Roofline | No
     moving = [row for row in rows if (work := row["_result"].work).bytes and (work.flops or 0.0) < work.bytes]
     computing = [row for row in rows if (work := row["_result"].work).flops and work.flops >= (work.bytes or 0.0)]
     flat = [
-        Roof(f"{dtype} matmul {text(rate, 'FLOP/s')}", ((1.0, rate),), 0, dtype)
+        Roof(f"{shorten(dtype, 16)} matmul {text(rate, 'FLOP/s')}", ((1.0, rate),), 0, dtype)
         for dtype, rate in ceilings.throughput.items()
     ]
     launch = []
@@ -112,21 +114,32 @@ def roofline(rows: list[Row], ceilings: Ceilings, names: Names) -> Roofline | No
 
 
 def _slopes(ceilings: Ceilings) -> list[Roof]:
-    """The best access pattern of each level, memory first."""
+    """The best access pattern of each level that is faster than all larger ones, memory first.
+
+    A small cache that reads slower than a large one shows what a call costs and not what the cache can do.
+    """
     found = []
-    for level in dict.fromkeys(entry.level for entry in reversed(ceilings.bandwidth)):
+    highest = 0.0
+    for level in dict.fromkeys(entry.level for entry in sorted(ceilings.bandwidth, key=lambda e: -e.footprint_bytes)):
         best = max((e for e in ceilings.bandwidth if e.level == level), key=lambda e: e.byte_per_s)
-        words = f"{level or 'memory'}, {best.pattern} {text(best.byte_per_s, 'B/s')}"
-        found.append(Roof(words, ((1.0, best.byte_per_s),), 1))
+        if best.byte_per_s > FASTER * highest and not level.endswith("+"):  # l3+ is partly cache, partly memory
+            words = f"{shorten(level or 'memory', 16)}, {shorten(best.pattern, 16)} {text(best.byte_per_s, 'B/s')}"
+            found.append(Roof(words, ((1.0, best.byte_per_s),), 1))
+        highest = max(highest, best.byte_per_s)
     return found
 
 
 def _patterns(ceilings: Ceilings) -> list[Roof]:
-    """Each access pattern over the footprints it was measured at."""
+    """Each access pattern over the footprints it was measured at: what a large one reached, a small one can."""
     found = []
     for pattern in dict.fromkeys(entry.pattern for entry in ceilings.bandwidth):
-        points = sorted((e.footprint_bytes, e.byte_per_s) for e in ceilings.bandwidth if e.pattern == pattern)
-        words = f"{pattern} {text(points[-1][1], 'B/s')} at {bytes_text(points[-1][0])}"
+        points: list[tuple[float, float]] = []
+        highest = 0.0
+        own = [entry for entry in ceilings.bandwidth if entry.pattern == pattern]
+        for entry in sorted(own, key=lambda entry: -entry.footprint_bytes):
+            highest = max(highest, entry.byte_per_s)
+            points.insert(0, (entry.footprint_bytes, highest))
+        words = f"{shorten(pattern, 16)} {text(points[-1][1], 'B/s')} at {bytes_text(points[-1][0])}"
         found.append(Roof(words, tuple(points), 0))
     return found
 

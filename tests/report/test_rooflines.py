@@ -17,7 +17,7 @@ from gpubench.report.figures import Figure
 from gpubench.report.rooflines import Roofline, RoofPanel
 from gpubench.schema import Case
 
-CEILINGS = {
+CEILINGS: dict[str, Any] = {
     "bandwidth": [
         {"pattern": "read", "level": "l2", "footprint_bytes": 1e6, "byte_per_s": 8e11},
         {"pattern": "copy", "level": "l2", "footprint_bytes": 1e6, "byte_per_s": 6e11},
@@ -87,6 +87,18 @@ def test_ceilings_are_named_with_their_value(tmp_path: Path) -> None:
         ("launch floor 5.00 µs", ((1.0, pytest.approx(2e5)),)),
     ]
     assert [roof.label for roof in computing.roofs] == ["float32 matmul 10.0 TFLOP/s", "launch floor 5.00 µs"]
+
+
+def test_a_small_footprint_that_reads_low_is_no_ceiling(tmp_path: Path) -> None:
+    """At 20 kB a call's own cost shows; the figure of 1 MB stands for it, as for utilisation."""
+    low = {"pattern": "read", "level": "l1d", "footprint_bytes": 2e4, "byte_per_s": 1e11}
+    between = {"pattern": "read", "level": "l2+", "footprint_bytes": 1e7, "byte_per_s": 3e11}
+    (figure,) = plan(tmp_path, MARKS, {**CEILINGS, "bandwidth": [low, between, *CEILINGS["bandwidth"]]})
+    intensity, moving, _ = figure.chart.panels
+    assert isinstance(intensity, RoofPanel)
+    assert isinstance(moving, RoofPanel)
+    assert [roof.label.partition(",")[0] for roof in intensity.roofs if roof.slope] == ["memory", "l2"]
+    assert moving.roofs[0].points == ((2e4, 8e11), (1e6, 8e11), (1e7, 3e11), (1e9, 2e11))
 
 
 def test_no_ceilings_no_chart(tmp_path: Path) -> None:
