@@ -145,12 +145,12 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.frame([read(tmp_path, many())])
     figures = {figure.name: figure for figure in scaling_figures.plan(results, scaling.frame(results))}
     assert list(figures) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
-    strong = figures["scaling-speedup"].panels[0]
+    strong = figures["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}
     assert [(point.x, point.y) for point in lines["ideal"]] == [(1, 1), (2, 2), (4, 4), (8, 8)]
     assert [point.x for point in lines["ddp"]] == [1, 2, 4, 8]
     assert lines["ddp"][1].y == pytest.approx(1 / 0.52)
-    bars = figures["scaling-phases"].bars
+    bars = figures["scaling-phases"].chart
     assert bars is not None
     assert [word for word, _ in bars.colours] == ["Scatter", "Replicate", "Forward", "Gather"]
 
