@@ -68,7 +68,7 @@ def _speedups(rows: list[Row], names: Names) -> list[Figure]:
                     title=f"{heading(kind)}: {'one-shot ' * shot}speedup over {base}",
                     subtitle=f"Time of {base} / time of the device{', copies included' * shot}; "
                     "◆ crossover: from this size on it stays at 1× or above",
-                    note=_uncertainty(family_rows, "band") + _SHOT * shot,
+                    note=_uncertainty(family_rows, "band; of a crossover: bar at 1×") + _SHOT * shot,
                 )
     return found
 
