@@ -47,5 +47,6 @@ def probe(
         record |= {"device_s": timed.device_s, "launch_s": timed.launch_s, "device_reason": timed.reason}
         if power:
             record["energy_j"] = energy(call, device, clock, call_s)
-    moved = transfer(inputs, outputs, device)
+    # Of a call that also uses the host or another device, copying is the work itself.
+    moved = transfer(inputs, outputs, device) if len(clock.devices) == 1 else None
     return record | {"transfer": dataclasses.asdict(moved) if moved else None}
