@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from .. import devices
 from ..devices.cpu import cores
+from .rendezvous import launched
 
 MOST_RANKS_ON_A_CPU = 8
 
 
 def device_counts() -> list[int]:
-    """2, 4, 8, … up to the most devices of a kind (the cores of a CPU, 8 at most), and that number itself."""
+    """2, 4, 8, … up to the most devices of a kind (the cores of a CPU, 8 at most), and that number itself.
+
+    Under torchrun its ranks count, wherever they are.
+    """
     most = max(min(cores(), MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
+    place = launched()
+    if place is not None:
+        most = place.size
     counts = [2]
     while 2 * counts[-1] <= most:
         counts.append(2 * counts[-1])

@@ -17,6 +17,7 @@ from gpubench.measure.budget import PRESETS
 from gpubench.measure.check import Check
 from gpubench.measure.data import Data
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
+from gpubench.parallel.counts import device_counts
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.group import Group
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
@@ -143,3 +144,10 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
     (outcome,) = entered
     assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")
     assert (outcome.devices, outcome.threads) == (["cpu"], 2)
+
+
+@pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])
+def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks, counts):
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
+        monkeypatch.setenv(name, value)
+    assert device_counts() == counts
