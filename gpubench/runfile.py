@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,23 @@ from .schema import KEY, OK, SCHEMA_VERSION, TIMERS, UNMEASURED, Case, Work
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES = 20_000, 64, 256
 """Of a run, of a case, of a machine: far more than anyone measures, and still read in a second or two."""
+PRECISION = ("tf32", "float32_matmul", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+"""Modes that change what a product costs and how exact it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process saw of a case; ``samples`` are those it kept, in seconds per call."""
+    """What one process saw of a case; ``samples`` are those it kept, in seconds per call.
+
+    They are an array and not a tuple: a thousand files hold 60 million, and a tuple of floats takes four times as much.
+    """
 
     index: int
     median_s: float
     rounds: int
     iterations: int
     latency_s: float | None = None
-    samples: tuple[float, ...] = ()
+    samples: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +74,17 @@ class Result:
     times: Times | None = None
     check: str | None = None
     steps: int | None = None
+    fullname: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the machine: ``cuda:0``, its kind ``cuda`` and what its maker calls it."""
+    """A device of the machine: ``cuda:0``, its kind ``cuda``, what its maker calls it, and its driver's version."""
 
     name: str
     kind: str
     label: str
+    driver: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class Machine:
     torch: str | None = None
     tf32: bool | None = None
     threads: int | None = None
+    precision: Mapping[str, object] = field(default_factory=dict)
 
     def device(self, name: str) -> Device:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
@@ -206,7 +215,8 @@ def _moment(at: At) -> str | None:
 def _machine(info: At) -> Machine:
     ours = info[KEY]
     devices = tuple(
-        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text("")) for entry in ours["devices"]
+        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text(""), entry["driver"].text(None))
+        for entry in ours["devices"]
     )
     if len(devices) > MOST_DEVICES:
         ours["devices"].refuse(f"at most {MOST_DEVICES} devices", str(len(devices)))
@@ -216,6 +226,7 @@ def _machine(info: At) -> Machine:
         torch=ours["torch"]["version"].text(None),
         tf32=ours["precision"]["tf32"].flag(),
         threads=ours["threads"].optional("count"),
+        precision={name: ours["precision"][name].scalar() for name in PRECISION},
     )
 
 
@@ -265,6 +276,7 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         times=_times(mark, ours),
         check=ours["check"]["status"].text(None),
         steps=ours["steps"].optional("count"),
+        fullname=mark["fullname"].text(""),
     )
 
 
@@ -287,14 +299,15 @@ def _plain(mark: At) -> Result:
         structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="")
-    return Result(case, Work(), times=_times(mark, At(None, mark.path, mark.place)))
+    times = _times(mark, At(None, mark.path, mark.place))
+    return Result(case, Work(), times=times, fullname=mark["fullname"].text())
 
 
 def _times(mark: At, ours: At) -> Times:
     stats = mark["stats"]
     median, iqr = stats["median"].positive(), stats["iqr"].number()
     rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
-    samples = stats["data"].numbers()
+    samples = array("d", stats["data"].numbers())
     latency = ours["latency_s"].optional("positive")
     q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
     return Times(
@@ -313,7 +326,7 @@ def _times(mark: At, ours: At) -> Times:
     )
 
 
-def _processes(entries: At, stats: At, samples: tuple[float, ...]) -> tuple[Process, ...]:
+def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Process, ...]:
     """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
     processes: list[Process] = []
     start = 0

@@ -1,0 +1,137 @@
+"""Faster, slower, same or ambiguous: one verdict a case, false alarms controlled over them all.
+
+A process is one observation, its logarithm what is compared. ``slower`` takes two things: the slowdown is proven
+against no change at all, and its estimate reaches the threshold. Proven means that both the medians and the fastest
+tenths of the rounds differ: a neighbour delays many rounds, a change of the code delays every one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import statistics
+from ..statistics import Estimate
+from .sides import Key, Observation
+
+FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"
+THRESHOLD = 0.05
+LEVEL = 0.025
+"""Share of false discoveries: of unchanged code one comparison in forty may say slower."""
+LEAST_SPREAD = 0.003
+"""No two processes are taken to agree better than that (the least seen, FACTS of docs/ci.md): chance may have it so."""
+SPREAD_OF_ONE = 0.25
+"""Spread taken for a single process a side: as much as the worst case's medians differed between 24 idle processes."""
+TYPICAL_SPREAD = 0.03
+"""What most cases' processes differ by on an idle machine: for advice where nothing is observed, never for a verdict."""
+MOST_NEEDED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``ratio`` is new time / base time. ``p`` is one-sided, for slower, adjusted over the suite; None without evidence.
+
+    ``processes`` are those of base and new, ``advice`` says what would settle an ambiguous case.
+    """
+
+    key: Key
+    verdict: str
+    ratio: Estimate
+    base_s: float
+    new_s: float
+    p: float | None
+    processes: tuple[int, int]
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence."""
+
+    ratio: Estimate
+    slower_p: float
+    faster_p: float
+    spread: float
+
+
+def judge(
+    base: Mapping[Key, Sequence[Observation]],
+    new: Mapping[Key, Sequence[Observation]],
+    threshold: float = THRESHOLD,
+    per_run: float = 1.0,
+    scale: Mapping[Key, float] | None = None,
+) -> list[Verdict]:
+    """Cases of both sides, in the order of the new. ``scale`` multiplies a case's ratio; ``per_run`` processes are
+    what one more run would add."""
+    keys = [key for key in new if key in base]
+    evidence = [_weigh(base[key], new[key], (scale or {}).get(key, 1.0)) for key in keys]
+    slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
+    faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
+    found = []
+    for key, each, worse, better in zip(keys, evidence, slower, faster, strict=True):
+        word = decide(each.ratio, worse, better, threshold)
+        counts = len(base[key]), len(new[key])
+        known = not math.isnan(each.spread)
+        advice = _advice(each.spread, counts, threshold, len(keys), per_run) if word == AMBIGUOUS else ""
+        times = [statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new)]
+        found.append(
+            Verdict(key, word, each.ratio, *times, worse if known or word != AMBIGUOUS else None, counts, advice)
+        )
+    return found
+
+
+def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, level: float = LEVEL) -> str:
+    """One case's word from its estimate and the p values adjusted over the suite."""
+    # A threshold is a decimal: a slowdown of exactly 5 % reaches it, whatever the last bit says.
+    most = (1 + threshold) * (1 - 1e-9)
+    if slower_p <= level and ratio.value >= most:
+        return SLOWER
+    if faster_p <= level and ratio.value <= 1 / most:
+        return FASTER
+    return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
+
+
+def _weigh(base: Sequence[Observation], new: Sequence[Observation], scale: float) -> _Evidence:
+    if min(len(base), len(new)) < 2 and len(base) + len(new) < 4:
+        return _weigh_one(base, new, scale)
+    medians = [[one.median_s for one in base], [one.median_s * scale for one in new]]
+    fast = [[one.fast_s for one in base], [one.fast_s * scale for one in new]]
+    slower, faster = (
+        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD) for pair in (medians, fast)) for i in (1, 0)
+    )
+    ratio = statistics.pooled_ratio(medians[1], medians[0], least=LEAST_SPREAD)
+    return _Evidence(ratio, slower, faster, max(statistics.pooled_spread(*medians), LEAST_SPREAD))
+
+
+def _weigh_one(base: Sequence[Observation], new: Sequence[Observation], scale: float) -> _Evidence:
+    """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
+    round of the slower side must still be slower than the other's median."""
+    sides = [[one.median_s for one in base], [one.median_s * scale for one in new]]
+    value = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
+    slower = min(one.least_s * scale for one in new) / max(sides[0])
+    faster = min(one.least_s for one in base) / max(sides[1])
+    ps = [statistics.larger_p_of_one(ratio, SPREAD_OF_ONE) for ratio in (slower, faster)]
+    return _Evidence(Estimate(value, 0.0, math.inf, statistics.SPREAD), ps[0], ps[1], math.nan)
+
+
+def _advice(spread: float, counts: tuple[int, int], threshold: float, cases: int, per_run: float) -> str:
+    """How many more runs a side would tell a change as large as the threshold from none."""
+    known = not math.isnan(spread)
+    spread = spread if known else TYPICAL_SPREAD
+    needed = statistics.needed_values(spread, 1 + threshold, LEVEL / cases, most=MOST_NEEDED)
+    if needed is None:
+        return f"processes differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
+    more = max(1, math.ceil((needed - min(counts)) / per_run))
+    text = f"{more} more {'run' if more == 1 else 'runs'} a side would resolve {percent(threshold)}"
+    return text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def overall(verdicts: Sequence[Verdict]) -> str:
+    """One word for all: the worst that is proven, else what isn't known, else the best."""
+    words = {each.verdict for each in verdicts}
+    return next((word for word in (SLOWER, AMBIGUOUS, FASTER) if word in words), SAME)
