@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
@@ -175,7 +176,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
         return 1.0
     # twice the mean rank is a whole number
     ranks = [int((abs(sizes) < abs(x)).sum() * 2 + (abs(sizes) == abs(x)).sum() + 1) for x in sizes]
-    chances = _signed_rank_chances(ranks)
+    chances = _signed_rank_chances(tuple(sorted(ranks)))
     reached = sum(rank for rank, size in zip(ranks, sizes, strict=True) if size > 0)
     return float(chances[reached:].sum())
 
@@ -189,7 +190,7 @@ def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -
     values = np.array(differences, dtype=float)
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)
-    below = np.cumsum(_signed_rank_chances([2 * rank for rank in range(1, len(values) + 1)])[::2])
+    below = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # so many means from either end are outside
     value = math.exp(float(np.median(means)))
     if cut == 0:
@@ -197,7 +198,8 @@ def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -
     return Estimate(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
 
 
-def _signed_rank_chances(ranks: Sequence[int]) -> np.ndarray:
+@lru_cache(maxsize=64)
+def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
     """Chance of each sum of those of these ranks that happen to be positive, each with chance a half."""
     chances = np.zeros(sum(ranks) + 1)
     chances[0] = 1.0

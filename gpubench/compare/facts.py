@@ -42,9 +42,7 @@ def differences(base: Side, new: Side, devices: Iterable[str]) -> Differences:
         elif len(known) > 1:
             found[fact] = f"{fact} {' and '.join(sorted(known))} on one side"
     software = {fact: text for fact, text in found.items() if fact == "torch" or fact.endswith(" driver")}
-    return Differences(
-        tuple(text for fact, text in found.items() if fact not in software), tuple(software.values())
-    )
+    return Differences(tuple(text for fact, text in found.items() if fact not in software), tuple(software.values()))
 
 
 def _facts(runs: Iterable[Run], names: list[str]) -> list[dict[str, str | None]]:

@@ -114,3 +114,12 @@ def _key(result: Result) -> Key:
 def _observation(process: Process) -> Observation:
     samples: Sequence[float] = sorted(sample for sample in process.samples if sample > 0) or (process.median_s,)
     return Observation(process.median_s, samples[int(FASTEST * (len(samples) - 1))], samples[0])
+
+
+def merged(side: Side, more: Side) -> None:
+    """Add the runs of ``more`` to a side."""
+    side.runs += more.runs
+    for key, observations in more.cases.items():
+        side.cases.setdefault(key, []).extend(observations)
+    side.work |= more.work
+    side.unmeasured |= {key: reason for key, reason in more.unmeasured.items() if key not in side.cases}

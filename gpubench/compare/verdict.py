@@ -17,22 +17,23 @@ from .sides import Key, Observation
 
 FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"
 THRESHOLD = 0.05
-LEVEL = 0.025
-"""Share of false discoveries: of unchanged code one comparison in forty may say slower."""
+LEVEL = 0.01
+"""Share of false discoveries: of unchanged code one comparison in a hundred may say slower."""
 LEAST_SPREAD = 0.003
-"""No two processes are taken to agree better than that (the least seen, FACTS of docs/ci.md): chance may have it so."""
+"""No two processes are taken to agree better than that, the least seen of any case: chance may have it so."""
 SPREAD_OF_ONE = 0.25
-"""Spread taken for a single process a side: as much as the worst case's medians differed between 24 idle processes."""
+"""Spread taken for a single process a side: what the worst case's medians differed by between 24 idle processes."""
 TYPICAL_SPREAD = 0.03
-"""What most cases' processes differ by on an idle machine: for advice where nothing is observed, never for a verdict."""
+"""What most cases' processes differ by on an idle machine: for advice where nothing is observed, not for verdicts."""
 MOST_NEEDED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ratio`` is new time / base time. ``p`` is one-sided, for slower, adjusted over the suite; None without evidence.
+    """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over the suite, None without evidence.
 
-    ``processes`` are those of base and new, ``advice`` says what would settle an ambiguous case.
+    ``processes`` are those of base and new, ``advice`` says what would settle an ambiguous case,
+    ``more`` how many more runs a side it takes; None where that is too many.
     """
 
     key: Key
@@ -43,6 +44,7 @@ class Verdict:
     p: float | None
     processes: tuple[int, int]
     advice: str = ""
+    more: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,10 @@ def judge(
     for key, each, worse, better in zip(keys, evidence, slower, faster, strict=True):
         word = decide(each.ratio, worse, better, threshold)
         counts = len(base[key]), len(new[key])
-        known = not math.isnan(each.spread)
-        advice = _advice(each.spread, counts, threshold, len(keys), per_run) if word == AMBIGUOUS else ""
-        times = [statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new)]
-        found.append(
-            Verdict(key, word, each.ratio, *times, worse if known or word != AMBIGUOUS else None, counts, advice)
-        )
+        p = None if math.isnan(each.spread) and word == AMBIGUOUS else worse
+        more, advice = _advice(each.spread, counts, threshold, len(keys), per_run) if word == AMBIGUOUS else (None, "")
+        base_s, new_s = (statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new))
+        found.append(Verdict(key, word, each.ratio, base_s, new_s, p, counts, advice, more))
     return found
 
 
@@ -115,16 +115,18 @@ def _weigh_one(base: Sequence[Observation], new: Sequence[Observation], scale: f
     return _Evidence(Estimate(value, 0.0, math.inf, statistics.SPREAD), ps[0], ps[1], math.nan)
 
 
-def _advice(spread: float, counts: tuple[int, int], threshold: float, cases: int, per_run: float) -> str:
+def _advice(
+    spread: float, counts: tuple[int, int], threshold: float, cases: int, per_run: float
+) -> tuple[int | None, str]:
     """How many more runs a side would tell a change as large as the threshold from none."""
     known = not math.isnan(spread)
     spread = spread if known else TYPICAL_SPREAD
     needed = statistics.needed_values(spread, 1 + threshold, LEVEL / cases, most=MOST_NEEDED)
     if needed is None:
-        return f"processes differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
+        return None, f"processes differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
     more = max(1, math.ceil((needed - min(counts)) / per_run))
     text = f"{more} more {'run' if more == 1 else 'runs'} a side would resolve {percent(threshold)}"
-    return text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"
+    return more, text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"
 
 
 def percent(share: float) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -24,7 +24,14 @@ from .theme import DARK, LIGHT, SETTINGS
 DPI = 160
 
 
-def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
+def draw(figure: Figure) -> Page:
+    """What a report's figure looks like."""
+    return draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
+
+
+def render(
+    figures: Iterable[Figure], formats: Sequence[str] = FORMATS, draw: Callable[[Figure], Page] = draw
+) -> dict[str, bytes]:
     """``name-theme.format`` and its content, for each figure, both themes and each format."""
     files: dict[str, bytes] = {}
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -32,7 +39,7 @@ def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[
         matplotlib.rcParams.update(SETTINGS)
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         for figure in figures:
-            page = draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
+            page = draw(figure)
             for theme in (LIGHT, DARK):
                 page.ink.apply(theme)
                 for kind in formats:
