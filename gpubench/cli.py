@@ -17,6 +17,7 @@ COMMANDS = {
     "recover": ("supervise.recover", "supervise.recover", "make a run file from the ledger of an interrupted run"),
     "report": ("report.options", "report.command", "tables, charts and a summary from run files"),
     "compare": ("compare.options", "compare.command", "did it change? two sets of runs, a verdict for each case"),
+    "export": ("compare.export_options", "compare.export", "a run file for github-action-benchmark, Bencher or as CSV"),
     "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
 }
 

@@ -91,7 +91,7 @@ def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
 
 
 def _add(side: Side, run: Run) -> None:
-    keys = [_key(result) for result in run.results]
+    keys = [key_of(result) for result in run.results]
     several = {key for key, count in Counter(keys).items() if count > 1}
     for key, result in zip(keys, run.results, strict=True):
         if key in several:
@@ -103,7 +103,8 @@ def _add(side: Side, run: Run) -> None:
             side.work[key] = result.work, result.case.dtype
 
 
-def _key(result: Result) -> Key:
+def key_of(result: Result) -> Key:
+    """What a case is known by on either side."""
     case = result.case
     if not case.implementation:
         return Key(result.fullname, case.device, "")
