@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import output, pairs, summary, table
+from . import output, pairs, summary, table, trend
 from .options import FORMATS
 
 
@@ -51,17 +51,20 @@ def write_report(
     folder = Path(folder)
     runs = read_all(paths)
     results = table.frame(runs)
-    chosen = pairs.resolve(results, baseline)
-    speedups = pairs.pair(results, chosen)
+    # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
+    shown = runs if baseline else trend.latest(runs)
+    compared = results if len(shown) == len(runs) else table.frame(shown)
+    chosen = pairs.resolve(compared, baseline)
+    speedups = pairs.pair(compared, chosen)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from . import draw, figures
 
-        drawn = figures.plan(results, speedups, chosen)
+        drawn = [*figures.plan(compared, speedups, chosen), *figures.plan_trends(trend.trends(runs, results))]
         pictures = draw.render(drawn, formats)
-    words = summary.summarise(runs, results, speedups, drawn, formats)
+    words = summary.summarise(shown, compared, speedups, drawn, formats)
     tables = {
         "results.csv": table.to_csv(results),
         "speedup.csv": table.to_csv(speedups),

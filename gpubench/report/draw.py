@@ -16,6 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from .draw_bars import draw_bars
 from .draw_lines import draw_lines
+from .draw_trend import draw_trend
 from .figures import Figure
 from .options import FORMATS
 from .page import Page
@@ -26,6 +27,8 @@ DPI = 160
 
 def draw(figure: Figure) -> Page:
     """What a report's figure looks like."""
+    if figure.trend:
+        return draw_trend(figure, figure.trend)
     return draw_bars(figure, figure.bars) if figure.bars else draw_lines(figure)
 
 

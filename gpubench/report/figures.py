@@ -20,6 +20,7 @@ from .output import file_names
 from .pairs import Baseline, pair
 from .series import Line, Sweep, rate_of, speedup_of, sweeps, time_of, varying
 from .table import records
+from .trend import LEAST_CHANGE, Trend
 
 T = TypeVar("T")
 MOST_LINES = 6
@@ -57,6 +58,7 @@ class Figure:
     styles: tuple[tuple[str, int], ...] = ()
     slower: str | None = None
     bars: BarChart | None = None
+    trend: Trend | None = None
 
     @property
     def one_colour(self) -> bool:
@@ -284,3 +286,20 @@ def _grouped(members: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]
     for member in members:
         groups.setdefault(key(member), []).append(member)
     return groups
+
+
+def plan_trends(found: Sequence[Trend]) -> list[Figure]:
+    """A figure for each workload in time."""
+    stems = file_names(f"trend-{each.workload}" for each in found)
+    figures = []
+    for each, stem in zip(found, stems, strict=True):
+        changes = sum(len(series.changes) for series in each.series)
+        subtitle = f"{each.machine}: {changes} {'change' if changes == 1 else 'changes'} of level; lower is better"
+        note = (
+            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change is one that "
+            f"Pettitt's rank test finds at 1 % over all cases, of {LEAST_CHANGE:.0%} or more. "
+        )
+        note += "Cases without a change are left out. " if changes else ""
+        note += f"{each.left_out} more cases are left out. " if each.left_out else ""
+        figures.append(Figure(stem, f"{each.workload} in time", subtitle, note.strip(), "s", trend=each))
+    return figures
