@@ -76,10 +76,10 @@ def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_
 
 def test_levels_are_found_in_noise_with_outliers() -> None:
     chance = random.Random(1)
-    values = [1.0 + 0.02 * chance.gauss(0, 1) for _ in range(60)]
-    values[20:40] = [value * 1.3 for value in values[20:40]]
-    values[5] = values[50] = 9.0
-    assert change_points(values, 0.01) == [20, 40]
+    values = [1.0 + 0.02 * chance.gauss(0, 1) for _ in range(90)]
+    values[30:60] = [value * 1.3 for value in values[30:60]]
+    values[5] = values[70] = 9.0
+    assert change_points(values, 0.01) == [30, 60]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])
