@@ -26,7 +26,7 @@ from pathlib import Path
 from pytest_benchmark.utils import PercentageRegressionCheck
 
 from gpubench.compare.sequential import Sequential
-from gpubench.compare.sides import Key, Observation, read_side
+from gpubench.compare.sides import Key, Observation, Side, merged, read_side
 from gpubench.compare.verdict import Verdict, judge
 
 HERE = Path(__file__).resolve().parent
@@ -83,7 +83,7 @@ Row = tuple[str, int, int, int, int]
 class Measured:
     """One run of a pool: what ``gpubench compare`` reads of it, and the statistics that the others read."""
 
-    cases: dict[Key, list[Observation]]
+    side: Side
     stats: dict[str, dict[str, float]]
 
 
@@ -93,16 +93,15 @@ def load(pool: Path) -> dict[str, dict[int, Measured]]:
     for path in sorted(pool.glob("*.json")):
         number, kind, _ = path.stem.split("-")
         stats = {each["fullname"]: each["stats"] for each in json.loads(path.read_text())["benchmarks"]}
-        found[kind][int(number)] = Measured(read_side("pool", [path]).cases, stats)
+        found[kind][int(number)] = Measured(read_side("pool", [path]), stats)
     return found
 
 
 def together(runs: list[Measured]) -> dict[Key, list[Observation]]:
-    found: dict[Key, list[Observation]] = {}
+    side = Side("pool")
     for run in runs:
-        for key, observations in run.cases.items():
-            found.setdefault(key, []).extend(observations)
-    return found
+        merged(side, run.side)
+    return side.cases
 
 
 def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:
@@ -148,7 +147,7 @@ def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, mos
             base, new = pool["same"][number], pool[kind][number]
             if kind == "again" and chance.random() < 0.5:  # of two that are the same either may be the new one
                 base, new = new, base
-            seen.add(base.cases, new.cases)
+            seen.add(base.side.cases, new.side.cases)
             if seen.due:
                 verdicts = seen.look()
                 if not any(each.verdict == "ambiguous" for each in verdicts):

@@ -17,8 +17,10 @@ import numpy as np
 
 from .. import statistics
 from .sides import Key, Observation
-from .verdict import AMBIGUOUS, FASTER, LEVEL, MOST_NEEDED, SLOWER, Verdict, decide, percent
+from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, Verdict, decide, percent
 
+LEVEL = 0.01
+"""Share of false discoveries; pairs afford less of it than runs apart, and still see a slowdown of 10 %."""
 LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
 """When to look, as shares of the greatest number of pairs."""
 _UNCERTAIN = 0.05
@@ -76,7 +78,7 @@ class Sequential:
 
     def _judge(self, key: Key, values: Sequence[float], worse: float, better: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - _UNCERTAIN * share)
-        word = decide(ratio, worse, better, self.threshold)
+        word = decide(ratio, worse, better, self.threshold, LEVEL)
         pairs = self._pairs[key]
         base_s, new_s = (statistics.geometric_mean([getattr(pair, s) for pair in pairs]) for s in ("base_s", "new_s"))
         more = self._more(values) if word == AMBIGUOUS else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ from ..schema import Work
 
 FASTEST = 0.1
 """The share of a process's rounds that stands for it undisturbed."""
+LATE = 1.5
+"""A round that takes so many times the median was held up by something."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,11 +35,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One process's word on a case, in seconds per call: the median of its rounds, their fastest tenth, the fastest."""
+    """One process's word on a case, in seconds per call: the median of its rounds, their fastest tenth, the fastest.
+
+    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart.
+    """
 
     median_s: float
     fast_s: float
     least_s: float
+    late: float = 0.0
+    process: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -99,7 +107,8 @@ def _add(side: Side, run: Run) -> None:
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
-            side.cases.setdefault(key, []).extend(_observation(process) for process in result.times.processes)
+            processes = result.times.processes
+            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs)) for process in processes)
             side.work[key] = result.work, result.case.dtype
 
 
@@ -112,15 +121,18 @@ def key_of(result: Result) -> Key:
     return Key(f"{case.id}{regime}", case.device, case.implementation)
 
 
-def _observation(process: Process) -> Observation:
+def _observation(process: Process, run: int) -> Observation:
     samples: Sequence[float] = sorted(sample for sample in process.samples if sample > 0) or (process.median_s,)
-    return Observation(process.median_s, samples[int(FASTEST * (len(samples) - 1))], samples[0])
+    late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
+    fast = samples[int(FASTEST * (len(samples) - 1))]
+    return Observation(process.median_s, fast, samples[0], late, (run, process.index))
 
 
 def merged(side: Side, more: Side) -> None:
     """Add the runs of ``more`` to a side."""
-    side.runs += more.runs
     for key, observations in more.cases.items():
-        side.cases.setdefault(key, []).extend(observations)
+        moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
+        side.cases.setdefault(key, []).extend(moved)
+    side.runs += more.runs
     side.work |= more.work
     side.unmeasured |= {key: reason for key, reason in more.unmeasured.items() if key not in side.cases}

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import statistics
 from ..statistics import Estimate
+from .conditions import Conditions
 from .sides import Key, Observation
 
+Processes = Sequence[Observation]
 FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"
 THRESHOLD = 0.05
-LEVEL = 0.01
-"""Share of false discoveries: of unchanged code one comparison in a hundred may say slower."""
+LEVEL = 0.025
+"""Share of false discoveries: of unchanged code one comparison in forty may say slower."""
 LEAST_SPREAD = 0.003
 """No two processes are taken to agree better than that, the least seen of any case: chance may have it so."""
 SPREAD_OF_ONE = 0.25
@@ -49,12 +51,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence."""
+    """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence.
+
+    ``used`` are the processes of either side that it rests on; ``disturbed`` says that too few of them had the machine
+    to themselves for any proof.
+    """
 
     ratio: Estimate
     slower_p: float
     faster_p: float
     spread: float
+    used: tuple[int, int] = (0, 0)
+    disturbed: bool = False
 
 
 def judge(
@@ -67,17 +75,21 @@ def judge(
     """Cases of both sides, in the order of the new. ``scale`` multiplies a case's ratio; ``per_run`` processes are
     what one more run would add."""
     keys = [key for key in new if key in base]
-    evidence = [_weigh(base[key], new[key], (scale or {}).get(key, 1.0)) for key in keys]
+    conditions = Conditions(base, new)
+    evidence = [_evidence((base[key], new[key]), conditions, (scale or {}).get(key, 1.0), threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
     found = []
     for key, each, worse, better in zip(keys, evidence, slower, faster, strict=True):
         word = decide(each.ratio, worse, better, threshold)
-        counts = len(base[key]), len(new[key])
-        p = None if math.isnan(each.spread) and word == AMBIGUOUS else worse
-        more, advice = _advice(each.spread, counts, threshold, len(keys), per_run) if word == AMBIGUOUS else (None, "")
+        p = None if each.disturbed or (math.isnan(each.spread) and word == AMBIGUOUS) else worse
+        more, advice = None, ""
+        if word == AMBIGUOUS and each.disturbed:
+            advice = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
+        elif word == AMBIGUOUS:
+            more, advice = _advice(each.spread, each.used, threshold, len(keys), per_run)
         base_s, new_s = (statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new))
-        found.append(Verdict(key, word, each.ratio, base_s, new_s, p, counts, advice, more))
+        found.append(Verdict(key, word, each.ratio, base_s, new_s, p, each.used, advice, more))
     return found
 
 
@@ -92,19 +104,41 @@ def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, 
     return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
 
 
-def _weigh(base: Sequence[Observation], new: Sequence[Observation], scale: float) -> _Evidence:
-    if min(len(base), len(new)) < 2 and len(base) + len(new) < 4:
-        return _weigh_one(base, new, scale)
+def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, scale: float, threshold: float) -> _Evidence:
+    """From the processes that had the machine to themselves; where that leaves less than two a side, no proof."""
+    base, new = ([one for one in side if not conditions.disturbed(i, one)] for i, side in enumerate(sides))
+    disturbed = min(len(base), len(new)) < 2 <= min(map(len, sides))
+    if min(len(base), len(new)) < 2:
+        base, new = map(list, sides)
+    counts = len(base), len(new)
+    if min(counts) < 2 and sum(counts) < 4:
+        return replace(_weigh_one(base, new, scale), used=counts)
+    speeds = [[conditions.speed(i, one) for one in side] for i, side in enumerate((base, new))]
+    found = replace(_weigh(base, new, speeds, scale, threshold), used=counts, disturbed=disturbed)
+    return replace(found, slower_p=1.0, faster_p=1.0) if disturbed else found
+
+
+def _weigh(
+    base: Processes, new: Processes, speeds: Sequence[Sequence[float]], scale: float, threshold: float
+) -> _Evidence:
+    """The ratio is that of the times as they were; the tests are of times with the process's own speed taken off."""
     medians = [[one.median_s for one in base], [one.median_s * scale for one in new]]
     fast = [[one.fast_s for one in base], [one.fast_s * scale for one in new]]
-    slower, faster = (
-        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD) for pair in (medians, fast)) for i in (1, 0)
+    apart, apart_fast = (
+        [[time / speed for time, speed in zip(*pair, strict=True)] for pair in zip(times, speeds, strict=True)]
+        for times in (medians, fast)
     )
+    slower, faster = (
+        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD) for pair in (apart, apart_fast)) for i in (1, 0)
+    )
+    alone = statistics.geometric_mean(apart[1]) / statistics.geometric_mean(apart[0])
+    most = (1 + threshold) * (1 - 1e-9)
     ratio = statistics.pooled_ratio(medians[1], medians[0], least=LEAST_SPREAD)
-    return _Evidence(ratio, slower, faster, max(statistics.pooled_spread(*medians), LEAST_SPREAD))
+    spread = max(statistics.pooled_spread(*medians), LEAST_SPREAD)
+    return _Evidence(ratio, slower if alone >= most else 1.0, faster if alone <= 1 / most else 1.0, spread)
 
 
-def _weigh_one(base: Sequence[Observation], new: Sequence[Observation], scale: float) -> _Evidence:
+def _weigh_one(base: Processes, new: Processes, scale: float) -> _Evidence:
     """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
     round of the slower side must still be slower than the other's median."""
     sides = [[one.median_s for one in base], [one.median_s * scale for one in new]]

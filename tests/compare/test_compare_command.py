@@ -315,7 +315,7 @@ def test_bad_files_are_one_line_and_two(save, tmp_path: Path, capsys, content, s
     [
         (["--threshold", "5"], "write 5% or 0.05"),
         (["--threshold", "nan"], "write 5% or 0.05"),
-        (["--threshold", "-5%"], "write 5% or 0.05"),
+        (["--threshold=-5%"], "write 5% or 0.05"),
         (["--normalise"], "--normalise is for --across-machines"),
         (["-k", "x"], "for --interleave"),
         (["--format", "xml"], "invalid choice"),

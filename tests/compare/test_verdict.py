@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, ove
 CASES = [Key(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
 
-def observed(times, fast=0.97):
-    return [Observation(time, time * fast, time * fast * 0.99) for time in times]
+def observed(times, fast=0.97, late=0.0):
+    """A run of one process for each time."""
+    return [Observation(time, time * fast, time * fast * 0.99, late, (i, 0)) for i, time in enumerate(times)]
 
 
 def side(random, processes, spread=0.03, slower=None, factor=1.0, keys=CASES):
@@ -103,6 +105,46 @@ def test_one_process_whose_fastest_round_is_undisturbed_proves_nothing_however_s
     assert words(judge(base, {CASES[0]: [Observation(500.0, 2.0, 1.0)]}))[CASES[0]] == AMBIGUOUS
 
 
+def test_a_process_that_was_held_up_in_its_other_cases_is_no_evidence():
+    """A neighbour may double all rounds of a case; that other cases have late rounds gives it away."""
+    random = np.random.default_rng(8)
+    base, busy = side(random, 3, 0.01), side(random, 3, 0.01, slower=CASES[0], factor=2.0)
+    assert words(judge(base, busy))[CASES[0]] == SLOWER
+    late = {key: [replace(one, late=0.3) for one in seen] for key, seen in busy.items()}
+    (first, *_) = judge(base, late)
+    assert (first.verdict, first.p) == (AMBIGUOUS, None)
+    assert "busy with something else" in first.advice
+    some = {key: [*seen[:2], replace(seen[2], late=0.3, median_s=9.0)] for key, seen in busy.items()}
+    (first, *_) = judge(base, some)
+    assert first.verdict == SLOWER
+    assert first.processes == (3, 2)
+    assert first.ratio.value == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_case_that_became_bimodal_does_not_count_as_a_busy_machine():
+    random = np.random.default_rng(8)
+    new = side(random, 3, 0.01, slower=CASES[0], factor=1.5)
+    new[CASES[0]] = [replace(one, late=0.9) for one in new[CASES[0]]]
+    assert words(judge(side(random, 3, 0.01), new))[CASES[0]] == SLOWER
+
+
+def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_stands_out_does():
+    random = np.random.default_rng(9)
+    base, later = side(random, 3, 0.01), side(random, 3, 0.01, slower=CASES[2], factor=1.3)
+    drifted = {key: [replace(one, median_s=one.median_s * 1.12, fast_s=one.fast_s * 1.12) for one in seen]
+               for key, seen in later.items()}  # fmt: skip
+    found = words(judge(base, drifted))
+    assert [key for key, word in found.items() if word == SLOWER] == [CASES[2]]
+
+
+def test_what_slows_all_cases_by_more_than_a_machine_drifts_is_a_slowdown():
+    random = np.random.default_rng(9)
+    base, new = side(random, 3, 0.01), side(random, 3, 0.01)
+    slower = {key: [replace(one, median_s=one.median_s * 1.4, fast_s=one.fast_s * 1.4) for one in seen]
+              for key, seen in new.items()}  # fmt: skip
+    assert set(words(judge(base, slower)).values()) == {SLOWER}
+
+
 def test_identical_values_are_no_proof_of_perfect_repeatability():
     base, new = {CASES[0]: observed([1.0] * 2)}, {CASES[0]: observed([1.0001] * 2)}
     (only,) = judge(base, new)
@@ -117,7 +159,7 @@ def test_a_noisy_case_is_told_so():
     assert "quieter machine" in only.advice
 
 
-def pairs(random, count, factor=1.0, spread=0.02, neighbour=0.2):
+def pairs(random, count, factor=1.0, spread=0.02, neighbour=0.1):
     """Both of a pair meet the same machine, but now and then a neighbour comes in between."""
     seen = Sequential(count, 0.05)
     verdicts = []
