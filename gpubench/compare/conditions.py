@@ -49,6 +49,11 @@ class Conditions:
         late = self._late[side][one.process]
         return len(late) > 1 and (sum(late) - one.late) / (len(late) - 1) > DISTURBED
 
+    def uneven(self, key: Key, base: Cases, new: Cases) -> bool:
+        """Whether some process of just one side was disturbed."""
+        before, after = (any(self.disturbed(i, one) for one in side[key]) for i, side in enumerate((base, new)))
+        return before != after
+
     def speed(self, side: int, one: Observation) -> float:
         """How much slower than usual everything was in that process, a factor."""
         return math.exp(self._speed[side][one.process]) if self._speed else 1.0

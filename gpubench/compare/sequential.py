@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import statistics
+from .conditions import Conditions
 from .sides import Key, Observation
 from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, Verdict, decide, percent
 
@@ -44,10 +45,12 @@ class Sequential:
         self._spent = 0.0
 
     def add(self, base: Mapping[Key, Sequence[Observation]], new: Mapping[Key, Sequence[Observation]]) -> None:
-        """One run of either side; a process each, or the geometric mean of several."""
+        """One run of either side; a process each, or the geometric mean of several. A pair of which a neighbour
+        disturbed just one is left out."""
         self.count += 1
+        conditions = Conditions(base, new)
         for key in new:
-            if key in base:
+            if key in base and not conditions.uneven(key, base, new):
                 times = [statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new)]
                 self._pairs.setdefault(key, []).append(_Pair(*times))
 
