@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
@@ -78,12 +78,12 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
     found: dict[Path, Run] = {}
     for path in map(Path, paths):
         if not path.is_dir():
-            found.setdefault(path.resolve(), read(path))
+            found.setdefault(path.resolve(), _lean(path))
             continue
         inside: dict[Path, Run] = {}
         for file in sorted(path.glob("*.json")):
             with suppress(Foreign):
-                inside[file.resolve()] = read(file)
+                inside[file.resolve()] = _lean(file)
         if not inside:
             raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
         found |= {file: run for file, run in inside.items() if file not in found}
@@ -91,3 +91,15 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
     return runs
+
+
+def _lean(path: Path) -> Run:
+    """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    run = read(path)
+    results = []
+    for result in run.results:
+        if result.times:
+            processes = tuple(replace(process, samples=()) for process in result.times.processes)
+            result = replace(result, times=replace(result.times, processes=processes))
+        results.append(result)
+    return replace(run, results=tuple(results))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,12 @@ def test_bad_input(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err.count("\n") == 3
     with pytest.raises(SystemExit, match="2"):
         main(["export", run, "--to", "excel"])
+
+
+def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(run: str, tmp_path: Path) -> None:
+    again = tmp_path / "again.json"
+    again.write_text(Path(run).read_text())
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", run, str(again), "--columns=median"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("test_b[a.b[float32-n=8]]") == 4
