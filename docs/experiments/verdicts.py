@@ -92,7 +92,7 @@ def load(pool: Path) -> dict[str, dict[int, Measured]]:
     found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
     for path in sorted(pool.glob("*.json")):
         number, kind, _ = path.stem.split("-")
-        stats = {each["fullname"]: each["stats"] for each in json.loads(path.read_text())["benchmarks"]}
+        stats = {each["name"]: each["stats"] for each in json.loads(path.read_text())["benchmarks"]}
         found[kind][int(number)] = Measured(read_side("pool", [path]), stats)
     return found
 
