@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import sys
 from pathlib import Path
 
 from ..errors import GpubenchError, UsageError
 from . import ceilings, document, facts, words
+from .conditions import Conditions
 from .document import NOTHING, UNUSABLE, Comparison
 from .sides import Side, read_side
 from .verdict import judge
@@ -52,7 +54,14 @@ def compare(
         notes += [f"not normalised, since its work or a ceiling is unknown: {key}" for key in unknown]
         common = [key for key in common if key in scale]
     per_run = min(side.processes() for side in (base, new))
-    verdicts = judge(base.cases, {key: new.cases[key] for key in common}, threshold, per_run, scale)
+    cases = {key: new.cases[key] for key in common}
+    conditions = Conditions(base.cases, cases)
+    if abs(conditions.shared) >= math.log(1 + threshold):
+        alike = words.change_text(math.exp(conditions.shared))
+        notes.append(
+            f"all cases alike: {alike}, which the machine alone may do from run to run; --interleave would tell"
+        )
+    verdicts = judge(base.cases, cases, threshold, per_run, scale, conditions)
     return Comparison(tuple(verdicts), document.missing_cases(base, new), tuple(notes), threshold)
 
 

@@ -36,13 +36,15 @@ class Conditions:
         keys = [key for key in new if key in base]
         self._speed: list[dict[_Process, float]] = []
         """Empty where nothing is to be taken off."""
+        self.shared = 0.0
+        """By how much all cases alike differ between the sides, within what a machine drifts; a logarithm."""
         if len(keys) >= LEAST_CASES:
             speeds = _speeds(keys, (base, new))
             shared = [median(side.values()) for side in speeds]
             runs = [len({run for run, _ in side}) for side in speeds]
             # A change that all cases share and no drift explains is a change; otherwise cases must differ from others.
             if abs(shared[1] - shared[0]) <= BEYOND * DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1]):
-                self._speed = speeds
+                self._speed, self.shared = speeds, shared[1] - shared[0]
 
     def disturbed(self, side: int, one: Observation) -> bool:
         """By all cases but this: one that became bimodal says nothing of the machine."""

@@ -71,11 +71,12 @@ def judge(
     threshold: float = THRESHOLD,
     per_run: float = 1.0,
     scale: Mapping[Key, float] | None = None,
+    conditions: Conditions | None = None,
 ) -> list[Verdict]:
     """Cases of both sides, in the order of the new. ``scale`` multiplies a case's ratio; ``per_run`` processes are
     what one more run would add."""
     keys = [key for key in new if key in base]
-    conditions = Conditions(base, new)
+    conditions = conditions or Conditions(base, new)
     evidence = [_evidence((base[key], new[key]), conditions, (scale or {}).get(key, 1.0), threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])

@@ -151,6 +151,15 @@ def test_two_cases_of_one_name_are_named_and_not_mixed(save, capsys) -> None:
     assert "several cases of this name" in document["missing"][0]["reason"]
 
 
+def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
+    names = tuple(f"a.case{i}" for i in range(6))
+    files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.0, 0.1, names))]
+    assert main(["compare", *files, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {case["verdict"] for case in document["cases"]} == {"ambiguous"}
+    assert document["notes"][0].startswith("all cases alike: +10.0 %")
+
+
 def test_other_presets_are_named(save, capsys) -> None:
     smoke = run_file(1.0, 1e-4)
     smoke["gpubench"]["preset"] = "smoke"
