@@ -58,9 +58,7 @@ def compare(
     conditions = Conditions(base.cases, cases)
     if abs(conditions.shared) >= math.log(1 + threshold):
         alike = words.change_text(math.exp(conditions.shared))
-        notes.append(
-            f"all cases alike: {alike}, which the machine alone may do from run to run; --interleave would tell"
-        )
+        notes.append(f"all cases alike: {alike}, as machines do from run to run; --interleave would tell")
     verdicts = judge(base.cases, cases, threshold, per_run, scale, conditions)
     return Comparison(tuple(verdicts), document.missing_cases(base, new), tuple(notes), threshold)
 
