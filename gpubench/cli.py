@@ -16,6 +16,8 @@ COMMANDS = {
     "run": ("supervise.options", "supervise.run", "measure this machine: run file, CSV, charts, summary"),
     "recover": ("supervise.recover", "supervise.recover", "make a run file from the ledger of an interrupted run"),
     "report": ("report.options", "report.command", "tables, charts and a summary from run files"),
+    "compare": ("compare.options", "compare.command", "did it change? two sets of runs, a verdict for each case"),
+    "export": ("compare.export_options", "compare.export", "a run file for github-action-benchmark, Bencher or as CSV"),
     "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
 }
 
@@ -49,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     split = words.index("--") if "--" in words else len(words)
     args = parser().parse_args(words[:split])
     args.pytest = words[split + 1 :]
-    if args.pytest and args.command != "run":
-        parser().error("-- and what follows it is for gpubench run")
+    if args.pytest and args.command not in ("run", "compare"):
+        parser().error("-- and what follows it is for gpubench run and compare --interleave")
     module = importlib.import_module(f".{COMMANDS[args.command][1]}", __package__)
     try:
         code: int = module.main(args)

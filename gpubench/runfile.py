@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -30,14 +31,17 @@ MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process saw of a case; ``samples`` are those it kept, in seconds per call."""
+    """What one process saw of a case; ``samples`` are those it kept, in seconds per call.
+
+    They are an array and not a tuple: a thousand files hold 60 million, and a tuple of floats takes four times as much.
+    """
 
     index: int
     median_s: float
     rounds: int
     iterations: int
     latency_s: float | None = None
-    samples: tuple[float, ...] = ()
+    samples: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +113,17 @@ class Result:
     precision: Mapping[str, Scalar] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     parallel: Parallel | None = None
+    fullname: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the machine: ``cuda:0``, its kind ``cuda`` and what its maker calls it."""
+    """A device of the machine: ``cuda:0``, its kind ``cuda``, what its maker calls it, and its driver's version."""
 
     name: str
     kind: str
     label: str
+    driver: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,8 @@ def _moment(at: At) -> str | None:
 def _machine(info: At) -> Machine:
     ours = info[KEY]
     devices = tuple(
-        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text("")) for entry in ours["devices"]
+        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text(""), entry["driver"].text(None))
+        for entry in ours["devices"]
     )
     if len(devices) > MOST_DEVICES:
         ours["devices"].refuse(f"at most {MOST_DEVICES} devices", str(len(devices)))
@@ -304,6 +311,7 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         precision=_scalars(ours["precision"]),
         flags=_flags(ours["processes"]),
         parallel=_parallel(ours["parallel"]),
+        fullname=mark["fullname"].text(""),
     )
 
 
@@ -393,14 +401,15 @@ def _plain(mark: At) -> Result:
         structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
-    return Result(case, Work(), times=_times(mark, At(None, mark.path, mark.place)))
+    times = _times(mark, At(None, mark.path, mark.place))
+    return Result(case, Work(), times=times, fullname=mark["fullname"].text())
 
 
 def _times(mark: At, ours: At) -> Times:
     stats = mark["stats"]
     median, iqr = stats["median"].positive(), stats["iqr"].number()
     rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
-    samples = stats["data"].numbers()
+    samples = array("d", stats["data"].numbers())
     latency = ours["latency_s"].optional("positive")
     q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
     return Times(
@@ -419,7 +428,7 @@ def _times(mark: At, ours: At) -> Times:
     )
 
 
-def _processes(entries: At, stats: At, samples: tuple[float, ...]) -> tuple[Process, ...]:
+def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Process, ...]:
     """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
     processes: list[Process] = []
     start = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,12 +12,19 @@ from scipy import stats as scipy_stats
 from gpubench.statistics import (
     INTERVAL,
     SPREAD,
+    benjamini_hochberg,
     crossover,
     crossover_interval,
     geometric_mean,
+    larger_p,
     mean_interval,
+    needed_values,
+    paired_ratio,
+    pooled_ratio,
+    pooled_spread,
     ratio_interval,
     ratio_spread,
+    signed_rank_p,
 )
 
 
@@ -206,3 +214,67 @@ def test_more_processes_narrow_the_crossover() -> None:
 def test_an_interval_of_a_crossover_needs_processes() -> None:
     with pytest.raises(ValueError, match="two processes"):
         crossover_interval([1, 10], [[1.0], [2.0]], [[1.0], [1.0]], paired=True)
+
+
+def test_pooled_test_is_students() -> None:
+    one, two = [10.0, 11.0, 10.5], [9.0, 9.6, 8.9, 9.2]
+    student = scipy_stats.ttest_ind(np.log(one), np.log(two), alternative="greater")
+    assert larger_p(one, two) == pytest.approx(student.pvalue)
+    assert larger_p(two, one) == pytest.approx(1 - student.pvalue)
+    both = scipy_stats.ttest_ind(np.log(one), np.log(two)).confidence_interval(0.95)
+    estimate = pooled_ratio(one, two)
+    assert (estimate.low, estimate.high) == pytest.approx((math.exp(both.low), math.exp(both.high)))
+
+
+def test_pooled_test_without_scatter() -> None:
+    assert larger_p([2.0, 2.0], [1.0, 1.0]) == 0.0
+    assert larger_p([1.0, 1.0], [2.0, 2.0]) == 1.0
+    assert larger_p([1.0, 1.0], [1.0, 1.0]) == 0.5
+    assert larger_p([2.0, 2.0], [1.0, 1.0], least=1.0) > 0.1
+    assert math.isnan(pooled_spread([1.0], [2.0]))
+    with pytest.raises(ValueError, match="three in all"):
+        pooled_ratio([1.0], [2.0])
+
+
+def test_benjamini_hochberg_is_scipys() -> None:
+    values = [0.04, 0.001, 0.9, 0.03, 0.03, 0.5]
+    assert benjamini_hochberg(values) == pytest.approx(scipy_stats.false_discovery_control(values))
+    assert benjamini_hochberg([]) == []
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0, 2.0, 3.0, -0.5], [0.3, -0.1, 0.4, 0.9, 1.3, -0.2, 0.7], [-1.0, -2.0], [1.0] * 3]
+)
+def test_signed_rank_counts_every_choice_of_signs(values: list[float]) -> None:
+    ranks = scipy_stats.rankdata(np.abs(values))
+    seen = sum(rank for rank, value in zip(ranks, values, strict=True) if value > 0)
+    sums = [
+        sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in product((0, 1), repeat=len(ranks))
+    ]
+    assert signed_rank_p(values) == pytest.approx(sum(each >= seen for each in sums) / len(sums))
+
+
+def test_signed_rank_drops_zeros() -> None:
+    assert signed_rank_p([0.0, 0.0]) == 1.0
+    assert signed_rank_p([0.0, 1.0]) == 0.5
+
+
+def test_paired_interval_covers_the_truth_and_is_endless_for_few() -> None:
+    random = np.random.default_rng(11)
+    found = [paired_ratio(random.standard_t(2, 12) * 0.1 + math.log(1.1)) for _ in range(500)]
+    assert sum(each.low <= 1.1 <= each.high for each in found) / 500 >= 0.94
+    few = paired_ratio([0.1, 0.2, 0.3])
+    assert (few.low, few.high) == (0.0, math.inf)
+    assert few.value == pytest.approx(math.exp(0.2))
+
+
+@pytest.mark.parametrize(("spread", "ratio"), [(0.03, 1.05), (0.1, 1.2)])
+def test_needed_values_give_the_power_that_was_asked_for(spread: float, ratio: float) -> None:
+    count = needed_values(spread, ratio, 0.025)
+    assert count is not None
+    random = np.random.default_rng(2)
+    tops, bottoms = np.exp(random.normal(0, spread, (2, 400, count)))
+    seen = sum(larger_p(top * ratio, bottom) <= 0.025 for top, bottom in zip(tops, bottoms, strict=True))
+    assert 0.74 <= seen / 400 <= 0.9
+    assert needed_values(3.0, 1.01, 0.025) is None

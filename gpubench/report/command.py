@@ -7,12 +7,12 @@ import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..runfile import Foreign, Run, read
-from . import crossings, findings, output, pairs, scaling, scaling_summary, summary, table
+from . import crossings, findings, output, pairs, scaling, scaling_summary, summary, table, trend
 from .labels import Names
 from .options import FORMATS
 
@@ -56,9 +56,12 @@ def write_report(
     folder = Path(folder)
     runs = read_all(paths)
     results = table.frame(runs)
-    chosen = pairs.resolve(results, baseline)
-    speedups = pairs.pair(results, chosen, allow)
-    scaled = scaling.frame(results)
+    # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
+    shown = runs if baseline else trend.latest(runs)
+    compared = results if len(shown) == len(runs) else table.frame(shown)
+    chosen = pairs.resolve(compared, baseline)
+    speedups = pairs.pair(compared, chosen, allow)
+    scaled = scaling.frame(compared)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
@@ -66,9 +69,10 @@ def write_report(
         from . import draw, figures
         from .scaling_figures import plan as draw_scaling
 
-        drawn = figures.plan(results, speedups.table, chosen) + draw_scaling(results, scaled)
+        drawn = [*figures.plan(compared, speedups.table, chosen), *draw_scaling(compared, scaled)]
+        drawn += figures.plan_trends(trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
-    words = scaling_summary.added(findings.summarise(runs, results, speedups, drawn, formats), scaled)
+    words = scaling_summary.added(findings.summarise(shown, compared, speedups, drawn, formats), scaled)
     tables = {
         "results.csv": table.to_csv(results),
         "speedup.csv": table.to_csv(speedups.table),
@@ -85,12 +89,12 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
     found: dict[Path, Run] = {}
     for path in map(Path, paths):
         if not path.is_dir():
-            found.setdefault(path.resolve(), read(path))
+            found.setdefault(path.resolve(), _lean(path))
             continue
         inside: dict[Path, Run] = {}
         for file in sorted(path.glob("*.json")):
             with suppress(Foreign):
-                inside[file.resolve()] = read(file)
+                inside[file.resolve()] = _lean(file)
         if not inside:
             raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
         found |= {file: run for file, run in inside.items() if file not in found}
@@ -98,3 +102,15 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
     return runs
+
+
+def _lean(path: Path) -> Run:
+    """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    run = read(path)
+    results = []
+    for result in run.results:
+        if result.times:
+            processes = tuple(replace(process, samples=()) for process in result.times.processes)
+            result = replace(result, times=replace(result.times, processes=processes))
+        results.append(result)
+    return replace(run, results=tuple(results))

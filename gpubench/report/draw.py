@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -18,16 +18,35 @@ from .bars import BarChart
 from .draw_bars import draw_bars
 from .draw_lines import draw_lines
 from .draw_roofline import draw_roofline
+from .draw_trend import draw_trend
 from .figures import Figure
 from .lines import LineChart
 from .options import FORMATS
 from .page import Page
+from .rooflines import Roofline
 from .theme import DARK, LIGHT, SETTINGS
+from .trend import Trend
 
 DPI = 160
 
 
-def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
+def draw(figure: Figure) -> Page:
+    """What a report's figure looks like."""
+    match figure.chart:
+        case LineChart():
+            return draw_lines(figure, figure.chart)
+        case BarChart():
+            return draw_bars(figure, figure.chart)
+        case Roofline():
+            return draw_roofline(figure, figure.chart)
+        case Trend():
+            return draw_trend(figure, figure.chart)
+    raise TypeError(f"{figure.name}: nothing to draw")
+
+
+def render(
+    figures: Iterable[Figure], formats: Sequence[str] = FORMATS, draw: Callable[[Figure], Page] = draw
+) -> dict[str, bytes]:
     """``name-theme.format`` and its content, for each figure, both themes and each format."""
     files: dict[str, bytes] = {}
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -35,19 +54,12 @@ def render(figures: Iterable[Figure], formats: Sequence[str] = FORMATS) -> dict[
         matplotlib.rcParams.update(SETTINGS)
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         for figure in figures:
-            page = _drawn(figure)
+            page = draw(figure)
             for theme in (LIGHT, DARK):
                 page.ink.apply(theme)
                 for kind in formats:
                     files[f"{figure.name}-{theme}.{kind}"] = _save(page, figure, kind)
     return files
-
-
-def _drawn(figure: Figure) -> Page:
-    chart = figure.chart
-    if isinstance(chart, LineChart):
-        return draw_lines(figure, chart)
-    return draw_bars(figure, chart) if isinstance(chart, BarChart) else draw_roofline(figure, chart)
 
 
 def _save(page: Page, figure: Figure, kind: str) -> bytes:

@@ -23,6 +23,7 @@ from .pairs import Baseline, pair
 from .rooflines import Roofline, roofline
 from .series import rate_of, sweeps, time_of
 from .table import records
+from .trend import LEAST_CHANGE, Trend
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Figure:
     title: str
     subtitle: str
     caption: str
-    chart: LineChart | BarChart | Roofline
+    chart: LineChart | BarChart | Roofline | Trend | None = None
 
 
 def plan(results: pd.DataFrame, speedups: pd.DataFrame, baseline: Baseline | None = None) -> list[Figure]:
@@ -161,3 +162,20 @@ def _pages(
         )
         for number, chart in enumerate(charts, 1)
     ]
+
+
+def plan_trends(found: Sequence[Trend]) -> list[Figure]:
+    """A figure for each workload in time."""
+    stems = file_names(f"trend-{each.workload}" for each in found)
+    figures = []
+    for each, stem in zip(found, stems, strict=True):
+        changes = sum(len(series.changes) for series in each.series)
+        subtitle = f"{each.machine}: {changes} {'change' if changes == 1 else 'changes'} of level; lower is better"
+        note = (
+            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change is one that "
+            f"Pettitt's rank test finds at 1 % over all cases, of {LEAST_CHANGE:.0%} or more. "
+        )
+        note += "Cases without a change are left out. " if changes else ""
+        note += f"{each.left_out} more cases are left out. " if each.left_out else ""
+        figures.append(Figure(stem, f"{each.workload} in time", subtitle, note.strip(), each))
+    return figures

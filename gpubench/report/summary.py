@@ -79,3 +79,14 @@ def _markdown_row(cells: Sequence[str]) -> str:
 def _escape(cell: str) -> str:
     """No name from a file may end a cell, start a link or be taken for HTML."""
     return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
+
+
+def markdown_table(table: Table) -> list[str]:
+    """Its lines, without the title."""
+    lines = [_markdown_row(table.columns), "|" + " --- |" * len(table.columns), *map(_markdown_row, table.rows)]
+    return [*lines, "", escape(table.note)] if table.note else lines
+
+
+def escape(cell: str) -> str:
+    """For Markdown: see :func:`_escape`."""
+    return _escape(cell)

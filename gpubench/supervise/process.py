@@ -29,10 +29,19 @@ def suite() -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / "benchmarks"
 
 
-def command(paths: Sequence[str], options: Sequence[str]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a child runs: its Python, its working folder (None: ours), and what comes first on its import path."""
+
+    python: str = sys.executable
+    folder: Path | None = None
+    imports: tuple[str, ...] = ()
+
+
+def command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
-    arguments = [sys.executable, "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    arguments = [python, "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
     files = [Path(path.split("::")[0]) for path in paths]
     if all(file.is_relative_to(own) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
@@ -100,7 +109,14 @@ class Ended:
     reason: str = ""
 
 
-def run(arguments: Sequence[str], log: Path, ledger: Path, tell: Callable[[Event], None], deadline_s: float) -> Ended:
+def run(
+    arguments: Sequence[str],
+    log: Path,
+    ledger: Path,
+    tell: Callable[[Event], None],
+    deadline_s: float,
+    place: Place | None = None,
+) -> Ended:
     """Run the child, pass its events on as they come, and say how it ended.
 
     The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
@@ -108,13 +124,17 @@ def run(arguments: Sequence[str], log: Path, ledger: Path, tell: Callable[[Event
     ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
+    place = place or Place()
+    variables = environment(os.environ)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:
         child = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment(os.environ),
+            cwd=place.folder,
+            env=variables,
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )

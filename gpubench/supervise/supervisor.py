@@ -36,6 +36,7 @@ class Supervisor:
     events: list[Event] = field(default_factory=list)
     interrupted: bool = False
     lock: Lock | None = None
+    place: process.Place = field(default_factory=process.Place)
 
     @property
     def ledger(self) -> Path:
@@ -88,7 +89,8 @@ class Supervisor:
                 only = Path(scratch) / "only.json"
                 only.write_text(json.dumps(todo), encoding="utf-8")
                 options.append(f"--gpubench-only={only}")
-            return process.run(process.command(self.paths, options), self.log, self.ledger, self._take, self.deadline_s)
+            command = process.command(self.paths, options, self.place.python)
+            return process.run(command, self.log, self.ledger, self._take, self.deadline_s, self.place)
 
     def _take(self, event: Event) -> None:
         """Note an event of the child."""

@@ -1,0 +1,94 @@
+"""Do tables and comparisons stay quick with a thousand run files? Prints times and the most memory taken.
+
+    python docs/experiments/many_runs.py --runs 250 500 1000
+
+The files are made up, for timing only: 300 cases, 200 samples each; a third of the workloads becomes slower on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gpubench.schema import Case
+
+WORKLOADS, SIZES, SAMPLES = 15, 20, 200
+
+
+def write(folder: Path, count: int) -> None:
+    chance = random.Random(0)
+    cases = [
+        Case(f"family{w % 3}.work{w}", "cpu", "float32", {"n": 2**n}, threads=2, size="n", devices=("cpu",))
+        for w in range(WORKLOADS)
+        for n in range(SIZES)
+    ]
+    for number in range(count):
+        marks = [_mark(case, chance, 1.2 if i < 100 and number > count / 2 else 1.0) for i, case in enumerate(cases)]
+        machine = {"label": "made up", "devices": [{"name": "cpu", "kind": "cpu", "label": "made up"}], "threads": 2}
+        started = f"{2000 + number // 360}-{number // 30 % 12 + 1:02}-{number % 28 + 1:02}T12:00:00+00:00"
+        run = {"schema_version": 1, "preset": "quick", "started": started, "processes": [{}], "unmeasured": []}
+        document = {"machine_info": {"gpubench": machine}, "benchmarks": marks, "gpubench": run}
+        (folder / f"{number:04}.json").write_text(json.dumps(document))
+
+
+def _mark(case: Case, chance: random.Random, slower: float) -> dict:
+    median = 1e-6 * case.params["n"] * slower * chance.lognormvariate(0, 0.03)
+    data = [median * chance.lognormvariate(0, 0.02) for _ in range(SAMPLES)]
+    process = {"process": 0, "rounds": SAMPLES, "kept": SAMPLES, "iterations": 1, "median_s": median}
+    ours = {**case.as_dict(), "work": {"bytes": 8.0 * case.params["n"]}, "processes": [process]}
+    stats = {"min": min(data), "max": max(data), "mean": median, "median": median, "iqr": 0.02 * median, "stddev": 0.0}
+    stats |= {
+        "q1": 0.99 * median,
+        "q3": 1.01 * median,
+        "rounds": SAMPLES,
+        "iterations": 1,
+        "ops": 1 / median,
+        "data": data,
+    }
+    name = f"test_{case.workload}[{case.id}]"
+    return {
+        "name": name, "fullname": f"made_up.py::{name}", "group": None, "params": {}, "extra_info": {"gpubench": ours},
+        "options": {"timer": "device_clock"}, "stats": stats,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, nargs="+", default=[250, 500, 1000])
+    args = parser.parse_args()
+    print("| run files | command | time | memory |\n|---:|---|---:|---:|")
+    for count in args.runs:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "runs"
+            folder.mkdir()
+            write(folder, count)
+            half = [str(path) for path in sorted(folder.iterdir())]
+            commands = {
+                "compare, half a side": ["compare", "--base", *half[: count // 2], "--new", *half[count // 2 :]],
+                "report --no-charts": ["report", str(folder), "-o", f"{name}/out", "--no-charts"],
+                "report --format svg": ["report", str(folder), "-o", f"{name}/out", "--format", "svg"],
+            }
+            for what, words in commands.items():
+                code = (
+                    "import resource, sys; from gpubench.cli import main; code = main(sys.argv[1:]);"
+                    "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
+                )
+                began = time.monotonic()
+                done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+                if done.returncode not in (0, 1):
+                    print(done.stderr, file=sys.stderr)
+                    return 1
+                unit = 1 if sys.platform == "darwin" else 1024
+                peak = int(done.stderr.split()[-1]) * unit / 1e9
+                print(f"| {count} | {what} | {time.monotonic() - began:.0f} s | {peak:.2f} GB |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,59 @@
+"""The options of ``gpubench compare``; standard library only, so that ``--help`` loads nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from ..schema import DTYPES, PRESETS
+
+FORMATS = ("table", "md", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`gpubench.compare.command.main` reads."""
+    sides = "run files or folders of them; with --interleave one environment: a Python, or a checkout's folder"
+    parser.add_argument("--base", nargs="+", required=True, metavar="RUN", help=f"before: {sides}")
+    parser.add_argument("--new", nargs="+", required=True, metavar="RUN", help="after: as many as you have")
+    parser.add_argument(
+        "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="what to print (default: table)")
+    parser.add_argument(
+        "--svg", metavar="FILE", help="draw all changes, sorted; for a dark page beside it FILE-dark.svg"
+    )
+    parser.add_argument(
+        "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
+    )
+    parser.add_argument("--across-machines", action="store_true", help="compare although machines or terms differ")
+    parser.add_argument(
+        "--normalise", action="store_true", help="with --across-machines: in units of each machine's measured ceilings"
+    )
+    turns = parser.add_argument_group("measuring both in turn, on this machine")
+    turns.add_argument("--interleave", action="store_true", help="measure base and new in turn until it is settled")
+    turns.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files; default: the suite's")
+    turns.add_argument("-o", "--output", metavar="DIR", help="folder for the run files of all turns (default: out)")
+    turns.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
+    turns.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
+    turns.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")
+    turns.add_argument("--preset", choices=PRESETS, help="how much care to take (default: quick)")
+    turns.add_argument("--device", action="append", metavar="NAME", help="auto (default), all, cpu, cuda, cuda:1 …")
+    turns.add_argument("--require-device", action="append", metavar="NAME", help="fail at once unless it is there")
+    turns.add_argument("--dtype", action="append", choices=DTYPES, help="instead of each workload's own")
+    turns.add_argument("--threads", type=int, metavar="N", help="CPU threads; on a shared machine leave one core free")
+    parser.epilog = (
+        "Exit code: 0 no proven slowdown, 1 a proven one, 2 input that can't be used, 3 nothing to compare. With"
+        " --interleave what follows -- goes to pytest as it is."
+    )
+
+
+def threshold(text: str) -> float:
+    """``5%`` or ``0.05``."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if rest or not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 5% or 0.05")
+    return value

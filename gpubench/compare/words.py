@@ -1,0 +1,131 @@
+"""A comparison for people: a table in the terminal, Markdown in a pull request or a step summary."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..quantity import text
+from ..report.labels import shorten
+from ..report.summary import Summary, Table, escape, markdown_table, show
+from .document import Comparison, sorted_verdicts
+from .verdict import SAME, Verdict
+
+MOST_ROWS = 200
+"""Rows of a table for people; the JSON has them all."""
+LONGEST_NAME = 90
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+SUMMARY_LIMIT = 1024 * 1024
+"""Bytes of a step summary; GitHub refuses a larger one whole."""
+_COLUMNS = ("case", "verdict", "change", "95% interval", "base", "new", "p", "processes")
+
+
+def show_table(comparison: Comparison) -> None:
+    tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts))]
+    tables += [_missing(comparison), _notes(comparison)]
+    show(Summary(tuple(table for table in tables if table.rows)))
+    print(f"gpubench compare: {comparison.line}")
+
+
+def markdown(comparison: Comparison) -> str:
+    """What didn't change is folded away."""
+    verdicts = sorted_verdicts(comparison.verdicts)
+    changed = [each for each in verdicts if each.verdict != SAME]
+    same = [each for each in verdicts if each.verdict == SAME]
+    lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
+    if changed:
+        lines += [*markdown_table(_changes("", changed)), ""]
+    if same:
+        lines += ["<details><summary>", f"{len(same)} the same", "</summary>", ""]
+        lines += [*markdown_table(_changes("", same)), "", "</details>", ""]
+    for table in (_missing(comparison), _notes(comparison)):
+        if table.rows:
+            lines += [f"### {table.title}", "", *markdown_table(table), ""]
+    return "\n".join(lines)
+
+
+def append_step_summary(content: str) -> None:
+    """Append to the file that GitHub names. Raises UsageError where there is none or it can't be written."""
+    name = os.environ.get(STEP_SUMMARY)
+    if not name:
+        raise UsageError(f"--github-summary: {STEP_SUMMARY} is not set: this is no GitHub Actions step")
+    path = Path(name)
+    try:
+        there = path.stat().st_size if path.exists() else 0
+        with path.open("ab") as file:
+            file.write(truncated(content, SUMMARY_LIMIT - there).encode())
+    except OSError as error:
+        raise UsageError(f"{name}: can't be written: {error.strerror or error}") from None
+
+
+def truncated(content: str, limit: int) -> str:
+    """At most ``limit`` bytes, whole lines, with a note where something was left out; nothing if not even that fits."""
+    if len(content.encode()) <= limit:
+        return content
+    note = "\n</details>\n\n*Cut off: the rest doesn't fit into a step summary. `--format json` has it all.*\n"
+    room = limit - len(note.encode())
+    kept = content.encode()[: max(room, 0)].decode(errors="ignore")
+    kept = kept[: kept.rfind("\n") + 1]
+    note = note if kept.count("<details>") > kept.count("</details>") else note.replace("</details>\n\n", "")
+    return kept + note if room >= 0 else ""
+
+
+def change_text(ratio: float) -> str:
+    """``+20.3 %`` of a ratio of times; a factor where that says more."""
+    if ratio >= 3 or ratio <= 1 / 3:
+        return f"{ratio:.3g}×"
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def interval_text(verdict: Verdict) -> str:
+    low, high = verdict.ratio.low, verdict.ratio.high
+    return f"{change_text(low)} … {change_text(high)}" if low > 0 and math.isfinite(high) else "—"
+
+
+def _changes(title: str, verdicts: Sequence[Verdict]) -> Table:
+    rows = []
+    for each in verdicts[:MOST_ROWS]:
+        ours, theirs = each.processes
+        rows.append(
+            (
+                shorten(str(each.key), LONGEST_NAME),
+                each.verdict,
+                change_text(each.ratio.value),
+                interval_text(each),
+                text(each.base_s, "s"),
+                text(each.new_s, "s"),
+                "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}",
+                f"{ours}" if ours == theirs else f"{ours}, {theirs}",
+            )
+        )
+    notes = [_settling(verdicts)] if any(each.advice for each in verdicts) else []
+    if len(verdicts) > MOST_ROWS:
+        notes.append(f"{len(verdicts) - MOST_ROWS} more rows are in --format json.")
+    return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
+
+
+def _settling(verdicts: Sequence[Verdict]) -> str:
+    """What it takes to settle the ambiguous cases: those that take least and most."""
+    open_ = [each for each in verdicts if each.advice]
+    solvable = sorted((each for each in open_ if each.more is not None), key=lambda each: each.more or 0)
+    if not solvable:
+        return f"To settle what is ambiguous: {open_[0].advice}."
+    text = f"To settle what is ambiguous: {solvable[0].advice}"
+    if solvable[-1].more != solvable[0].more:
+        text += f" in {shorten(str(solvable[0].key))}; {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
+    hopeless = len(open_) - len(solvable)
+    return text + (f"; {hopeless} would take a quieter machine, or --interleave." if hopeless else ".")
+
+
+def _missing(comparison: Comparison) -> Table:
+    rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
+    left = len(rows) - MOST_ROWS
+    note = f"{left} more are in --format json." if left > 0 else ""
+    return Table("Not on both sides", ("case", "missing from"), tuple(rows[:MOST_ROWS]), note)
+
+
+def _notes(comparison: Comparison) -> Table:
+    return Table("To keep in mind", ("what",), tuple((note,) for note in comparison.notes))

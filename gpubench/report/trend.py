@@ -1,0 +1,120 @@
+"""Runs of one machine in time: each case's series, and where its level changed."""
+
+from __future__ import annotations
+
+import math
+import statistics as plain
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pandas as pd
+
+from .. import statistics
+from ..runfile import Run
+from .labels import Row, case_name, shorten
+from .table import records
+
+LEAST_RUNS = 6
+"""Runs of one machine that make a trend of them, and not so many things to compare."""
+LEVEL = 0.01
+"""Of the test for a change, over all cases together."""
+LEAST_CHANGE = 0.05
+MOST_PANELS = 12
+MOST_UNCHANGED = 12
+"""Workloads without a change are drawn only where there are no more workloads than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A case's times in the order of its runs. ``changes`` are indices at which a new level begins, ``levels`` the
+    medians in between, one more of them."""
+
+    name: str
+    dates: tuple[str, ...]
+    times: tuple[float, ...]
+    changes: tuple[int, ...] = ()
+    levels: tuple[float, ...] = ()
+
+    @property
+    def change(self) -> float:
+        """Of the greatest step between two levels, the logarithm's size."""
+        steps = [abs(math.log(b / a)) for a, b in pairwise(self.levels)]
+        return max(steps, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A workload on one machine: the cases that changed, or all of them where none did."""
+
+    workload: str
+    machine: str
+    series: tuple[Series, ...]
+    left_out: int = 0
+
+
+def in_time(runs: Sequence[Run]) -> list[Run]:
+    """The runs of machines that have enough of them, in time; those whose start isn't known are left out."""
+    dated = [run for run in runs if run.started]
+    counts = Counter(run.machine.label for run in dated)
+    return sorted((run for run in dated if counts[run.machine.label] >= LEAST_RUNS), key=_moment)
+
+
+def latest(runs: Sequence[Run]) -> list[Run]:
+    """All runs, but of those that make a trend each machine's last alone: what other charts show of them."""
+    ordered = in_time(runs)
+    last = {id({run.machine.label: run for run in ordered}[run.machine.label]) for run in ordered}
+    dropped = {id(run) for run in ordered} - last
+    return [run for run in runs if id(run) not in dropped]
+
+
+def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
+    """The workloads whose cases changed, the greatest change first; then those without, unless there are many."""
+    order = {id(run): i for i, run in enumerate(in_time(runs))}
+    cases: defaultdict[tuple[str, str], defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in records(results):
+        if id(row["_run"]) in order and row["_result"].times:
+            words = [case_name(row), *([f"on {row['device']}"] if row["device"] != "cpu" else [])]
+            name = " ".join(
+                [*words, *([row["implementation"]] if row["implementation"] not in ("torch", None) else [])]
+            )
+            cases[row["workload"], row["machine"]][name].append(row)
+    level = LEVEL / max(1, sum(len(named) for named in cases.values()))
+    found = []
+    for (workload, machine), named in cases.items():
+        series = [
+            _series(name, sorted(rows, key=lambda row: order[id(row["_run"])]), level) for name, rows in named.items()
+        ]
+        series = [each for each in series if len(each.times) > 1]
+        changed = sorted((each for each in series if each.changes), key=lambda each: -each.change)
+        shown = changed or series
+        if shown:
+            found.append(Trend(workload, machine, tuple(shown[:MOST_PANELS]), max(0, len(shown) - MOST_PANELS)))
+    changed_ = sorted((each for each in found if each.series[0].changes), key=lambda each: -each.series[0].change)
+    rest = [each for each in found if not each.series[0].changes]
+    return [*changed_, *(rest if len(found) <= MOST_UNCHANGED else [])]
+
+
+def _series(name: str, rows: Sequence[Row], level: float) -> Series:
+    times = [statistics.geometric_mean([each.median_s for each in row["_result"].times.processes]) for row in rows]
+    dates = [row["_run"].date or "" for row in rows]
+    changes = statistics.change_points(times, level)
+    while changes:  # a step too small to matter is none
+        levels = _levels(times, changes)
+        steps = [abs(math.log(b / a)) for a, b in pairwise(levels)]
+        if min(steps) >= math.log(1 + LEAST_CHANGE):
+            break
+        del changes[steps.index(min(steps))]
+    return Series(shorten(name, 60), tuple(dates), tuple(times), tuple(changes), tuple(_levels(times, changes)))
+
+
+def _levels(times: Sequence[float], changes: Sequence[int]) -> list[float]:
+    ends = [0, *changes, len(times)]
+    return [plain.median(times[a:b]) for a, b in pairwise(ends)]
+
+
+def _moment(run: Run) -> datetime:
+    moment = datetime.fromisoformat(run.started or "")
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

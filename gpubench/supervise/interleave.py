@@ -1,0 +1,120 @@
+"""Two environments measured in turn, A B B A …, in one job on one machine, until it is enough.
+
+What the machine does meanwhile meets both alike; that the order turns round with each pair keeps a drift, or a habit
+of the second turn, from passing for a change. Standard library only: whether it is enough is for the caller to say.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UsageError
+from ..runfile import write
+from . import merge, process
+from .supervisor import Supervisor, Unable
+
+_PYTHONS = ("bin/python", "Scripts/python.exe")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One side: where it runs, and the benchmark files it runs there."""
+
+    name: str
+    place: process.Place
+    paths: tuple[str, ...]
+
+
+def environment(name: str, text: str, paths: Sequence[str]) -> Environment:
+    """``text`` is a Python to measure with, or the folder of a checkout: its code comes first on the import path, its
+    benchmark files and its ``.venv`` are used where it has them. Raises UsageError."""
+    target = Path(text)
+    if target.is_dir():
+        folder = target.resolve()
+        python = next((str(folder / ".venv" / part) for part in _PYTHONS if (folder / ".venv" / part).exists()), None)
+        imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
+        own = [str(folder / "benchmarks")] if (folder / "benchmarks").is_dir() else [str(process.suite())]
+        files = tuple(_file(path, folder) for path in paths) or tuple(own)
+        return Environment(name, process.Place(python or sys.executable, folder, imports), files)
+    found = shutil.which(text)
+    if found is None:
+        raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout")
+    # not resolved: a virtual environment's Python is a link, and is known by where the link lies
+    files = tuple(_file(path, Path.cwd()) for path in paths) or (str(process.suite()),)
+    return Environment(name, process.Place(os.path.abspath(found)), files)
+
+
+def _file(text: str, folder: Path) -> str:
+    name, separator, test = text.partition("::")
+    for path in (folder / name, Path(name).absolute()):
+        if path.exists():
+            return f"{path}{separator}{test}"
+    raise UsageError(f"{text}: no such file or folder, neither here nor in {folder}")
+
+
+@dataclass
+class Interleave:
+    """The turns of two environments; ``base`` and ``new`` in ``folder`` get a run file each turn."""
+
+    folder: Path
+    base: Environment
+    new: Environment
+    options: Sequence[str]
+    deadline_s: float
+    say: Callable[[str], None]
+    interrupted: bool = False
+
+    def measure(self, most: int, budget_s: float, enough: Callable[[Path, Path], bool]) -> int:
+        """Pairs measured: at most ``most``, no further one begun that wouldn't end within the budget, and none after
+        ``enough`` said so of the latest pair's run files. Raises UsageError where an environment can't measure."""
+        began = time.monotonic()
+        for number in range(most):
+            started = time.monotonic()
+            files = self._pair(number)
+            if files is None:
+                return number
+            if enough(*files):
+                return number + 1
+            took = time.monotonic() - started
+            if time.monotonic() - began + took > budget_s:
+                self.say(f"the budget of {budget_s:g} s is spent")
+                return number + 1
+        return most
+
+    def _pair(self, number: int) -> tuple[Path, Path] | None:
+        """The run files of one pair, or None if it was interrupted."""
+        sides = (self.base, self.new)
+        files = {}
+        for side in sides if number % 2 == 0 else reversed(sides):
+            files[side.name] = self._turn(side, number)
+            if self.interrupted:
+                return None
+        return files[self.base.name], files[self.new.name]
+
+    def _turn(self, side: Environment, number: int) -> Path:
+        folder = self.folder / "turns" / f"{number:03d}-{side.name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        target = self.folder / side.name / f"{number:03d}.json"
+        try:
+            folder.mkdir(parents=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
+        supervisor = Supervisor(
+            folder, side.paths, self.options, 1, self.deadline_s, lambda event: None, place=side.place
+        )
+        try:
+            supervisor.measure()
+        except Unable as error:
+            if not any(event["event"] == "end" for event in supervisor.events):
+                raise UsageError(f"{side.name}: {side.place.python} can't measure: {error}") from None
+        self.interrupted = supervisor.interrupted
+        if any(event["event"] == "session" for event in supervisor.events):
+            write(target, merge.assemble(supervisor.events))
+        return target

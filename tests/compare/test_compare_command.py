@@ -1,0 +1,360 @@
+"""``gpubench compare`` from its options to its exit code: what it says, refuses, lists and never drops."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from gpubench.cli import main
+from gpubench.compare import words
+from gpubench.schema import Case
+
+NAMES = ("a.fast", "a.slow", "b.even")
+
+
+def run_file(factor: float = 1.0, wobble: float = 0.0, names: tuple[str, ...] = NAMES, **how: Any) -> dict[str, Any]:
+    """Three processes; ``factor`` is how much slower a.slow is."""
+    marks = []
+    for i, name in enumerate(names):
+        case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+        median = 1e-3 * (i + 1) * (1 + wobble) * (factor if name == "a.slow" else 1.0)
+        marks.append(records.benchmark(case, median, medians=(median * 0.995, median, median * 1.005)))
+    return records.run_file(marks, processes=3, **how)
+
+
+def plain(data: dict[str, Any]) -> dict[str, Any]:
+    data = copy.deepcopy(data)
+    del data["gpubench"], data["machine_info"]["gpubench"]
+    for mark in data["benchmarks"]:
+        mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}}
+    return data
+
+
+@pytest.fixture
+def save(tmp_path: Path):
+    def save(name: str, data: Any) -> str:
+        path = tmp_path / name
+        path.write_text(data if isinstance(data, str) else json.dumps(data))
+        return str(path)
+
+    return save
+
+
+def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
+    base, same, slow = (
+        save(f"{name}.json", run_file(factor, wobble))
+        for name, factor, wobble in (("base", 1, 0), ("same", 1, 1e-4), ("slow", 1.2, 1e-4))
+    )
+    assert main(["compare", "--base", base, "--new", same]) == 0
+    assert "no slowdown proven at a threshold of 5 %: 3 same" in capsys.readouterr().out
+    assert main(["compare", "--base", base, "--new", slow]) == 1
+    shown = capsys.readouterr().out
+    assert "slowdown proven at a threshold of 5 %: 1 slower, 2 same" in shown
+    assert "+20.0 %" in shown
+    assert main(["compare", "--base", slow, "--new", base]) == 0
+    assert "1 faster, 2 same" in capsys.readouterr().out
+    assert main(["compare", "--base", base, "--new", slow, "--threshold", "30%"]) == 0
+
+
+def test_json(save, capsys) -> None:
+    base, slow = save("base.json", run_file()), save("slow.json", run_file(1.2))
+    assert main(["compare", "--base", base, "--new", slow, "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["exit_code"]) == ("slower", 1)
+    case = document["cases"][1]
+    assert set(case) >= {"id", "verdict", "ratio", "low", "high", "base_s", "new_s", "p", "processes"}
+    assert (case["id"], case["verdict"]) == ("a.slow[float32-n=8]", "slower")
+    assert case["ratio"] == pytest.approx(1.2)
+    assert case["low"] < 1.2 < case["high"]
+    assert (case["base_s"], case["new_s"]) == pytest.approx((2e-3, 2.4e-3), rel=1e-4)
+    assert case["p"] < 0.01
+    assert case["processes"] == {"base": 3, "new": 3}
+
+
+def test_plain_files_are_known_by_their_full_names_and_one_run_says_ambiguous(save, capsys) -> None:
+    base, new = save("base.json", plain(run_file())), save("new.json", plain(run_file(1.2)))
+    assert main(["compare", "--base", base, "--new", new, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "ambiguous"
+    case = document["cases"][1]
+    assert case["id"] == "benchmarks/test_a.py::test_slow[a.slow[float32-n=8]]"
+    assert (case["low"], case["high"], case["p"]) == (None, None, None)
+    assert "more runs a side would resolve 5 %" in case["advice"]
+
+
+def test_several_runs_a_side_and_folders(save, tmp_path: Path, capsys) -> None:
+    for side, factor in (("base", 1.0), ("new", 1.2)):
+        (tmp_path / side).mkdir()
+        for i in range(4):
+            save(f"{side}/{i}.json", plain(run_file(factor, i * 1e-3)))
+    assert main(["compare", "--base", str(tmp_path / "base"), "--new", str(tmp_path / "new"), "--format=json"]) == 1
+    assert json.loads(capsys.readouterr().out)["cases"][1]["processes"] == {"base": 4, "new": 4}
+
+
+def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
+    base = run_file(names=("a.fast", "only.base", "went.wrong"))
+    new = run_file(names=("a.fast", "only.new"))
+    gone = Case("went.wrong", "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+    new["gpubench"]["unmeasured"] = [records.unmeasured(gone, "error", "ValueError: mine")]
+    files = ["--base", save("base.json", base), "--new", save("new.json", new)]
+    assert main(["compare", *files, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [case["id"] for case in document["cases"]] == ["a.fast[float32-n=8]"]
+    assert {(each["id"], each["side"], each["reason"]) for each in document["missing"]} == {
+        ("only.base[float32-n=8]", "new", "not there"),
+        ("only.new[float32-n=8]", "base", "not there"),
+        ("went.wrong[float32-n=8]", "new", "error: ValueError: mine"),
+    }
+    for form in ("table", "md"):
+        assert main(["compare", *files, "--format", form]) == 0
+        shown = capsys.readouterr().out.replace("\\", "")
+        assert "ValueError: mine" in shown
+        assert "only.base[float32-n=8]" in shown
+
+
+def test_nothing_in_common_is_three(save, capsys) -> None:
+    files = ["--base", save("a.json", run_file(names=("x.y",))), "--new", save("b.json", run_file(names=("z.y",)))]
+    assert main(["compare", *files]) == 3
+    assert "nothing to compare" in capsys.readouterr().err
+    assert main(["compare", *files, "--format", "json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["exit_code"], document["cases"]) == ("nothing", 3, [])
+    assert len(document["missing"]) == 2
+
+
+def test_copies_count_once_and_are_named(save, capsys) -> None:
+    base, copied = save("base.json", plain(run_file())), save("copy.json", plain(run_file()))
+    new = save("new.json", plain(run_file(1.01)))
+    assert main(["compare", "--base", base, copied, base, "--new", new, base, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["cases"][0]["processes"] == {"base": 1, "new": 2}
+    told = " ".join(document["notes"])
+    assert f"{copied} is a copy of {base}: counted once" in told
+    assert f"on both sides: {base}" in told
+
+
+def test_two_cases_of_one_name_are_named_and_not_mixed(save, capsys) -> None:
+    data = plain(run_file())
+    data["benchmarks"].append(copy.deepcopy(data["benchmarks"][0]))
+    files = ["--base", save("base.json", data), "--new", save("new.json", plain(run_file(1.2)))]
+    assert main(["compare", *files, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["cases"]) == 2
+    assert "several cases of this name" in document["missing"][0]["reason"]
+
+
+def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
+    names = tuple(f"a.case{i}" for i in range(6))
+    files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.0, 0.1, names))]
+    assert main(["compare", *files, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {case["verdict"] for case in document["cases"]} == {"ambiguous"}
+    assert document["notes"][0].startswith("all cases alike: +10.0 %")
+
+
+def test_other_presets_are_named(save, capsys) -> None:
+    smoke = run_file(1.0, 1e-4)
+    smoke["gpubench"]["preset"] = "smoke"
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", smoke)]
+    assert main(["compare", *files, "--format", "json"]) == 0
+    assert "presets differ: base quick, new smoke" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
+def change(data: dict[str, Any], *path: Any, to: Any) -> dict[str, Any]:
+    data = copy.deepcopy(data)
+    place = data["machine_info"]["gpubench"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "says"),
+    [
+        (("devices", 0, "label"), "Other CPU", "CPU Synthetic CPU → Other CPU"),
+        (("threads",), 1, "threads 2 → 1"),
+        (("precision", "float32_matmul"), "medium", "float32 matmul precision highest → medium"),
+    ],
+)
+def test_other_machines_are_refused_by_what_differs(save, capsys, path, to, says) -> None:
+    data = change(run_file(), "precision", to={"tf32": False, "float32_matmul": "highest"})
+    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
+    assert main(["compare", *files]) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err
+    assert "--across-machines" in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+    assert main(["compare", *files, "--across-machines", "--format=json"]) == 0
+    assert f"another machine: {says}" in json.loads(capsys.readouterr().out)["notes"]
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "notes"),
+    [
+        (("torch", "version"), "2.14.0", ["other software: torch 2.13.0+cpu → 2.14.0"]),
+        (("precision", "tf32"), True, []),  # says nothing of a CPU
+        (("label",), "my laptop", []),
+        (("cpu", "cores"), 4, []),
+        (("devices",), [records.CPU, records.GPU], []),  # a GPU that no case of both used
+    ],
+)
+def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> None:
+    data = run_file()
+    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
+    assert main(["compare", *files, "--format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == notes
+
+
+def with_ceilings(flops: float, width: float, factor: float) -> dict[str, Any]:
+    data = run_file()
+    for mark, work in zip(data["benchmarks"], ({"flops": 1e9}, {"bytes": 1e9}, {}), strict=True):
+        ours = mark["extra_info"]["gpubench"]
+        ours["work"] |= work
+        for process in ours["processes"]:
+            process["median_s"] *= factor
+        mark["stats"]["data"] = [sample * factor for sample in mark["stats"]["data"]]
+    data["gpubench"]["ceilings"] = {
+        "cpu": {
+            "bandwidth": [{"pattern": "copy", "footprint_bytes": 1e9, "byte_per_s": width}],
+            "throughput": {"float32": flops},
+        }
+    }
+    return data
+
+
+def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
+    """Half the time on a machine of twice the FLOP/s is the same; at equal bandwidth it is twice as good."""
+    base = save("base.json", with_ceilings(1e11, 1e10, 1.0))
+    new = save("new.json", change(with_ceilings(2e11, 1e10, 0.5), "devices", 0, "label", to="Faster CPU"))
+    words = ["compare", "--base", base, "--new", new, "--across-machines", "--normalise", "--format", "json"]
+    assert main(words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(case["id"].split("[")[0], case["verdict"]) for case in document["cases"]] == [
+        ("a.fast", "same"),
+        ("a.slow", "faster"),
+    ]
+    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0, 0.5], rel=1e-4)
+    assert "not normalised" in " ".join(document["notes"])
+    without = save("without.json", change(run_file(), "devices", 0, "label", to="Faster CPU"))
+    assert main([*words[:4], without, *words[5:]]) == 2
+    assert "no ceilings in" in capsys.readouterr().err
+
+
+def test_markdown_escapes_and_folds(save, capsys) -> None:
+    names = ("a.slow", "b.<img src=x>|`", "c.d")
+    files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.2, 1e-4, names))]
+    assert main(["compare", *files, "--format", "md"]) == 1
+    shown = capsys.readouterr().out
+    assert "**slowdown proven" in shown
+    assert "<img" not in shown
+    assert "b.&lt;img src=x&gt;\\|\\`" in shown
+    assert "2 the same" in shown
+
+
+def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_path: Path, monkeypatch) -> None:
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.2))]
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert main(["compare", *files, "--github-summary"]) == 2
+    assert "GITHUB_STEP_SUMMARY is not set" in capsys.readouterr().err
+    target = tmp_path / "summary.md"
+    target.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(target))
+    assert main(["compare", *files, "--github-summary"]) == 1
+    text = target.read_text()
+    assert text.startswith("before\n## Benchmark comparison")
+    monkeypatch.setattr(words, "SUMMARY_LIMIT", len(text.encode()) + 500)
+    assert main(["compare", *files, "--github-summary"]) == 1
+    assert len(target.read_bytes()) <= words.SUMMARY_LIMIT
+    assert "Cut off" in target.read_text()
+
+
+def test_truncation_closes_what_it_opened_and_cuts_whole_lines() -> None:
+    content = "<details>\n" + "| é | row |\n" * 100
+    cut = words.truncated(content, 400)
+    assert len(cut.encode()) <= 400
+    assert cut.count("<details>") == cut.count("</details>") == 1
+    assert all(line in ("| é | row |", "<details>", "</details>", "") or "Cut off" in line for line in cut.splitlines())
+    assert words.truncated(content, 10) == ""
+    assert words.truncated("short", 10) == "short"
+
+
+def test_svg(save, tmp_path: Path, capsys) -> None:
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.2))]
+    target = tmp_path / "changes.svg"
+    assert main(["compare", *files, "--svg", str(target)]) == 1
+    light, dark = target.read_text(), (tmp_path / "changes-dark.svg").read_text()
+    assert light.startswith("<?xml")
+    assert light != dark
+    assert "slowdown proven" not in capsys.readouterr().err
+    assert main(["compare", *files, "--svg", str(tmp_path / "changes.gif")]) == 2
+    assert main(["compare", *files, "--svg", str(tmp_path / "nowhere" / "x.svg")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "expected a readable run file"),
+        ("", "found an empty file"),
+        ('{"benchmarks": [', "is the file truncated?"),
+        ('{"hello": 1}', "expected a pytest-benchmark file"),
+    ],
+)
+def test_bad_files_are_one_line_and_two(save, tmp_path: Path, capsys, content, says) -> None:
+    bad = str(tmp_path / "bad.json") if content is None else save("bad.json", content)
+    assert main(["compare", "--base", save("base.json", run_file()), "--new", bad]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert bad in shown.err
+    assert says in shown.err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--threshold", "5"], "write 5% or 0.05"),
+        (["--threshold", "nan"], "write 5% or 0.05"),
+        (["--threshold=-5%"], "write 5% or 0.05"),
+        (["--normalise"], "--normalise is for --across-machines"),
+        (["-k", "x"], "for --interleave"),
+        (["--format", "xml"], "invalid choice"),
+    ],
+)
+def test_bad_options(save, capsys, more, says) -> None:
+    run = save("base.json", run_file())
+    try:
+        code: int | str | None = main(["compare", "--base", run, "--new", run, *more])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:
+    code = "import sys; sys.modules['torch'] = None; from gpubench.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["compare", "--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.2))]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+
+
+def test_help_loads_the_standard_library_only() -> None:
+    code = (
+        "import sys, argparse\n"
+        "from gpubench.compare.options import add_arguments\n"
+        "add_arguments(argparse.ArgumentParser())\n"
+        "assert not {'torch', 'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -1,0 +1,85 @@
+"""What other tools are given: exact, and nothing left out in silence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import records
+
+from gpubench.cli import main
+from gpubench.schema import Case
+
+CPU, GPU = (Case("a.b", device, "float32", {"n": 8}, devices=(device,)) for device in ("cpu", "cuda:0"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    path = tmp_path / "run.json"
+    marks = [records.benchmark(CPU, 2e-3, spread=0.1), records.benchmark(GPU, 1e-3)]
+    gone = records.unmeasured(Case("a.gone", "cpu", "float32"))
+    path.write_text(json.dumps(records.run_file(marks, [gone], devices=(records.CPU, records.GPU))))
+    return str(path)
+
+
+def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", run, "--to", "github-action-benchmark"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)[0] == {
+        "name": "a.b[float32-n=8]",
+        "unit": "s",
+        "value": 2e-3,
+        "range": "± 0.0001",
+        "extra": "50 rounds of 1 calls in 1 processes",
+    }
+    assert json.loads(shown.out)[1]["name"] == "a.b[float32-n=8] on cuda:0"
+    assert "not measured and left out: a.gone[float32]" in shown.err
+
+
+def test_bmf(run: str, tmp_path: Path) -> None:
+    assert main(["export", run, "--to", "bmf", "-o", str(tmp_path / "bmf.json")]) == 0
+    entries = json.loads((tmp_path / "bmf.json").read_text())
+    latency = entries["a.b[float32-n=8]"]["latency"]
+    assert latency == pytest.approx({"value": 2e6, "lower_value": 1.9e6, "upper_value": 2.1e6})
+    assert len(entries) == 2
+
+
+def test_csv_has_a_row_for_what_was_not_measured_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", run, "--to", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["status"] for row in rows] == ["ok", "ok", "skipped"]
+
+
+def test_plain_files_go_by_their_full_names_each_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mark = records.benchmark(CPU, 2e-3) | {"extra_info": {}, "options": {"timer": "perf_counter"}}
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps({"benchmarks": [mark, mark], "machine_info": {}}))
+    assert main(["export", str(path), "--to", "bmf"]) == 0
+    name = mark["fullname"]
+    assert list(json.loads(capsys.readouterr().out)) == [name, f"{name} #2"]
+
+
+def test_bad_input(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(tmp_path / "gone.json"), "--to", "bmf"]) == 2
+    assert main(["export", run, "--to", "bmf", "-o", str(tmp_path / "no" / "where.json")]) == 2
+    empty = tmp_path / "empty.json"
+    empty.write_text(json.dumps(records.run_file([])))
+    assert main(["export", str(empty), "--to", "bmf"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", run, "--to", "excel"])
+
+
+def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Path) -> None:
+    measured = Path(__file__).parent.parent.parent / "results/xeon-2-cores/run.json"
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_bytes(measured.read_bytes())
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", "a.json", "b.json", "--columns=median"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("test_square[cpu-float32-1024]") >= 2

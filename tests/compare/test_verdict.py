@@ -1,0 +1,210 @@
+"""Verdicts on simulated processes: false alarms counted, slowdowns found, and what each word takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpubench.compare.sequential import Sequential
+from gpubench.compare.sides import Key, Observation
+from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
+
+CASES = [Key(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
+
+
+def observed(times, fast=0.97, late=0.0):
+    """A run of one process for each time."""
+    return [Observation(time, time * fast, time * fast * 0.99, late, (i, 0)) for i, time in enumerate(times)]
+
+
+def side(random, processes, spread=0.03, slower=None, factor=1.0, keys=CASES):
+    return {
+        key: observed((factor if key == slower else 1.0) * np.exp(random.normal(0, spread, processes))) for key in keys
+    }
+
+
+def words(verdicts):
+    return {each.key: each.verdict for each in verdicts}
+
+
+@pytest.mark.parametrize("processes", [2, 3, 9])
+def test_unchanged_code_is_called_slower_in_at_most_one_comparison_of_forty(processes):
+    random = np.random.default_rng(processes)
+    alarms = sum(
+        SLOWER in words(judge(side(random, processes, 0.1), side(random, processes, 0.1))).values() for _ in range(200)
+    )
+    assert alarms <= 8  # of 5 expected at most
+
+
+@pytest.mark.parametrize(("processes", "factor"), [(5, 1.2), (9, 1.1)])
+def test_a_slowdown_is_found_and_no_other_case_accused(processes, factor):
+    random = np.random.default_rng(5)
+    found = [
+        words(judge(side(random, processes), side(random, processes, slower=CASES[3], factor=factor)))
+        for _ in range(100)
+    ]
+    assert sum(each[CASES[3]] == SLOWER for each in found) >= 85
+    assert sum(list(each.values()).count(SLOWER) > (each[CASES[3]] == SLOWER) for each in found) <= 3
+
+
+def test_each_word():
+    base = {key: observed([1.0, 1.01, 0.99]) for key in CASES[:4]}
+    new = {
+        CASES[0]: observed([1.3, 1.31, 1.29]),
+        CASES[1]: observed([0.7, 0.71, 0.69]),
+        CASES[2]: observed([1.0, 1.005, 0.995]),
+        CASES[3]: observed([0.9, 1.4, 1.1]),
+    }
+    found = judge(base, new)
+    assert list(words(found).values()) == [SLOWER, FASTER, SAME, AMBIGUOUS]
+    assert found[0].ratio.value == pytest.approx(1.3, rel=1e-3)
+    assert found[0].ratio.low < 1.3 < found[0].ratio.high
+    assert "quieter machine" in found[3].advice
+    assert overall(found) == SLOWER
+    assert overall(found[1:]) == AMBIGUOUS
+    assert overall(found[1:3]) == FASTER
+    assert overall(found[2:3]) == SAME
+
+
+def test_a_proven_slowdown_below_the_threshold_fails_nothing():
+    base = {CASES[0]: observed([1.0, 1.001, 0.999] * 3)}
+    new = {CASES[0]: observed([1.04, 1.041, 1.039] * 3)}
+    assert words(judge(base, new))[CASES[0]] == SAME
+    assert words(judge(base, new, threshold=0.03))[CASES[0]] == SLOWER
+
+
+def test_the_threshold_itself_is_reached():
+    base, new = {CASES[0]: observed([1.0, 1.001, 0.999])}, {CASES[0]: observed([1.05, 1.05105, 1.04895])}
+    assert words(judge(base, new))[CASES[0]] == SLOWER
+
+
+def test_a_neighbour_that_leaves_the_fastest_rounds_alone_is_no_slowdown():
+    base = {CASES[0]: observed([1.0, 1.01, 0.99])}
+    disturbed = {CASES[0]: [Observation(time, 0.97, 0.96) for time in (3.0, 3.1, 2.9)]}
+    assert words(judge(base, disturbed))[CASES[0]] == AMBIGUOUS
+
+
+def test_one_process_a_side_proves_nothing_short_of_a_multiple():
+    base = {key: observed([1.0]) for key in CASES}
+    (first, *_) = judge(base, {key: observed([1.5 if key == CASES[0] else 1.0]) for key in CASES})
+    assert first.verdict == AMBIGUOUS
+    assert first.p is None
+    assert "more runs a side would resolve 5 %" in first.advice
+    assert not math.isfinite(first.ratio.high)
+    (first, *_) = judge(base, {key: observed([5.0 if key == CASES[0] else 1.0]) for key in CASES})
+    assert first.verdict == SLOWER
+    (first, *_) = judge({key: observed([5.0]) for key in CASES[:1]}, {key: observed([1.0]) for key in CASES[:1]})
+    assert first.verdict == FASTER
+
+
+def test_one_process_whose_fastest_round_is_undisturbed_proves_nothing_however_slow():
+    base = {CASES[0]: observed([1.0])}
+    assert words(judge(base, {CASES[0]: [Observation(500.0, 2.0, 1.0)]}))[CASES[0]] == AMBIGUOUS
+
+
+def test_a_process_that_was_held_up_in_its_other_cases_is_no_evidence():
+    """A neighbour may double all rounds of a case; that other cases have late rounds gives it away."""
+    random = np.random.default_rng(8)
+    base, busy = side(random, 3, 0.01), side(random, 3, 0.01, slower=CASES[0], factor=2.0)
+    assert words(judge(base, busy))[CASES[0]] == SLOWER
+    late = {key: [replace(one, late=0.3) for one in seen] for key, seen in busy.items()}
+    (first, *_) = judge(base, late)
+    assert (first.verdict, first.p) == (AMBIGUOUS, None)
+    assert "busy with something else" in first.advice
+    some = {key: [*seen[:2], replace(seen[2], late=0.3, median_s=9.0)] for key, seen in busy.items()}
+    (first, *_) = judge(base, some)
+    assert first.verdict == SLOWER
+    assert first.processes == (3, 2)
+    assert first.ratio.value == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_case_that_became_bimodal_does_not_count_as_a_busy_machine():
+    random = np.random.default_rng(8)
+    new = side(random, 3, 0.01, slower=CASES[0], factor=1.5)
+    new[CASES[0]] = [replace(one, late=0.9) for one in new[CASES[0]]]
+    assert words(judge(side(random, 3, 0.01), new))[CASES[0]] == SLOWER
+
+
+def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_stands_out_does():
+    random = np.random.default_rng(9)
+    base, later = side(random, 3, 0.01), side(random, 3, 0.01, slower=CASES[2], factor=1.3)
+    drifted = {key: [replace(one, median_s=one.median_s * 1.12, fast_s=one.fast_s * 1.12) for one in seen]
+               for key, seen in later.items()}  # fmt: skip
+    found = words(judge(base, drifted))
+    assert [key for key, word in found.items() if word == SLOWER] == [CASES[2]]
+
+
+def test_what_slows_all_cases_by_more_than_a_machine_drifts_is_a_slowdown():
+    random = np.random.default_rng(9)
+    base, new = side(random, 3, 0.01), side(random, 3, 0.01)
+    slower = {key: [replace(one, median_s=one.median_s * 1.4, fast_s=one.fast_s * 1.4) for one in seen]
+              for key, seen in new.items()}  # fmt: skip
+    assert set(words(judge(base, slower)).values()) == {SLOWER}
+
+
+def test_identical_values_are_no_proof_of_perfect_repeatability():
+    base, new = {CASES[0]: observed([1.0] * 2)}, {CASES[0]: observed([1.0001] * 2)}
+    (only,) = judge(base, new)
+    assert only.verdict == SAME
+    assert only.p > 0.1
+
+
+def test_a_noisy_case_is_told_so():
+    random = np.random.default_rng(1)
+    (only,) = judge(side(random, 3, 0.6, keys=CASES[:1]), side(random, 3, 0.6, keys=CASES[:1]))
+    assert only.more is None
+    assert "quieter machine" in only.advice
+
+
+def pairs(random, count, factor=1.0, spread=0.02, neighbour=0.2):
+    """Both of a pair meet the same machine, but now and then a neighbour comes in between."""
+    seen = Sequential(count, 0.05)
+    verdicts = []
+    for _ in range(count):
+        drift = np.exp(random.normal(0, 0.1))
+        base, new = ({}, {})
+        for run in (base, new):
+            busy = 2.0 if random.random() < neighbour / 2 else 1.0
+            for key in CASES:
+                slow = factor if run is new and key == CASES[0] else 1.0
+                time = drift * busy * slow * np.exp(random.normal(0, spread))
+                run[key] = observed([time], late=0.2 if busy > 1 else 0.0)
+        seen.add(base, new)
+        if seen.due:
+            verdicts = seen.look()
+    return words(verdicts), seen
+
+
+def test_looking_again_and_again_raises_no_false_alarms():
+    random = np.random.default_rng(3)
+    alarms = sum(SLOWER in pairs(random, 20)[0].values() for _ in range(80))
+    assert alarms <= 2
+
+
+def test_pairs_see_ten_percent_through_a_busy_neighbour():
+    random = np.random.default_rng(4)
+    assert sum(pairs(random, 20, 1.1)[0][CASES[0]] == SLOWER for _ in range(20)) >= 18
+
+
+def test_what_is_proven_stays_proven_and_the_level_is_spent_once():
+    seen = Sequential(20, 0.05)
+    for _ in range(9):
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.2 + 0.001 * seen.count])})
+    assert words(seen.look())[CASES[0]] == SLOWER
+    for _ in range(11):
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([0.8])})
+    assert words(seen.look())[CASES[0]] == SLOWER
+
+
+def test_when_time_is_up_the_last_look_may_spend_the_rest():
+    def after(last):
+        seen = Sequential(40, 0.05)
+        for i in range(8):
+            seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.2 + 0.001 * i])})
+        return words(seen.look(last))[CASES[0]]
+
+    assert after(last=False) == AMBIGUOUS
+    assert after(last=True) == SLOWER

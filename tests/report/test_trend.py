@@ -1,0 +1,92 @@
+"""Runs in time: where a level changed, what is drawn, and that nothing is seen in noise."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import records
+
+from gpubench.cli import main
+from gpubench.report import table, trend
+from gpubench.runfile import read
+from gpubench.schema import Case
+from gpubench.statistics import change_points
+
+RUNS = 30
+
+
+def history(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped")) -> list[Path]:
+    """a.stepped takes 20 % longer from the 18th run on; files are named against their order in time."""
+    chance = random.Random(3)
+    paths = []
+    for i in range(count):
+        marks = []
+        for name in workloads:
+            for n in (8, 64):
+                case = Case(name, "cpu", "float32", {"n": n}, size="n", devices=("cpu",))
+                step = 1.2 if name == "a.stepped" and i >= 18 else 1.0
+                marks.append(records.benchmark(case, 1e-4 * n * step * (1 + 0.02 * chance.gauss(0, 1))))
+        started = f"2026-{1 + i // 28:02}-{1 + i % 28:02}T12:00:00+00:00"
+        paths.append(folder / f"{count - i:03}.json")
+        paths[-1].write_text(json.dumps(records.run_file(marks, started=started)))
+    return paths
+
+
+def seen(paths: list[Path]) -> list[trend.Trend]:
+    runs = [read(path) for path in sorted(paths)]
+    return trend.trends(runs, table.frame(runs))
+
+
+def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
+    stepped, steady = seen(history(tmp_path))
+    assert stepped.workload == "a.stepped"
+    assert [series.changes for series in stepped.series] == [(18,), (18,)]
+    assert stepped.series[0].dates[18] == "2026-01-19"
+    assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
+    assert all(series.changes == () for series in steady.series)
+
+
+def test_among_many_workloads_only_those_that_changed_are_drawn(tmp_path: Path) -> None:
+    many = tuple(f"b.steady{i}" for i in range(trend.MOST_UNCHANGED))
+    assert [each.workload for each in seen(history(tmp_path, workloads=("a.stepped", *many)))] == ["a.stepped"]
+
+
+def test_few_runs_are_no_trend(tmp_path: Path) -> None:
+    assert seen(history(tmp_path, trend.LEAST_RUNS - 1)) == []
+
+
+def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    history(runs)
+    assert main(["report", str(runs), "-o", str(tmp_path / "out"), "--format", "svg"]) == 0
+    names = {path.name for path in (tmp_path / "out/charts").iterdir()}
+    assert {"trend-a.stepped-light.svg", "trend-a.steady-dark.svg", "time-a-light.svg"} <= names
+    rows = (tmp_path / "out/results.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4 * RUNS
+    assert (tmp_path / "out/speedup.csv").read_text().count("\n") == 1
+    summary = (tmp_path / "out/summary.md").read_text()
+    assert "trend-a.stepped-light.svg" in summary
+    assert "2026-02-02" in summary
+    assert "2026-01-19" not in summary
+
+
+def test_levels_are_found_in_noise_with_outliers() -> None:
+    chance = random.Random(1)
+    values = [1.0 + 0.02 * chance.gauss(0, 1) for _ in range(90)]
+    values[30:60] = [value * 1.3 for value in values[30:60]]
+    values[5] = values[70] = 9.0
+    found = change_points(values, 0.01)
+    assert len(found) == 2
+    assert abs(found[0] - 30) <= 2
+    assert abs(found[1] - 60) <= 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])
+def test_no_change_is_seen_in_noise_or_in_equal_values(count: int) -> None:
+    chance = random.Random(count)
+    assert change_points([chance.random() for _ in range(count)], 0.001) == []
+    assert change_points([1.0] * count, 0.001) == []

@@ -1,0 +1,162 @@
+"""Turns of two environments: their order, their end, what they run, and what can't be run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from gpubench.errors import UsageError
+from gpubench.runfile import read
+from gpubench.schema import Case
+from gpubench.supervise import interleave
+from gpubench.supervise.interleave import Environment, Interleave, environment
+from gpubench.supervise.process import Place, suite
+from gpubench.supervise.supervisor import Unable
+
+CASE = Case("a.b", "cpu", "float32", {"n": 1}, devices=("cpu",))
+
+
+class Fake:
+    """Stands in for a supervisor with a process: tells at once what one would have told."""
+
+    seen: list[str] = []  # noqa: RUF012
+    interrupt_at: int | None = None
+
+    def __init__(self, folder: Path, *_args: Any, place: Place, **_more: Any) -> None:
+        self.folder, self.place, self.events, self.interrupted = folder, place, [], False
+
+    def measure(self) -> None:
+        if self.place.python == "broken":
+            raise Unable(4, "No module named gpubench")
+        Fake.seen.append(self.folder.name)
+        data = records.run_file([])
+        mark = records.benchmark(CASE, 1e-3)
+        session = {key: data[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
+        self.events = [
+            {"event": "session", "process": 0, "cases": ["a"], **session},
+            {"event": "end", "process": 0, "fullname": "a", "status": "ok", "benchmark": mark},
+        ]
+        self.interrupted = len(Fake.seen) == Fake.interrupt_at
+
+
+@pytest.fixture
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
+    monkeypatch.setattr(interleave, "Supervisor", Fake)
+    Fake.seen, Fake.interrupt_at = [], None
+    sides = [Environment(name, Place(), ("x.py",)) for name in ("base", "new")]
+    return Interleave(tmp_path, *sides, [], 1.0, lambda text: None)
+
+
+def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
+    pairs: list[tuple[Path, Path]] = []
+    assert turns.measure(3, 1e9, lambda base, new: pairs.append((base, new)) or False) == 3
+    assert [name.partition("-")[2] for name in Fake.seen] == ["base", "new", "new", "base", "base", "new"]
+    assert all(base.parent.name == "base" and new.parent.name == "new" for base, new in pairs)
+    assert all(base.name == new.name for base, new in pairs)
+    assert len(read(pairs[2][1]).results) == 1
+
+
+def test_it_ends_when_it_is_enough(turns: Interleave) -> None:
+    answers = iter([False, True])
+    assert turns.measure(10, 1e9, lambda base, new: next(answers)) == 2
+
+
+def test_it_ends_before_a_pair_that_would_exceed_the_budget(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 10))  # the clock moves by 10 s whenever it is read
+    monkeypatch.setattr(interleave.time, "monotonic", lambda: float(next(now)))
+    assert turns.measure(100, 99.0, lambda base, new: False) == 3
+
+
+def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
+    Fake.interrupt_at = 4
+    assert turns.measure(10, 1e9, lambda base, new: False) == 1
+    assert turns.interrupted
+
+
+def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
+    turns.new = Environment("new", Place("broken"), ("x.py",))
+    with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
+        turns.measure(10, 1e9, lambda base, new: False)
+
+
+def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout, other = tmp_path / "checkout", tmp_path / "other"
+    for part in ("src", "benchmarks", ".venv/bin"):
+        (checkout / part).mkdir(parents=True)
+    other.mkdir()
+    for file in (checkout / "mine.py", checkout / ".venv/bin/python", other / "theirs.py"):
+        file.touch()
+    monkeypatch.chdir(other)
+    mine = environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
+    assert mine.place.python == str(checkout / ".venv/bin/python")
+    assert mine.place.folder == checkout
+    assert mine.place.imports == (str(checkout), str(checkout / "src"))
+    assert mine.paths == (f"{checkout}/mine.py::test_a", f"{other}/theirs.py")
+    assert environment("base", str(checkout), []).paths == (str(checkout / "benchmarks"),)
+    assert environment("new", sys.executable, []).paths == (str(suite()),)
+    with pytest.raises(UsageError, match=r"gone\.py: no such file or folder, neither here nor in"):
+        environment("base", str(checkout), ["gone.py"])
+    with pytest.raises(UsageError, match="neither a Python that can be started nor the folder of a checkout"):
+        environment("new", "no-such-python", [])
+
+
+SOURCE = """
+import time
+from mine import delay
+
+def test_sleep(gpubench):
+    gpubench(lambda x: x.is_meta or time.sleep(delay), gpubench.randn(8), check=False)
+"""
+
+
+def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpubench", "compare", "--interleave", *words]
+    path = os.pathsep.join(sys.path)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
+    for name, delay in (("before", 0.001), ("after", 0.004)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
+        (tmp_path / name / "test_mine.py").write_text(SOURCE)
+    words = ["--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1"]
+    done = compare(tmp_path, *words, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (case,) = document["cases"]
+    assert case["verdict"] == "ambiguous"  # one pair proves nothing
+    assert case["ratio"] > 2
+    assert document["pairs"] == 1
+    assert "the budget of 0.1 s is spent" in done.stderr
+    assert {path.name for path in (tmp_path / "out/base").iterdir()} == {"000.json"}
+    again = compare(tmp_path, *words)
+    assert again.returncode == 2
+    assert "holds the turns of an earlier comparison" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
+        (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment a side"),
+        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 5 or more"),
+        (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
+        (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
+        (["--base", sys.executable, "--new", sys.executable, "-k", "no_such_case"], "base: "),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: str) -> None:
+    done = compare(tmp_path, *words)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert says in line
