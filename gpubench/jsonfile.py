@@ -47,8 +47,12 @@ def shallow(value: Any) -> bool:
     """Whether it is nested no deeper than any file of ours."""
     level = [value]
     for _ in range(DEEPEST):
-        entries = (entry for group in level for entry in (group.values() if isinstance(group, dict) else group))
-        level = [entry for entry in entries if isinstance(entry, dict | list)]
+        inner: list[Any] = []
+        for group in level:
+            entries = group.values() if isinstance(group, dict) else group
+            if not {dict, list}.isdisjoint(map(type, entries)):  # a million samples are told apart at once
+                inner += [entry for entry in entries if isinstance(entry, dict | list)]
+        level = inner
         if not level:
             return True
     return False

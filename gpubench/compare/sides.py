@@ -122,7 +122,8 @@ def key_of(result: Result) -> Key:
 
 
 def _observation(process: Process, run: int) -> Observation:
-    samples: Sequence[float] = sorted(sample for sample in process.samples if sample > 0) or (process.median_s,)
+    samples = sorted(process.samples)
+    samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
     return Observation(process.median_s, fast, samples[0], late, (run, process.index))
