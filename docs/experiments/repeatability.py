@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpubench.runfile import Times, read
+from gpubench.records import Times
+from gpubench.runfile import read
 
 CASES = (
     "test_add[cpu-float32-1000-out]",

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError
-from ..runfile import Result, Run, Times, read
+from ..records import Result, Run, Times
+from ..runfile import read
 from ..wholefile import replace
 from .sides import key_of
 

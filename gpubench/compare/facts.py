@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..runfile import Run
+from ..records import Run
 from .sides import Side
 
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile import Foreign, Process, Result, Run, read
+from ..records import Process, Result, Run
+from ..runfile import Foreign, read
 from ..schema import Work
 
 FASTEST = 0.1

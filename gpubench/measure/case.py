@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..devices import CPU, Device, device as find_device
-from ..errors import GpubenchError, Unmeasurable, UsageError
+from ..devices import Device, device as find_device
+from ..errors import Unmeasurable, UsageError
 from ..flags import Flag
 from ..roofline import compute_dtype
 from ..schema import KEY, SAMPLES_KEPT, Case, Work
@@ -17,8 +17,9 @@ from .budget import Preset
 from .cache import Flush
 from .clock import DeviceClock
 from .cost import foresee
-from .data import Data, require_memory, tensors
-from .precision import matmul_precision, torch_dtype
+from .data import require_memory, tensors
+from .inputs import Inputs
+from .precision import matmul_precision
 from .probes.accelerator import probe
 from .probes.latency import latency
 from .probes.memory import Peak
@@ -29,8 +30,7 @@ from .variant import apply
 from .work import Counted, agree, count
 
 if TYPE_CHECKING:
-    import numpy
-    import torch
+    pass
 
 LONG_CALL = 0.01
 """Above so many seconds a call is its own round, and the rounds tell the latency."""
@@ -42,11 +42,10 @@ class Planned(Unmeasurable):
     """Raised instead of measuring when only a plan is wanted; ends the test."""
 
 
-class Gpubench:
-    """What a test gets from the ``gpubench`` fixture: where to put its data, and how to be measured.
+class Gpubench(Inputs):
+    """What a test gets from the ``gpubench`` fixture: where to put its data, and, called, how it is measured.
 
-    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` and ``variant`` are names.
-    ``host`` makes data on the CPU, as transfers need.
+    ``parallel`` is what a case of several devices has to say of itself; ``allowance`` how long it may take.
     """
 
     def __init__(
@@ -59,105 +58,17 @@ class Gpubench:
         benchmark: Any,
         replayed: ReplayTimer | None = None,
     ) -> None:
-        self._session = session
-        self._preset = preset
+        # Before any data: what the device holds by then isn't the case's.
+        self._flush = Flush(home) if case.cache == "cold" and not session.asked.plan else None
+        self._peak = Peak(home) if not session.asked.plan else None
+        super().__init__(session, case, home)
+        self.allowance = preset
         self._benchmark = benchmark
         self._clock = clock
         self._replayed = replayed or ReplayTimer()
-        self._home = home
-        self._plan = plan = session.asked.plan
-        self.case = case
         self.called = False
         self.planned: dict[str, Any] | None = None
-        self._flush = Flush(home) if case.cache == "cold" and not plan else None
-        self._peak = Peak(home) if not plan else None
         self.parallel: dict[str, Any] = {}
-        self._data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
-        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
-        self.randn = self._data.randn
-        self.randint = self._data.randint
-        self.empty = self._data.empty
-        self.module = self._data.module
-
-    @property
-    def device(self) -> torch.device:
-        return self._data.device
-
-    @property
-    def data(self) -> Data:
-        """Whence all tensors of this case come, for code that makes its own from the same seed."""
-        return self._data
-
-    @property
-    def home(self) -> Device:
-        """The device that the case is named for."""
-        return self._home
-
-    @property
-    def allowance(self) -> Preset:
-        """How long the case may take."""
-        return self._preset
-
-    @property
-    def enabled(self) -> bool:
-        """Whether anything is timed at all: not with ``--benchmark-disable``."""
-        return self._enabled
-
-    def too_few(self, reason: str) -> GpubenchError:
-        """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
-        required = any(name.partition(":")[0] == self._home.kind.name for name in self._session.asked.required)
-        return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
-
-    @property
-    def first(self) -> bool:
-        """Whether this process is the run's first, which counts the work and checks the answers."""
-        return self._session.first
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._data.dtype
-
-    @property
-    def implementation(self) -> str:
-        return self.case.implementation
-
-    @property
-    def variant(self) -> str:
-        return self.case.variant
-
-    @property
-    def preset(self) -> str:
-        return self._session.asked.preset
-
-    @property
-    def neighbour(self) -> Data:
-        """Data on the next of the chosen accelerators of the same kind, to copy to."""
-        chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self._home.kind]
-        there = chosen[(chosen.index(self._home) + 1) % len(chosen)]
-        return Data(there, self.dtype, self._session.asked.seed, stream=2, meta=self._plan)
-
-    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy in page-locked host memory, from which a device copies by itself."""
-        if self._plan:
-            return tensor
-        try:
-            return tensor.pin_memory()
-        except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"no pinned memory for {self._home}: {error}") from error
-
-    def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-        """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
-        import numpy as np
-        import torch
-
-        if self._plan:
-            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
-        try:
-            array: numpy.ndarray[Any, Any] = tensor.numpy()
-        except TypeError as error:
-            raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
-        assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"
-        return array
 
     def __call__(
         self,
@@ -212,23 +123,23 @@ class Gpubench:
                 self.planned = foresee(
                     self.case,
                     work,
-                    self._home,
-                    self._preset,
+                    self.home,
+                    self.allowance,
                     self._session.rates,
-                    nbytes=self._data.allocated + outputs,
+                    nbytes=self.data.allocated + outputs,
                     host_bytes=self.host.allocated,
                 )
                 raise Planned
-            call = apply(self.case.variant, fn, self._home)
+            call = apply(self.case.variant, fn, self.home)
             further = [_here(name) for name in devices]
             self._use([*further, *self._devices_of(fn, example, named, further=further)])
             if counted is not None:
-                require_memory(counted.output_bytes, self._home)
-            seconds, why = self._session.rates.predict(work, self._home, self.case.dtype)
-            budget.require(seconds, f"predicted: {why}", self._preset, slack=budget.SLACK)
+                require_memory(counted.output_bytes, self.home)
+            seconds, why = self._session.rates.predict(work, self.home, self.case.dtype)
+            budget.require(seconds, f"predicted: {why}", self.allowance, slack=budget.SLACK)
             expected = self._reference(check, fn, example, named, work, counted)
             result, first_s = self._first_call(call, example, named, expected)
-            if isinstance(expected, Reference) and seconds is None and self._unknown_cost(first_s) > self._allowance:
+            if isinstance(expected, Reference) and seconds is None and self._unknown_cost(first_s) > self._reference_s:
                 expected = checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
             outcome = expected.check(result) if isinstance(expected, Reference) else expected
             self._session.note_check(self.case, outcome)
@@ -236,9 +147,9 @@ class Gpubench:
             if self._flush is not None:
                 setup = self._flushing(setup)
             call_s, round_s = self._warm_up(call, example, named, setup)
-            budget.require(call_s, "seen in warm-up", self._preset)
+            budget.require(call_s, "seen in warm-up", self.allowance)
             record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
-            if self._enabled and call_s < LONG_CALL and setup is None:
+            if self.enabled and call_s < LONG_CALL and setup is None:
                 record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
             before = flags.look(self._clock.devices)
             result = self._rounds(call, args, kwargs, setup, call_s, round_s)
@@ -247,24 +158,24 @@ class Gpubench:
             raised = list(flags.disturbed(before, flags.look(self._clock.devices), self._session.threads))
             record["precision"] = environment.switches()
             record["memory_bytes"] = self._peak_bytes(counted)
-            if self._enabled and self._session.first:
+            if self.enabled and self._session.first:
                 read = {name: value for name, value in named.items() if name != "out"}
                 record |= probe(
                     None if setup is not None and self._flush is None else partial(call, *example, **named),
-                    self._home,
+                    self.home,
                     self._clock,
                     call_s=call_s,
                     flush=self._flush,
                     inputs=tensors(example, read),
                     outputs=tensors(result),
-                    power=self._preset.max_time >= ENERGY_FROM,
+                    power=self.allowance.max_time >= ENERGY_FROM,
                 )
         self._label(record, work, counted, outcome, raised, steps)
         return result
 
     def _peak_bytes(self, counted: Counted | None) -> int | None:
         """Counted by the device's allocator; on a CPU, which has none that counts, from the call's tensors."""
-        if self._home.accelerator:
+        if self.home.accelerator:
             return self._peak.bytes() if self._peak else None
         return counted.held_bytes + counted.peak_bytes if counted else None
 
@@ -279,9 +190,9 @@ class Gpubench:
         self.case = dataclasses.replace(self.case, devices=devices, threads=threads)
         benchmark = self._benchmark
         benchmark.group = benchmark.group or self.case.workload
-        if self._enabled:
+        if self.enabled:
             self._replayed.load(outcome.durations)
-        rounds = len(outcome.durations) if self._enabled else 1
+        rounds = len(outcome.durations) if self.enabled else 1
         benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
         record = {"first_call_s": outcome.first_s, "latency_s": None, "precision": environment.switches()}
         self._label(record, work, None, outcome.check, [], outcome.steps)
@@ -293,7 +204,8 @@ class Gpubench:
             raise Planned
 
     @property
-    def _enabled(self) -> bool:
+    def enabled(self) -> bool:
+        """Whether anything is timed at all: not with ``--benchmark-disable``."""
         return bool(getattr(self._benchmark, "enabled", False))
 
     def _devices_of(self, *values: Any, further: list[Device]) -> list[Device]:
@@ -301,17 +213,17 @@ class Gpubench:
 
         Anything else is a mistake, or a transfer timed by accident. Single numbers may be on the CPU, as torch allows.
         """
-        allowed = {str(self._home), *map(str, further)}
+        allowed = {str(self.home), *map(str, further)}
         found = {str(_here(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
         if strangers := sorted(found - allowed):
             raise UsageError(
-                f"a tensor of this case is on {', '.join(strangers)}, not on {self._home}:"
+                f"a tensor of this case is on {', '.join(strangers)}, not on {self.home}:"
                 f" move it, or say devices={strangers!r} if that is what you measure"
             )
         return [_here(name) for name in sorted(found)]
 
     def _use(self, devices: Iterable[Device]) -> None:
-        self._clock.use((self._home, *self._clock.devices, *devices))
+        self._clock.use((self.home, *self._clock.devices, *devices))
         names = tuple(sorted({str(device) for device in self._clock.devices}))
         self.case = dataclasses.replace(self.case, devices=names)
 
@@ -334,19 +246,19 @@ class Gpubench:
             work=work,
             counted=counted,
             precision=compute_dtype(self.case.dtype, self.case.variant),
-            allowance=self._allowance,
+            allowance=self._reference_s,
             rates=self._session.rates,
             torch_only=self.implementation == "torch",
         )
 
     @property
-    def _allowance(self) -> float:
+    def _reference_s(self) -> float:
         """Seconds that a float64 reference may take."""
-        return self._preset.check * (1 if self._session.was_checked(self.case) else FIRST)
+        return self.allowance.check * (1 if self._session.was_checked(self.case) else FIRST)
 
     def _unknown_cost(self, first_s: float) -> float:
         """What a float64 reference may take when nothing is known but the first call: a CPU is slower than most."""
-        return first_s * (50 if self._home.accelerator else 2)
+        return first_s * (50 if self.home.accelerator else 2)
 
     def _first_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any) -> Any:
         """Its result and seconds. If it is to be checked, ``out=`` is poisoned first."""
@@ -374,9 +286,9 @@ class Gpubench:
         self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, setup: Callable[[], Any] | None
     ) -> tuple[float, float]:
         """Call until warm; seconds per call in the end, its share of the wait included, and with its set-up."""
-        if not self._enabled:
+        if not self.enabled:
             return 0.0, 0.0
-        target = self._preset.warmup * (2 if self._home.accelerator else 1)
+        target = self.allowance.warmup * (2 if self.home.accelerator else 1)
         begin = self._clock()
         calls = 1
         while True:
@@ -400,8 +312,8 @@ class Gpubench:
         call_s: float,
         round_s: float,
     ) -> Any:
-        benchmark, preset = self._benchmark, self._preset
-        few = budget.rounds(call_s, preset) if self._enabled else None
+        benchmark, preset = self._benchmark, self.allowance
+        few = budget.rounds(call_s, preset) if self.enabled else None
         benchmark.group = benchmark.group or self.case.workload
         if setup is not None:
             many = max(preset.min_rounds, min(1000, int(preset.max_time / max(round_s, 1e-6))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..runfile import Run
+from ..records import Run
 from .labels import Names, Row, flagged, listed, shorten
 
 

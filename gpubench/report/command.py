@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
-from ..runfile import Foreign, Run, read
+from ..records import Run
+from ..runfile import Foreign, read
 from . import crossings, findings, output, pairs, scaling, scaling_summary, summary, table, trend
 from .labels import Names
 from .options import FORMATS

@@ -9,8 +9,8 @@ import pandas as pd
 
 from ..flags import ADVICE
 from ..quantity import bytes_text, seconds_text, text
+from ..records import Raised, Run
 from ..roofline import Bandwidth
-from ..runfile import Raised, Run
 from ..schema import TIMERS
 from .labels import Names, Row, case_name, listed, shorten
 from .summary import Table

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .. import statistics
 from ..quantity import bytes_text, text
-from ..runfile import Run
+from ..records import Run
 from ..statistics import ABSENT, ALWAYS, CROSSES, INTERVAL, NEVER
 from . import crossings, facts
 from .crossings import MEASURES, Crossing

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from .. import statistics
-from ..runfile import Result, Times
+from ..records import Result, Times
 from ..schema import REGIMES
 from .labels import Row
 from .table import ONE_SHOT_COLUMNS

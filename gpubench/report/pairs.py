@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
-from ..runfile import Times
+from ..records import Times
 from ..statistics import INTERVAL, Estimate
 from . import one_shot
 from .labels import Row

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runfile import Parallel, Result
+from ..records import Parallel, Result
 from .pairs import estimate
 from .table import HIDDEN, records
 

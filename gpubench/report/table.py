@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from ..jsonfile import clean
+from ..records import Result, Run
 from ..roofline import compute_dtype, utilisation
-from ..runfile import Result, Run
 from ..schema import METRICS
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
