@@ -62,7 +62,7 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
-GPT2_LENGTH = 64
+GPT2_LENGTH = 32
 TASKS = {
     "lenet": Task(models.LeNet, _images(1, 32), _classes(10), _cross_entropy),
     "cifar": Task(models.CifarNet, _images(3, 32), _classes(10), _cross_entropy),

@@ -16,7 +16,7 @@ from .series import Line, Point
 from .table import records
 
 IDEAL = "ideal"
-_METHODS = ("ddp", "fsdp", "data_parallel", "gpipe", "1f1b", "unsynchronised", IDEAL, SINGLE, ONE_THREAD, "naive")
+_METHODS = ("ddp", "fsdp", "data_parallel", "unsynchronised", "gpipe", "1f1b", IDEAL, SINGLE, ONE_THREAD, "naive")
 _LABELS = {
     "ddp": "DistributedDataParallel", "fsdp": "FSDP2", "data_parallel": "DataParallel", "gpipe": "GPipe",
     "1f1b": "1F1B", "unsynchronised": "the same step, nothing exchanged", "naive": "cut, one stage at a time",
