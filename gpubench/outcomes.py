@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,12 +18,9 @@ from .measure.session import Session, Unmeasured
 from .privacy import without_paths
 from .schema import KEY, OK, Case
 
-if TYPE_CHECKING:
-    from .measure.case import Gpubench
-
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
-GPUBENCH = pytest.StashKey["Gpubench"]()
+GPUBENCH = pytest.StashKey[Any]()
 RECORDER = pytest.StashKey[Any]()
 MEASURING = pytest.StashKey[bool]()
 
