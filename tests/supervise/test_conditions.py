@@ -23,7 +23,7 @@ import torch, pytest
 def test_neg(gpubench, n):
     gpubench(torch.neg, gpubench.randn(n))
 """
-WHOLE = {"results.csv", "run.json", "run.ledger.jsonl", "run.log", "speedup.csv", "summary.md"}
+WHOLE = {"crossover.csv", "results.csv", "run.json", "run.ledger.jsonl", "run.log", "speedup.csv", "summary.md"}
 FULL = Path("/dev/full")
 
 
