@@ -82,13 +82,21 @@ class Utilisation:
     of: str
 
 
-def utilisation(work: Work, seconds: float, dtype: str, ceilings: Ceilings | None) -> Utilisation | None:
+def utilisation(
+    work: Work, seconds: float, dtype: str, ceilings: Ceilings | None, link: bool = False
+) -> Utilisation | None:
     """Least time that the ceilings allow over the time taken; ``None`` where no ceiling matches the work.
 
-    ``dtype`` is the one that products are computed in (``bfloat16`` under autocast).
+    ``dtype`` is the one that products are computed in (``bfloat16`` under autocast). With ``link`` the bytes cross
+    between host and device, and the faster direction is their ceiling.
     """
     if ceilings is None:
         return None
+    if link:
+        rates = [rate for rate in (ceilings.host_to_device_byte_per_s, ceilings.device_to_host_byte_per_s) if rate]
+        if not rates or not work.bytes:
+            return None
+        return Utilisation(work.bytes / max(rates) / seconds, "bandwidth", "copies between host and device")
     found = []
     band = ceilings.bandwidth_for(work.bytes) if work.bytes else None
     if work.bytes and band:

@@ -125,6 +125,9 @@ class Cuda(Kind):
     def slowed(self, index: int) -> tuple[str, ...]:
         return nvml.slowed(self._uuid(index))
 
+    def slowed_s(self, index: int) -> Mapping[str, float]:
+        return nvml.slowed_s(self._uuid(index))
+
     def neighbours(self, index: int) -> int | None:
         return nvml.neighbours(self._uuid(index))
 
@@ -159,22 +162,24 @@ class Cuda(Kind):
     def between(self, start: Any, end: Any) -> float:
         return float(start.elapsed_time(end)) / 1e3
 
-    def record(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    def record(self, call: Callable[[], Any], index: int) -> tuple[Callable[[], None], Any]:
         import torch
 
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # a capture needs everything that a first call allocates to be there
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                result = call()
-        except RuntimeError as error:
-            raise Unmeasurable(f"the call can't be captured in a CUDA graph: {' '.join(str(error).split())}") from error
+        with torch.cuda.device(index):  # streams are the current device's: another's launches would not be captured
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # a capture needs everything that a first call allocates to be there
+                for _ in range(3):
+                    call()
+            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph):
+                    result = call()
+            except RuntimeError as error:
+                said = " ".join(str(error).split())
+                raise Unmeasurable(f"the call can't be captured in a CUDA graph: {said}") from error
         return graph.replay, result
 
     def facts(self, index: int) -> dict[str, Any]:

@@ -91,6 +91,10 @@ class Kind(ABC):
         """Why the device's clocks are held down at this moment: heat, power; empty when they aren't or nobody knows."""
         return ()
 
+    def slowed_s(self, index: int) -> Mapping[str, float]:
+        """For how long, since some moment, each cause has held the device's clocks down, in seconds."""
+        return {}
+
     def neighbours(self, index: int) -> int | None:
         """Other processes that use the device now."""
         return None
@@ -130,7 +134,7 @@ class Kind(ABC):
         """Copy one tensor into another, to or from the device; may return before it is done."""
         target.copy_(source, non_blocking=True)
 
-    def record(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    def record(self, call: Callable[[], Any], index: int) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches once; what replays them all at once, and the call's result, which a replay fills.
 
         Raises :class:`~gpubench.errors.Unmeasurable` where the kind or the call can't.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,19 +111,37 @@ def slowed(uuid: str | None) -> tuple[str, ...]:
     return ()
 
 
-def neighbours(uuid: str | None) -> int | None:
-    """Processes with a context on the GPU, besides this one.
+def slowed_s(uuid: str | None) -> dict[str, float]:
+    """Seconds that power limit and heat have held one GPU's clocks down, counted by the driver.
 
-    In a container this process goes by a number of the host's, so one of those listed is taken for ours.
+    Unlike :func:`slowed` it tells of the time between two readings, not of the moment after the work.
+    """
+    handle, library = _handle(uuid), _library()
+    if handle is None:
+        return {}
+    found = {}
+    for told, policy in (("power limit", "NVML_PERF_POLICY_POWER"), ("heat", "NVML_PERF_POLICY_THERMAL")):
+        with contextlib.suppress(library.NVMLError, AttributeError):
+            found[told] = library.nvmlDeviceGetViolationStatus(handle, getattr(library, policy)).violationTime / 1e9
+    return found
+
+
+def neighbours(uuid: str | None) -> int | None:
+    """Processes with a context on the GPU, besides this one and those it has started.
+
+    In a container processes go by numbers of the host's: as many of those listed are taken for ours.
     """
     handle, library = _handle(uuid), _library()
     if handle is None:
         return None
+    import psutil
+
+    own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     try:
         listed = {process.pid for process in library.nvmlDeviceGetComputeRunningProcesses(handle)}
     except library.NVMLError:
         return None
-    return max(0, len(listed) - 1)
+    return len(listed - own) if os.getpid() in listed else max(0, len(listed) - len(own))
 
 
 def energy_j(uuid: str | None) -> float | None:

@@ -17,7 +17,7 @@ from .budget import Preset
 from .cache import Flush
 from .clock import DeviceClock
 from .cost import foresee
-from .data import require_memory, tensors
+from .data import bare_tensors, require_memory, tensors
 from .inputs import Inputs
 from .precision import matmul_precision
 from .probes.accelerator import probe
@@ -144,6 +144,8 @@ class Gpubench(Inputs):
             outcome = expected.check(result) if isinstance(expected, Reference) else expected
             self._session.note_check(self.case, outcome)
             self._use(self._devices_of(result, further=further))
+            del result, expected  # neither is part of the calls that follow
+            again = partial(call, *example, **named) if setup is None else None
             if self._flush is not None:
                 setup = self._flushing(setup)
             call_s, round_s = self._warm_up(call, example, named, setup)
@@ -151,6 +153,8 @@ class Gpubench(Inputs):
             record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
             if self.enabled and call_s < LONG_CALL and setup is None:
                 record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
+            if self._peak:
+                self._peak.reset()
             before = flags.look(self._clock.devices)
             result = self._rounds(call, args, kwargs, setup, call_s, round_s)
             for used in self._clock.devices:
@@ -161,16 +165,17 @@ class Gpubench(Inputs):
             if self.enabled and self._session.first:
                 read = {name: value for name, value in named.items() if name != "out"}
                 record |= probe(
-                    None if setup is not None and self._flush is None else partial(call, *example, **named),
+                    again,
                     self.home,
                     self._clock,
                     call_s=call_s,
                     flush=self._flush,
-                    inputs=tensors(example, read),
-                    outputs=tensors(result),
+                    inputs=bare_tensors(example, read),
+                    outputs=bare_tensors(result),
                     power=self.allowance.max_time >= ENERGY_FROM,
                 )
         self._label(record, work, counted, outcome, raised, steps)
+        self._flush = None  # pytest keeps the fixture, and with it as many bytes as the cache has
         return result
 
     def _peak_bytes(self, counted: Counted | None) -> int | None:
@@ -264,8 +269,6 @@ class Gpubench(Inputs):
         """Its result and seconds. If it is to be checked, ``out=`` is poisoned first."""
         if isinstance(expected, Reference):
             checking.poison(kwargs)
-        if self._peak:
-            self._peak.reset()
         start = self._clock()
         result = call(*args, **kwargs)
         return result, self._clock() - start

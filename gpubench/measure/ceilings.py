@@ -65,8 +65,8 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
     footprints = list(_footprints(device, effort))
     pool = _random(max(nbytes for _, nbytes in footprints) // 4, device)
-    for level, footprint in footprints:
-        for pattern, (arrays, traffic, operation) in PATTERNS.items():
+    for pattern, (arrays, traffic, operation) in PATTERNS.items():
+        for level, footprint in footprints:
             count = footprint // 4 // arrays
             room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
             seconds = _shortest(partial(operation, *room), clock, effort.seconds)
@@ -74,13 +74,10 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Of magnitude one, so that it stays finite however often it is negated.
-
-    Not the same value everywhere: a device may compress that, and its clocks depend on the bits that flip.
-    """
+    """Uniform in [-1, 1): every bit of it random, since a device's clocks depend on the bits that flip."""
     import torch
 
-    seed = torch.randn(min(count, 1 << 16), generator=torch.Generator().manual_seed(1)).sign_().to(str(device))
+    seed = torch.rand(min(count, 1 << 16), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
 
@@ -96,12 +93,13 @@ def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> Non
 
 PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "read": (1, 1, lambda x: x.sum()),
-    "write": (1, 1, lambda x: x.fill_(1.0)),
     "in-place": (1, 2, lambda x: x.neg_()),
     "copy": (2, 2, _copy),
     "triad": (3, 3, _triad),
+    "write": (1, 1, lambda x: x.fill_(1.0)),
 }
-"""Arrays, passes over one array's bytes, and the operation (triad: J. McCalpin's STREAM)."""
+"""Arrays, passes over one array's bytes, and the operation (triad: J. McCalpin's STREAM). What leaves constants behind
+comes last."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:

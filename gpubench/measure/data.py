@@ -122,3 +122,11 @@ def tensors(*values: Any) -> list[torch.Tensor]:
         elif isinstance(leaf, torch.Tensor):
             found.append(leaf)
     return found
+
+
+def bare_tensors(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers; not those of modules."""
+    import torch
+    from torch.utils import _pytree
+
+    return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]

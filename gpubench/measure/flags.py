@@ -31,6 +31,8 @@ STOLEN = 0.15
 """Share of the allowed cores' time that others may take."""
 SHORTEST_WATCH = 0.05
 """Shorter stretches are too short for the kernel's counters of CPU time, which move in steps of 10 ms."""
+SLOWED = 0.02
+"""Share of the time that a device's clocks may be held down."""
 SLOWER_CLOCK = 0.8
 
 
@@ -45,6 +47,7 @@ class Moment:
     stolen_s: float | None
     clocks: dict[str, float]
     slowed: tuple[str, ...]
+    slowed_s: dict[str, float]
     neighbours: int
 
 
@@ -54,6 +57,7 @@ def look(devices: Sequence[Device]) -> Moment:
     busy, stolen = _cores()
     clocks: dict[str, float] = {}
     slowed: dict[str, None] = {}
+    slowed_s: dict[str, float] = {}
     neighbours = 0
     for device in devices:
         if not device.accelerator:
@@ -62,10 +66,11 @@ def look(devices: Sequence[Device]) -> Moment:
         told = kind.clocks(index) or {}
         clocks |= {str(device): next(iter(told.values()))} if told else {}
         slowed |= dict.fromkeys(f"{device}: {reason}" for reason in kind.slowed(index))
+        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in kind.slowed_s(index).items()}
         neighbours += kind.neighbours(index) or 0
-    return Moment(
-        time.perf_counter(), own.user + own.system, _switches(), busy, stolen, clocks, tuple(slowed), neighbours
-    )
+    cpu_s = own.user + own.system
+    wall_s, switches = time.perf_counter(), _switches()
+    return Moment(wall_s, cpu_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 
 
 def _switches() -> int:
@@ -121,8 +126,13 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
         for name, clock in after.clocks.items()
         if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0)
     ]
-    if after.slowed or slower:
-        yield Flag("throttled", ", ".join([*after.slowed, *slower]))
+    held = [
+        f"{name}, {share:.0%} of the time"
+        for name, seconds in after.slowed_s.items()
+        if wall and (share := (seconds - before.slowed_s.get(name, seconds)) / wall) > SLOWED
+    ]
+    if after.slowed or held or slower:
+        yield Flag("throttled", ", ".join([*after.slowed, *held, *slower]))
 
 
 def uneven(times: Sequence[float]) -> Iterator[Flag]:
@@ -157,17 +167,24 @@ def short(round_s: float, wait_s: float) -> Iterator[Flag]:
 
 
 def impossible(
-    work: Work, seconds: float, dtype: str, ceilings: Ceilings | None, floor: bool, convolutions: float
+    work: Work,
+    seconds: float,
+    dtype: str,
+    ceilings: Ceilings | None,
+    floor: bool,
+    convolutions: float,
+    link: bool = False,
 ) -> Iterator[Flag]:
     """``implausible``: faster than this device was seen to be able to.
 
     ``floor``: whether the call must launch something, so that the launch floor binds it. ``convolutions`` is their
-    share of the FLOPs; fast algorithms do fewer multiplications than are counted.
+    share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether its bytes cross
+    between host and device.
     """
     if ceilings is None:
         return
     slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
-    use = utilisation(work, seconds, dtype, ceilings)
+    use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
         yield Flag("implausible", f"{use.fraction:.3g} times the measured ceiling ({use.of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:

@@ -145,20 +145,23 @@ class Session:
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
 
-        Not judged where the thread canary was slow: such ceilings are too low themselves.
+        A CPU isn't judged where the thread canary was slow: such ceilings are too low themselves.
         """
-        if not self.judges or (self.canary and self.canary.flag()):
+        if not self.judges:
             return []
         chosen = device(case.device).device
-        accelerators = [name for name in case.devices if (used := device(name).device) and used.accelerator]
-        if len(accelerators) > 1:
+        used = [each for name in case.devices if (each := device(name).device)]
+        if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
+        if not any(each.accelerator for each in used) and self.canary and self.canary.flag():
+            return []
+        link = len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = compute_dtype(case.dtype, case.variant)
         found: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            found = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share))
+            found = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
             if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1

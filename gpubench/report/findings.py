@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .figures import Figure
 
 MOST_ROWS = 40
-LAUNCH_BOUND = 0.5
-"""Share of the wall time below which the device's own time makes a case launch-bound."""
 
 
 def summarise(
@@ -153,8 +151,8 @@ def _warning(pairs: Sequence[LeftOut]) -> str:
 
 
 def _launch_bound(rows: list[Row], names: Names) -> Table:
-    """Where the wall time is mostly launching, and from which size on it no longer is."""
-    known = [row for row in rows if row["device_s"] is not None]
+    """Where launching takes longer than the work, and from which size on it no longer does."""
+    known = [row for row in rows if row["device_s"] is not None and row["launch_s"] is not None]
     swept, single = sweeps(known, _busy, names)
     body = []
     for sweep in swept:
@@ -168,9 +166,9 @@ def _launch_bound(rows: list[Row], names: Names) -> Table:
             label = case_name(line.row, without=(sweep.size,))
             body.append((label, names.source(line.row), until, since, _share(line.rows[0]), _share(line.row)))
     for row in single:
-        if row["device_s"] < LAUNCH_BOUND * row["median_s"]:
+        if _busy(row)[0] < 1:
             body.append((case_name(row), names.source(row), "its one size", ABSENT, _share(row), _share(row)))
-    note = f"Launch-bound: the device is busy for less than {LAUNCH_BOUND:.0%} of the wall time of a call."
+    note = "Launch-bound: the host takes longer to launch the work than the device to do it."
     if len(body) > MOST_ROWS:
         note += f" {len(body) - MOST_ROWS} more: device_s and median_s in results.csv."
     columns = ("case", "device", "launch-bound up to", "no longer from", "busy at smallest", "busy at largest")
@@ -179,7 +177,7 @@ def _launch_bound(rows: list[Row], names: Names) -> Table:
 
 def _busy(row: Row) -> tuple[float, float, float]:
     """1 where a case stops being launch-bound."""
-    share = row["device_s"] / row["median_s"] / LAUNCH_BOUND
+    share = row["device_s"] / row["launch_s"]
     return share, share, share
 
 

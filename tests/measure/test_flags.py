@@ -53,6 +53,7 @@ def test_a_round_must_outlast_the_clock_and_the_wait():
 
 def moment(**changed):
     values = {"wall_s": 0.0, "own_s": 0.0, "switches": 0, "busy_s": 0.0, "stolen_s": 0.0, "clocks": {}, "slowed": ()}
+    values["slowed_s"] = {"cuda:0: power limit": 1.0}
     return flags.Moment(**{**values, "neighbours": 0, **changed})
 
 
@@ -67,6 +68,8 @@ def moment(**changed):
         ({"neighbours": 1}, ["contended"]),
         ({"slowed": ("cuda:0: heat",)}, ["throttled"]),
         ({"clocks": {"cuda:0": 1.2e9}}, ["throttled"]),
+        ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.1}}, ["throttled"]),
+        ({"wall_s": 0.5, "slowed_s": {"cuda:0: power limit": 1.001}}, []),
         ({"clocks": {"cuda:0": 1.9e9}}, []),
         ({"wall_s": 1.0, "own_s": 1.0, "busy_s": None, "stolen_s": None}, []),
     ],

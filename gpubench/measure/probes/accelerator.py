@@ -45,7 +45,7 @@ def probe(
     else:
         timed = device_time(call, device, call_s, flush)
         record |= {"device_s": timed.device_s, "launch_s": timed.launch_s, "device_reason": timed.reason}
-        if power:
+        if power and flush is None:  # energy is counted over many calls in a row, whose cache is hot
             record["energy_j"] = energy(call, device, clock, call_s)
     # Of a call that also uses the host or another device, copying is the work itself.
     moved = transfer(inputs, outputs, device) if len(clock.devices) == 1 else None

@@ -35,8 +35,9 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     """Queue calls behind a wait on the device and read the device's own clock around them.
 
     ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
-    its marks. A repeat counts only if the wait was still on when the last call was queued, otherwise the launches
-    had gaps between them; then the wait is lengthened, and given up at half a second.
+    its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
+    was queued, otherwise the launches had gaps between them; then fewer are queued behind a longer wait, and it is
+    given up at half a second.
     """
     calls = max(1, min(MOST_CALLS, int(SECONDS / max(call_s, 1e-9))))
     launch_s = _launch(call, device, calls)
@@ -44,16 +45,18 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     times: list[float] = []
     failures = 0
     while len(times) < REPEATS:
+        if failures == TRIES or hold_s > LONGEST_HOLD:
+            why = "the call waits for the device itself, or has more launches than fit its queue"
+            return DeviceTime(None, launch_s, why)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
             return DeviceTime(None, launch_s, f"{device.kind.name} can't be made to wait on the device itself")
         if seconds >= 0:
             times.append(seconds)
-            continue
-        failures, hold_s = failures + 1, 4 * hold_s
-        if failures == TRIES or hold_s > LONGEST_HOLD:
-            why = "the call waits for the device itself, or has more launches than fit its queue"
-            return DeviceTime(None, launch_s, why)
+        else:
+            # Too many launches for the queue, or too short a wait: less of the one, more of the other.
+            calls, failures = max(1, calls // 4), failures + 1
+            hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
     return DeviceTime(statistics.median(times) or None, launch_s)
 
 
@@ -79,19 +82,23 @@ def _repeat(
     if not kind.hold(index, hold_s):
         return None
     held = kind.mark(index)
-    marks: list[list[Any]] = []
-    for _ in range(calls):
-        if flush or not marks:
-            if flush:
-                flush()
-            marks.append([kind.mark(index), None])
-        call()
-        if flush:
-            marks[-1][1] = kind.mark(index)
-    marks[-1][1] = kind.mark(index)
+    marks: list[tuple[Any, Any, Any]] = []
+    if flush is None:
+        start = kind.mark(index)
+        for _ in range(calls):
+            call()
+        end = kind.mark(index)
+    else:
+        for _ in range(calls):
+            flush()
+            empty, start = kind.mark(index), kind.mark(index)
+            call()
+            marks.append((empty, start, kind.mark(index)))
     early = kind.reached(held)
     device.synchronize()
     if early:
         return -1.0
-    total = [kind.between(start, end) for start, end in marks]
-    return statistics.median(total) if flush else total[0] / calls
+    if flush is None:
+        return kind.between(start, end) / calls
+    alone = statistics.median(kind.between(empty, start) for empty, start, _ in marks)
+    return max(0.0, statistics.median(kind.between(start, end) for _, start, end in marks) - alone)

@@ -6,7 +6,7 @@ from ...devices import Device
 
 
 class Peak:
-    """Made before a case's data, reset before its first call, asked after the last.
+    """Made before a case's data, reset before its rounds, asked after the last.
 
     Accelerators count what torch's allocator handed out; what this process held before is left out.
     """

@@ -41,13 +41,14 @@ def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], de
 
 
 def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
-    """Those on the device whose every element is its own, each memory once."""
+    """Those on the device, each memory once."""
     found: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
         there = str(tensor.device) == str(device) or (tensor.device.type == device.kind.name and not device.index)
-        if there and tensor.numel() and tensor.is_contiguous():
+        if there and tensor.numel():
             found.setdefault((tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach())
-    return list(found.values())
+    # Of a view with gaps as many bytes travel as it has elements.
+    return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in found.values()]
 
 
 def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pinned: bool) -> float | None:
