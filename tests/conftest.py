@@ -42,7 +42,12 @@ def virtual(pytester, monkeypatch):
     def run(source, *options, **wanted):
         pytester.makepyfile(test_virtual=source)
         result = pytester.runpytest_subprocess(
-            "-p", "gpubench.plugin", "--gpubench-device=virtual", "--benchmark-json=run.json", *options
+            "-p",
+            "gpubench.plugin",
+            "--gpubench-device=virtual",
+            "--gpubench-no-ceilings",
+            "--benchmark-json=run.json",
+            *options,
         )
         if wanted:
             result.assert_outcomes(**wanted)

@@ -18,7 +18,7 @@ def test_neg(gpubench):
 def run(pytester):
     def run(source=CASE, *options):
         pytester.makepyfile(test_it=source)
-        return pytester.runpytest_inprocess("--gpubench-preset=smoke", *options)
+        return pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", *options)
 
     return run
 

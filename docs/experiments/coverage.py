@@ -13,7 +13,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from repeatability import geometric, measure
+from repeatability import geometric, measure, times
 
 from gpubench.statistics import mean_interval
 
@@ -22,9 +22,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="folder for the runs; those that are there are not measured again")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        runs = [measure(args.processes, Path(name) / str(number)) for number in range(args.runs)]
+        folders = [(args.keep or Path(name)) / str(number) for number in range(args.runs)]
+        runs = [times(each) if (each / "results.csv").exists() else measure(args.processes, each) for each in folders]
     print(f"{args.runs} runs of {args.processes} processes\n")
     print("| case | interval covers | half-width | between runs |\n|---|---:|---:|---:|")
     covered = 0

@@ -40,7 +40,15 @@ def geometric(times: Times) -> float:
 def measure(processes: int, folder: Path) -> dict[str, Times]:
     command = [sys.executable, "-m", "gpubench", "run", "--device=cpu", "--no-charts", f"--processes={processes}"]
     command += ["-k", " or ".join(CASES), "-o", str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        failed = [f"{r.case.id}: {r.status}, {r.reason}" for r in read(folder / "run.json").results if not r.times]
+        raise SystemExit("\n".join([done.stderr[-500:], *failed]))
+    return times(folder)
+
+
+def times(folder: Path) -> dict[str, Times]:
+    """Of each case of a run, by its id."""
     return {result.case.id: result.times for result in read(folder / "run.json").results if result.times}
 
 

@@ -17,7 +17,12 @@ def measure(pytester):
         pytester.makepyfile(test_it=HEADER + source)
         path = pytester.path / "run.json"
         result = pytester.runpytest_inprocess(
-            "--gpubench-preset=smoke", "--gpubench-device=cpu", "--benchmark-json=run.json", "-rs", *options
+            "--gpubench-preset=smoke",
+            "--gpubench-device=cpu",
+            "--gpubench-no-ceilings",
+            "--benchmark-json=run.json",
+            "-rs",
+            *options,
         )
         return result, json.loads(path.read_text()) if path.exists() else None
 
