@@ -6,13 +6,14 @@ import argparse
 import io
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import GpubenchError, UsageError
 from . import ceilings, document, facts, words
 from .conditions import Conditions
 from .document import NOTHING, UNUSABLE, Comparison
-from .sides import Side, read_side
+from .sides import Key, Side, read_side
 from .verdict import judge
 
 
@@ -47,19 +48,20 @@ def compare(
     notes += filter(None, [facts.presets(base, new)])
     both = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {path}: a run compared with itself says nothing of noise" for path in both]
-    scale = None
+    scale: dict[Key, float] = {}
     if normalise:
         scale, unknown = ceilings.scale(base, new, common)
         notes += ["ratios are of times in units of what each machine's own measured ceilings allow"]
         notes += [f"not normalised, since its work or a ceiling is unknown: {key}" for key in unknown]
         common = [key for key in common if key in scale]
     per_run = min(side.processes() for side in (base, new))
-    cases = {key: new.cases[key] for key in common}
+    cases = {key: [one.scaled(scale.get(key, 1.0)) for one in new.cases[key]] for key in common}
     conditions = Conditions(base.cases, cases)
     if abs(conditions.shared) >= math.log(1 + threshold):
         alike = words.change_text(math.exp(conditions.shared))
         notes.append(f"all cases alike: {alike}, as machines do from run to run; --interleave would tell")
-    verdicts = judge(base.cases, cases, threshold, per_run, scale, conditions)
+    verdicts = judge(base.cases, cases, threshold, per_run, conditions)
+    verdicts = [replace(each, new_s=each.new_s / scale.get(each.key, 1.0)) for each in verdicts]
     return Comparison(tuple(verdicts), document.missing_cases(base, new), tuple(notes), threshold)
 
 

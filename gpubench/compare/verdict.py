@@ -70,14 +70,12 @@ def judge(
     new: Mapping[Key, Sequence[Observation]],
     threshold: float = THRESHOLD,
     per_run: float = 1.0,
-    scale: Mapping[Key, float] | None = None,
     conditions: Conditions | None = None,
 ) -> list[Verdict]:
-    """Cases of both sides, in the order of the new. ``scale`` multiplies a case's ratio; ``per_run`` processes are
-    what one more run would add."""
+    """Cases of both sides, in the order of the new. ``per_run`` processes are what one more run would add."""
     keys = [key for key in new if key in base]
     conditions = conditions or Conditions(base, new)
-    evidence = [_evidence((base[key], new[key]), conditions, (scale or {}).get(key, 1.0), threshold) for key in keys]
+    evidence = [_evidence((base[key], new[key]), conditions, threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
     found = []
@@ -105,7 +103,7 @@ def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, 
     return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
 
 
-def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, scale: float, threshold: float) -> _Evidence:
+def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, threshold: float) -> _Evidence:
     """From the processes that had the machine to themselves; where that leaves less than two a side, no proof."""
     base, new = ([one for one in side if not conditions.disturbed(i, one)] for i, side in enumerate(sides))
     disturbed = min(len(base), len(new)) < 2 <= min(map(len, sides))
@@ -113,18 +111,16 @@ def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, scale:
         base, new = map(list, sides)
     counts = len(base), len(new)
     if min(counts) < 2 and sum(counts) < 4:
-        return replace(_weigh_one(base, new, scale), used=counts)
+        return replace(_weigh_one(base, new), used=counts)
     speeds = [[conditions.speed(i, one) for one in side] for i, side in enumerate((base, new))]
-    found = replace(_weigh(base, new, speeds, scale, threshold), used=counts, disturbed=disturbed)
+    found = replace(_weigh(base, new, speeds, threshold), used=counts, disturbed=disturbed)
     return replace(found, slower_p=1.0, faster_p=1.0) if disturbed else found
 
 
-def _weigh(
-    base: Processes, new: Processes, speeds: Sequence[Sequence[float]], scale: float, threshold: float
-) -> _Evidence:
+def _weigh(base: Processes, new: Processes, speeds: Sequence[Sequence[float]], threshold: float) -> _Evidence:
     """The ratio is that of the times as they were; the tests are of times with the process's own speed taken off."""
-    medians = [[one.median_s for one in base], [one.median_s * scale for one in new]]
-    fast = [[one.fast_s for one in base], [one.fast_s * scale for one in new]]
+    medians = [[one.median_s for one in side] for side in (base, new)]
+    fast = [[one.fast_s for one in side] for side in (base, new)]
     apart, apart_fast = (
         [[time / speed for time, speed in zip(*pair, strict=True)] for pair in zip(times, speeds, strict=True)]
         for times in (medians, fast)
@@ -139,12 +135,12 @@ def _weigh(
     return _Evidence(ratio, slower if alone >= most else 1.0, faster if alone <= 1 / most else 1.0, spread)
 
 
-def _weigh_one(base: Processes, new: Processes, scale: float) -> _Evidence:
+def _weigh_one(base: Processes, new: Processes) -> _Evidence:
     """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
     round of the slower side must still be slower than the other's median."""
-    sides = [[one.median_s for one in base], [one.median_s * scale for one in new]]
+    sides = [[one.median_s for one in side] for side in (base, new)]
     value = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
-    slower = min(one.least_s * scale for one in new) / max(sides[0])
+    slower = min(one.least_s for one in new) / max(sides[0])
     faster = min(one.least_s for one in base) / max(sides[1])
     ps = [statistics.larger_p_of_one(ratio, SPREAD_OF_ONE) for ratio in (slower, faster)]
     return _Evidence(Estimate(value, 0.0, math.inf, statistics.SPREAD), ps[0], ps[1], math.nan)

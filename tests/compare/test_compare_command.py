@@ -250,6 +250,22 @@ def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
     assert "no ceilings in" in capsys.readouterr().err
 
 
+def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
+    """On a machine 5 % slower by its ceilings and in all cases, everything is the same."""
+    names = tuple(f"a.case{i}" for i in range(6))
+    base, new = run_file(names=names), run_file(names=names, wobble=0.05)
+    for data, flops in ((base, 1e11), (new, 1e11 / 1.05)):
+        for mark in data["benchmarks"]:
+            mark["extra_info"]["gpubench"]["work"] |= {"flops": 1e9}
+        data["gpubench"]["ceilings"] = {"cpu": {"bandwidth": [], "throughput": {"float32": flops}}}
+    files = ["--base", save("base.json", base), "--new", save("new.json", change(new, "threads", to=1))]
+    assert main(["compare", *files, "--across-machines", "--normalise", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0] * 6, rel=1e-4)
+    assert document["cases"][0]["new_s"] == pytest.approx(1.05e-3, rel=1e-3)
+    assert not any(note.startswith("all cases alike") for note in document["notes"])
+
+
 def test_markdown_escapes_and_folds(save, capsys) -> None:
     names = ("a.slow", "b.<img src=x>|`", "c.d")
     files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.2, 1e-4, names))]
