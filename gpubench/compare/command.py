@@ -56,7 +56,7 @@ def compare(
         common = [key for key in common if key in scale]
     per_run = min(side.processes() for side in (base, new))
     cases = {key: [one.scaled(scale.get(key, 1.0)) for one in new.cases[key]] for key in common}
-    conditions = Conditions(base.cases, cases)
+    conditions = Conditions(base.cases, cases, moved=across_machines)
     if abs(conditions.shared) >= math.log(1 + threshold):
         alike = words.change_text(math.exp(conditions.shared))
         notes.append(f"all cases alike: {alike}, as machines do from run to run; --interleave would tell")
