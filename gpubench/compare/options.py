@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turns = parser.add_argument_group("measuring both in turn, on this machine")
     turns.add_argument("--interleave", action="store_true", help="measure base and new in turn until it is settled")
     turns.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files; default: the suite's")
-    turns.add_argument("-o", "--output", metavar="DIR", help="folder for the run files of all turns (default: out)")
+    turns.add_argument(
+        "-o", "--output", metavar="DIR", help="for the run files of all turns (default: out/compare-1, -2 …)"
+    )
     turns.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
     turns.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
     turns.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpubench.compare.conditions import Conditions
-from gpubench.compare.sequential import Sequential
+from gpubench.compare.sequential import Sequential, least_pairs
 from gpubench.compare.sides import Key, Observation
 from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
 
@@ -257,3 +257,38 @@ def test_when_time_is_up_the_last_look_may_spend_the_rest():
 
     assert after(last=False) == AMBIGUOUS
     assert after(last=True) == SLOWER
+
+
+def test_looks_that_can_prove_nothing_are_left_out_and_spend_nothing():
+    assert (least_pairs(1), least_pairs(10), least_pairs(300)) == (7, 10, 15)
+    seen = Sequential(20, 0.05)
+    due = []
+    for i in range(20):
+        seen.add(
+            {key: observed([1.0]) for key in CASES},
+            {key: observed([1.2 + 0.001 * i if key == CASES[0] else 1 + 0.001 * (-1) ** i]) for key in CASES},
+        )
+        if seen.due:
+            due.append(seen.count)
+            found = words(seen.look())
+            if len(due) == 1:
+                assert found[CASES[0]] == SLOWER
+    assert due == [12, 16, 20]
+
+
+def test_advice_names_no_fewer_pairs_than_can_prove_anything():
+    seen = Sequential(20, 0.05)
+    for i in range(2):
+        seen.add(*({key: observed([1.0 + 0.0001 * i]) for key in CASES} for _ in range(2)))
+    assert {each.more for each in seen.look(last=True)} == {least_pairs(len(CASES)) - 2}
+
+
+def test_a_case_of_which_every_pair_was_disturbed_is_ambiguous_and_told_why():
+    seen = Sequential(20, 0.05)
+    for _ in range(8):
+        seen.add({key: observed([1.0]) for key in CASES}, {key: observed([1.1], late=0.5) for key in CASES})
+    found = seen.look(last=True)
+    assert set(words(found)) == set(CASES)
+    assert {each.verdict for each in found} == {AMBIGUOUS}
+    assert "beside just one side" in found[0].advice
+    assert found[0].p is None
