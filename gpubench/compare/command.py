@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import math
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +21,14 @@ from .verdict import judge
 def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 2 for input that can't be used, 3 for nothing to compare."""
     try:
+        _require_writable(args)
         if args.interleave:
             from . import turns
 
             comparison = turns.measure(args)
         else:
             comparison = _read_and_compare(args)
-        return _tell(comparison, args)
+        return _tell(replace(comparison, fail_missing=args.fail_missing), args)
     except GpubenchError as error:
         print(f"gpubench compare: {error}", file=sys.stderr)
         return UNUSABLE
@@ -74,16 +76,22 @@ def _read_and_compare(args: argparse.Namespace) -> Comparison:
     return compare(base, new, args.threshold, args.across_machines, args.normalise)
 
 
+def _require_writable(args: argparse.Namespace) -> None:
+    """Before anything is measured: what is asked for beside the verdict can be written."""
+    if args.github_summary:
+        words.step_summary()
+    if args.svg:
+        path = Path(args.svg)
+        if path.suffix.lower() not in (".svg", ".png"):
+            raise UsageError(f"{path}: a picture is .svg or .png")
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UsageError(f"{path}: can't be written there")
+
+
 def _tell(comparison: Comparison, args: argparse.Namespace) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without … is no reason to fail
-    if args.svg and comparison.verdicts:
-        from .picture import save
-
-        save(comparison, Path(args.svg))
-    if args.github_summary:
-        words.append_step_summary(words.markdown(comparison))
     if args.format == "json":
         sys.stdout.write(document.to_json(comparison))
     elif args.format == "md":
@@ -92,4 +100,11 @@ def _tell(comparison: Comparison, args: argparse.Namespace) -> int:
         words.show_table(comparison)
     if comparison.exit_code == NOTHING:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
+    sys.stdout.flush()
+    if args.svg and comparison.verdicts:
+        from .picture import save
+
+        save(comparison, Path(args.svg))
+    if args.github_summary:
+        words.append_step_summary(words.markdown(comparison))
     return comparison.exit_code

@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
     )
+    parser.add_argument(
+        "--fail-missing", action="store_true", help="exit code 1 also for a case that base measured and new didn't"
+    )
     parser.add_argument("--across-machines", action="store_true", help="compare although machines or terms differ")
     parser.add_argument(
         "--normalise", action="store_true", help="with --across-machines: in units of each machine's measured ceilings"
@@ -44,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turns.add_argument("--dtype", action="append", choices=DTYPES, help="instead of each workload's own")
     turns.add_argument("--threads", type=int, metavar="N", help="CPU threads; on a shared machine leave one core free")
     parser.epilog = (
-        "Exit code: 0 no proven slowdown, 1 a proven one, 2 input that can't be used, 3 nothing to compare. With"
-        " --interleave what follows -- goes to pytest as it is."
+        "Exit code: 0 no proven slowdown, 1 a proven one (or, with --fail-missing, a lost case), 2 input that can't be"
+        " used, 3 nothing to compare. With --interleave what follows -- goes to pytest as it is."
     )
 
 

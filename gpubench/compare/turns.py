@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..supervise.interleave import Interleave, environment
 from . import facts
-from .document import Comparison, missing_cases
+from .document import NEW, Comparison, Missing, missing_cases
 from .sequential import Sequential, least_pairs
 from .sides import Side, merged, read_side
 from .verdict import AMBIGUOUS, Verdict
@@ -64,7 +64,10 @@ def measure(args: argparse.Namespace) -> Comparison:
     if turns.interrupted:
         notes.append("interrupted: judged by the pairs that were complete")
     _say(f"{pairs} pairs in {time.monotonic() - began:.0f} s; run files in {folder}/base and {folder}/new")
-    return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), args.threshold, pairs)
+    judged = {each.key for each in verdicts}
+    apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
+    missing = (*missing_cases(base, new), *(Missing(key, NEW, "measured in no pair on both sides") for key in apart))
+    return Comparison(tuple(verdicts), missing, tuple(notes), args.threshold, pairs)
 
 
 def _too_few(allowed: int, cases: int) -> str:

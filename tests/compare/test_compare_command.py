@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ import records
 
 from gpubench.cli import main
 from gpubench.compare import words
+from gpubench.compare.facts import differences
+from gpubench.compare.sides import Side
+from gpubench.records import Device, Machine
 from gpubench.schema import Case
 
 NAMES = ("a.fast", "a.slow", "b.even", "b.odd", "c.one", "c.two")
@@ -118,6 +122,34 @@ def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
         shown = capsys.readouterr().out.replace("\\", "")
         assert "ValueError: mine" in shown
         assert "only.base[float32-n=8]" in shown
+
+
+def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(save, capsys) -> None:
+    new = run_file(names=NAMES[1:])
+    lost = Case(NAMES[0], "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+    new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "timeout", "took too long")]
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", new)]
+    assert main(["compare", *files]) == 0
+    assert "; 1 case that base measured gave no number in new (timeout)" in capsys.readouterr().out
+    assert main(["compare", *files, "--fail-missing"]) == 1
+    assert main(["compare", "--base", files[3], "--new", files[1], "--fail-missing"]) == 0
+    assert "; 1 only in new" in capsys.readouterr().out
+
+
+def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
+    base, new = Side("base"), Side("new")
+    for side, label in ((base, "One CPU"), (new, "Other CPU")):
+        devices = (Device("cpu", "cpu", label), Device("cuda:0", "cuda", "A GPU"))
+        side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
+    assert differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)
+
+
+@pytest.mark.parametrize("more", [["--svg", "changes.gif"], ["--svg", "nowhere/x.svg"], ["--github-summary"]])
+def test_what_cant_be_written_is_said_before_anything_is_read(tmp_path: Path, monkeypatch, capsys, more) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "--base", "gone.json", "--new", "gone.json", *more]) == 2
+    assert "gone.json" not in capsys.readouterr().err
 
 
 def test_nothing_in_common_is_three(save, capsys) -> None:
