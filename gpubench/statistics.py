@@ -202,24 +202,30 @@ def _exp(log: float, half: float) -> Estimate:
 
 
 def pooled_ratio(
-    top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE, least: float = 0.0
+    top: Sequence[float],
+    bottom: Sequence[float],
+    confidence: float = CONFIDENCE,
+    least: float = 0.0,
+    shared: float = 0.0,
 ) -> Estimate:
     """Ratio of geometric means with Student's pooled interval; ``least`` is a floor on the standard deviation.
 
+    ``shared`` is the known variance of what all values of a side have in common: theirs from each other says nothing
+    of it, so it is added to the variance of the difference (degrees of freedom after F. E. Satterthwaite, 1946).
     Pooled and not Welch's: both sides are the same code on the same machine but for one change, and at three
     against three Welch's interval is a third wider. One value on a side will do if the other has two.
     """
-    difference, spread, freedom = _pooled(top, bottom, least)
-    half = _quantile(freedom, confidence) * spread * math.sqrt(1 / len(top) + 1 / len(bottom))
-    return _exp(difference, half)
+    difference, error, freedom = _pooled_error(top, bottom, least, shared)
+    return _exp(difference, _quantile(freedom, confidence) * error)
 
 
-def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0) -> float:
-    """One-sided p of Student's pooled t test on the logarithms that ``top`` is no larger than ``bottom``."""
-    difference, spread, freedom = _pooled(top, bottom, least)
-    if spread == 0:
+def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> float:
+    """One-sided p of Student's pooled t test on the logarithms that ``top`` is no larger than ``bottom``; ``least``
+    and ``shared`` as in :func:`pooled_ratio`."""
+    difference, error, freedom = _pooled_error(top, bottom, least, shared)
+    if error == 0:
         return 0.5 if difference == 0 else float(difference < 0)
-    return float(stdtr(freedom, -difference / (spread * math.sqrt(1 / len(top) + 1 / len(bottom)))))
+    return float(stdtr(freedom, -difference / error))
 
 
 def pooled_spread(one: Sequence[float], two: Sequence[float]) -> float:
@@ -302,6 +308,16 @@ def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
         moved[rank:] = chances[: len(chances) - rank]
         chances = (chances + moved) / 2
     return chances
+
+
+def _pooled_error(
+    top: Sequence[float], bottom: Sequence[float], least: float, shared: float
+) -> tuple[float, float, float]:
+    """Difference of the means of the logarithms, its standard error and that one's degrees of freedom."""
+    difference, spread, freedom = _pooled(top, bottom, least)
+    own = spread**2 * (1 / len(top) + 1 / len(bottom))
+    effective = freedom * ((own + shared) / own) ** 2 if own else math.inf
+    return difference, math.sqrt(own + shared), min(effective, 1e6)
 
 
 def _pooled(top: Sequence[float], bottom: Sequence[float], least: float) -> tuple[float, float, int]:

@@ -231,6 +231,8 @@ def test_pooled_test_without_scatter() -> None:
     assert larger_p([1.0, 1.0], [2.0, 2.0]) == 1.0
     assert larger_p([1.0, 1.0], [1.0, 1.0]) == 0.5
     assert larger_p([2.0, 2.0], [1.0, 1.0], least=1.0) > 0.1
+    assert larger_p([2.0, 2.0], [1.0, 1.0], shared=1.0) == pytest.approx(scipy_stats.norm.sf(math.log(2)), rel=1e-3)
+    assert pooled_ratio([2.0, 2.0], [1.0, 1.0], shared=1.0).high == pytest.approx(2 * math.exp(1.96), rel=1e-3)
     assert math.isnan(pooled_spread([1.0], [2.0]))
     with pytest.raises(ValueError, match="three in all"):
         pooled_ratio([1.0], [2.0])

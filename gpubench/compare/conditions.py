@@ -23,9 +23,9 @@ _Process = tuple[int, int]
 
 
 class Conditions:
-    """Of both sides of a comparison, 0 for base and 1 for new."""
+    """Of both sides of a comparison, 0 for base and 1 for new, on one machine unless it was ``moved``."""
 
-    def __init__(self, base: Cases, new: Cases) -> None:
+    def __init__(self, base: Cases, new: Cases, moved: bool = False) -> None:
         self._late: list[dict[_Process, list[float]]] = []
         for side in (base, new):
             late: defaultdict[_Process, list[float]] = defaultdict(list)
@@ -38,7 +38,11 @@ class Conditions:
         """Empty where nothing is to be taken off."""
         self.shared = 0.0
         """By how much all cases alike differ between the sides, within what a machine drifts; a logarithm."""
-        if len(keys) >= LEAST_CASES:
+        self.drift = 0.0
+        """Standard deviation, from run to run, of a drift that can't be told from a change of a case."""
+        if moved or len(keys) < LEAST_CASES:
+            self.drift = DRIFT
+        else:
             speeds = _speeds(keys, (base, new))
             shared = [median(side.values()) for side in speeds]
             runs = [len({run for run, _ in side}) for side in speeds]
@@ -59,6 +63,12 @@ class Conditions:
     def speed(self, side: int, one: Observation) -> float:
         """How much slower than usual everything was in that process, a factor."""
         return math.exp(self._speed[side][one.process]) if self._speed else 1.0
+
+    def hidden(self, observations: Sequence[Observation]) -> float:
+        """Variance of the mean of their logarithms by drift, less what they show of it themselves: processes of one run
+        share it and show nothing, those of a run each show it all."""
+        count, runs = len(observations), len({one.process[0] for one in observations})
+        return self.drift**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
 
 
 def _speeds(keys: Sequence[Key], sides: tuple[Cases, Cases]) -> list[dict[_Process, float]]:

@@ -13,6 +13,7 @@ from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, overall, percent
 
 NO_SLOWDOWN, SLOWDOWN, UNUSABLE, NOTHING = 0, 1, 2, 3
 NOTHING_COMPARED = "nothing"
+NEW = "new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +27,28 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``notes`` are lines that a reader should know of before believing the verdicts."""
+    """``notes`` are lines that a reader should know of before believing the verdicts; ``fail_missing`` makes a case
+    that base measured and new didn't as bad as a slowdown."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
     notes: tuple[str, ...]
     threshold: float
     pairs: int | None = None
+    fail_missing: bool = False
+
+    @property
+    def lost(self) -> list[Missing]:
+        """What base measured and new didn't."""
+        return [each for each in self.missing if each.side == NEW]
 
     @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one, 3 nothing to compare."""
+        """0 no proven slowdown, 1 a proven one or a lost case where that fails, 3 nothing to compare."""
         if not self.verdicts:
             return NOTHING
+        if self.fail_missing and self.lost:
+            return SLOWDOWN
         return SLOWDOWN if any(each.verdict == SLOWER for each in self.verdicts) else NO_SLOWDOWN
 
     @property
@@ -55,8 +65,15 @@ class Comparison:
             counts[each.verdict] += 1
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
-        missing = f"; {len(self.missing)} not on both sides" if self.missing else ""
-        return f"{head} at a threshold of {percent(self.threshold)}: {told}{missing}"
+        return f"{head} at a threshold of {percent(self.threshold)}: {told}{self._missing_line()}"
+
+    def _missing_line(self) -> str:
+        told, lost = "", len(self.lost)
+        if lost:
+            why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
+            told = f"; {lost} {'case' if lost == 1 else 'cases'} that base measured gave no number in new ({why})"
+        only_new = len(self.missing) - lost
+        return f"{told}; {only_new} only in new" if only_new else told
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:

@@ -23,7 +23,7 @@ class Differences:
 
 
 def differences(base: Side, new: Side, devices: Iterable[str]) -> Differences:
-    """Of what matters to cases on these ``devices``: a CPU's threads say nothing of a GPU's times.
+    """Of what matters to cases on these ``devices``, and of the CPU always: it launches what a GPU runs.
 
     What one side doesn't know is no difference. Facts that differ within a side are told as well.
     """
@@ -52,13 +52,12 @@ def _facts(runs: Iterable[Run], names: list[str]) -> list[dict[str, str | None]]
 def _of_run(run: Run, names: list[str]) -> dict[str, str | None]:
     machine = run.machine
     facts: dict[str, str | None] = {}
-    used = [machine.device(name) for name in names]
+    used = [machine.device(name) for name in sorted({"cpu", *names})]
     for device in used:
         facts[_called(device.name)] = device.label or None
         facts[f"{device.name} driver"] = device.driver
     facts["torch"] = machine.torch
-    if any(device.kind == "cpu" for device in used):
-        facts["threads"] = None if machine.threads is None else str(machine.threads)
+    facts["threads"] = None if machine.threads is None else str(machine.threads)
     accelerated = any(device.kind != "cpu" for device in used)
     for name in _MODES if accelerated else ("float32_matmul",):
         value = machine.precision.get(name)

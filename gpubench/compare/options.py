@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
     )
+    parser.add_argument(
+        "--fail-missing", action="store_true", help="exit code 1 also for a case that base measured and new didn't"
+    )
     parser.add_argument("--across-machines", action="store_true", help="compare although machines or terms differ")
     parser.add_argument(
         "--normalise", action="store_true", help="with --across-machines: in units of each machine's measured ceilings"
@@ -32,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turns = parser.add_argument_group("measuring both in turn, on this machine")
     turns.add_argument("--interleave", action="store_true", help="measure base and new in turn until it is settled")
     turns.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files; default: the suite's")
-    turns.add_argument("-o", "--output", metavar="DIR", help="folder for the run files of all turns (default: out)")
+    turns.add_argument(
+        "-o", "--output", metavar="DIR", help="for the run files of all turns (default: out/compare-1, -2 …)"
+    )
     turns.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
     turns.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
     turns.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")
@@ -42,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turns.add_argument("--dtype", action="append", choices=DTYPES, help="instead of each workload's own")
     turns.add_argument("--threads", type=int, metavar="N", help="CPU threads; on a shared machine leave one core free")
     parser.epilog = (
-        "Exit code: 0 no proven slowdown, 1 a proven one, 2 input that can't be used, 3 nothing to compare. With"
-        " --interleave what follows -- goes to pytest as it is."
+        "Exit code: 0 no proven slowdown, 1 a proven one (or, with --fail-missing, a lost case), 2 input that can't be"
+        " used, 3 nothing to compare. With --interleave what follows -- goes to pytest as it is."
     )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..errors import UsageError
 from ..report.draw import render
 from ..report.figures import Figure
 from ..report.page import LEFT, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
@@ -31,8 +30,6 @@ _REACH = (1 / 20, 20.0)
 def save(comparison: Comparison, path: Path) -> None:
     """Write ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in ("svg", "png"):
-        raise UsageError(f"{path}: a picture is .svg or .png")
     verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
     left = len(verdicts) - MOST_ROWS
     shown = verdicts if left <= 0 else [*verdicts[: MOST_ROWS // 2], *verdicts[-MOST_ROWS // 2 :]]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import statistics
+from ..statistics import Estimate
 from .conditions import Conditions
 from .sides import Key, Observation
 from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, Verdict, decide, percent
@@ -25,6 +26,12 @@ LEVEL = 0.01
 LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
 """When to look, as shares of the greatest number of pairs."""
 _UNCERTAIN = 0.05
+
+
+def least_pairs(cases: int, share: float = 1.0) -> int:
+    """Pairs below which none of so many cases can be proven slower by itself with that share of the level: the exact
+    p of n pairs is 2 to the power of -n at least."""
+    return math.ceil(math.log2(cases / (LEVEL * share)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,10 @@ class Sequential:
         self.most, self.threshold = most, threshold
         self.count = 0
         self.looks = sorted({max(1, math.ceil(share * most)) for share in LOOKS})
+        self.looked = 0
+        """The number of pairs at the latest look."""
         self._pairs: dict[Key, list[_Pair]] = {}
+        self._disturbed: dict[Key, list[_Pair]] = {}
         self._proven: dict[Key, Verdict] = {}
         self._spent = 0.0
 
@@ -50,18 +60,26 @@ class Sequential:
         self.count += 1
         conditions = Conditions(base, new)
         for key in new:
-            if key in base and not conditions.uneven(key, base, new):
+            if key in base:
+                kept = self._disturbed if conditions.uneven(key, base, new) else self._pairs
                 times = [statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new)]
-                self._pairs.setdefault(key, []).append(_Pair(*times))
+                kept.setdefault(key, []).append(_Pair(*times))
+
+    @property
+    def cases(self) -> int:
+        return len(self._pairs.keys() | self._disturbed.keys())
 
     @property
     def due(self) -> bool:
-        return self.count in self.looks
+        """Not where too few pairs were left to prove anything: what such a look would spend is left to the next."""
+        pairs = max(map(len, self._pairs.values()), default=0)
+        share = (self.count / self.most) ** 2 - self._spent
+        return self.count in self.looks and pairs > 0 and pairs >= least_pairs(self.cases, share)
 
     def look(self, last: bool = False) -> list[Verdict]:
         """Judge what there is. The ``last`` look, when time is up, may spend all that is left."""
         reached = 1.0 if last else min(1.0, self.count / self.most) ** 2
-        share, self._spent = reached - self._spent, reached
+        share, self._spent, self.looked = reached - self._spent, reached, self.count
         differences = {key: [math.log(each.new_s / each.base_s) for each in own] for key, own in self._pairs.items()}
         ps = [
             [statistics.signed_rank_p([sign * value for value in values]) for values in differences.values()]
@@ -77,13 +95,13 @@ class Sequential:
             if verdict.verdict in (SLOWER, FASTER):
                 self._proven.setdefault(key, verdict)
             found.append(self._proven.get(key, verdict))
-        return found
+        return [*found, *(_unknown(key, pairs) for key, pairs in self._disturbed.items() if key not in self._pairs)]
 
     def _judge(self, key: Key, values: Sequence[float], worse: float, better: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - _UNCERTAIN * share)
         word = decide(ratio, worse, better, self.threshold, LEVEL)
         pairs = self._pairs[key]
-        base_s, new_s = (statistics.geometric_mean([getattr(pair, s) for pair in pairs]) for s in ("base_s", "new_s"))
+        base_s, new_s = _times(pairs)
         more = self._more(values) if word == AMBIGUOUS else None
         if word != AMBIGUOUS:
             advice = ""
@@ -99,4 +117,17 @@ class Sequential:
         spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
         level = LEVEL * (1 - LOOKS[-2] ** 2) / len(self._pairs)
         needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), 1 + self.threshold, level, most=MOST_NEEDED)
-        return None if needed is None else max(1, needed - len(values))
+        return None if needed is None else max(1, max(needed, least_pairs(self.cases)) - len(values))
+
+
+def _times(pairs: Sequence[_Pair]) -> tuple[float, float]:
+    base, new = zip(*((pair.base_s, pair.new_s) for pair in pairs), strict=True)
+    return statistics.geometric_mean(base), statistics.geometric_mean(new)
+
+
+def _unknown(key: Key, pairs: Sequence[_Pair]) -> Verdict:
+    """Of a case all of whose pairs were disturbed."""
+    base_s, new_s = _times(pairs)
+    ratio = Estimate(new_s / base_s, 0.0, math.inf, statistics.SPREAD)
+    advice = "something else ran beside just one side of each pair: use fewer --threads, or a quieter machine"
+    return Verdict(key, AMBIGUOUS, ratio, base_s, new_s, None, (0, 0), advice)

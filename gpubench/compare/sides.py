@@ -47,6 +47,11 @@ class Observation:
     late: float = 0.0
     process: tuple[int, int] = (0, 0)
 
+    def scaled(self, factor: float) -> Observation:
+        return replace(
+            self, median_s=self.median_s * factor, fast_s=self.fast_s * factor, least_s=self.least_s * factor
+        )
+
 
 @dataclass(slots=True)
 class Side:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import time
@@ -11,8 +12,8 @@ from pathlib import Path
 from ..errors import UsageError
 from ..supervise.interleave import Interleave, environment
 from . import facts
-from .document import Comparison, missing_cases
-from .sequential import Sequential
+from .document import NEW, Comparison, Missing, missing_cases
+from .sequential import Sequential, least_pairs
 from .sides import Side, merged, read_side
 from .verdict import AMBIGUOUS, Verdict
 
@@ -24,14 +25,15 @@ def measure(args: argparse.Namespace) -> Comparison:
     """Raises UsageError for what can't be measured or written."""
     if len(args.base) > 1 or len(args.new) > 1:
         raise UsageError("--interleave takes one environment a side: a Python, or the folder of a checkout")
-    if args.pairs < 5 or not args.budget > 0:
-        raise UsageError("--pairs must be 5 or more and --budget above 0: fewer pairs can't prove anything")
+    if args.pairs < least_pairs(1) or not args.budget > 0:
+        raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
     before, after = (environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
-    folder = _folder(Path(args.output or "out"))
+    folder = _folder(Path(args.output)) if args.output else _fresh(Path("out"))
     turns = Interleave(folder, before, after, _options(args), DEADLINE_S, _say)
     seen = Sequential(args.pairs, args.threshold)
     base, new = Side("base"), Side("new")
     verdicts: list[Verdict] = []
+    notes: list[str] = []
 
     def enough(base_file: Path, new_file: Path) -> bool:
         nonlocal verdicts
@@ -39,6 +41,11 @@ def measure(args: argparse.Namespace) -> Comparison:
         for side, own in zip((base, new), pair, strict=True):
             merged(side, own)
         seen.add(pair[0].cases, pair[1].cases)
+        if seen.count == 1 and seen.cases:
+            allowed = min(args.pairs, max(1, int(args.budget / (time.monotonic() - began))))
+            if allowed < least_pairs(seen.cases):
+                notes.append(_too_few(allowed, seen.cases))
+                _say(notes[0])
         if not seen.due:
             _say(f"pair {seen.count} of at most {args.pairs}")
             return False
@@ -49,15 +56,25 @@ def measure(args: argparse.Namespace) -> Comparison:
 
     began = time.monotonic()
     pairs = turns.measure(args.pairs, args.budget, enough)
-    if pairs and seen.count not in seen.looks:
+    if pairs and seen.looked < seen.count:
         verdicts = seen.look(last=True)
     found = facts.differences(base, new, (key.device for key in new.cases))
-    notes = [f"other software: {text}" for text in found.software]
+    notes += [f"other software: {text}" for text in found.software]
     notes += [f"measured on other terms: {text}" for text in found.machine]
     if turns.interrupted:
         notes.append("interrupted: judged by the pairs that were complete")
     _say(f"{pairs} pairs in {time.monotonic() - began:.0f} s; run files in {folder}/base and {folder}/new")
-    return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), args.threshold, pairs)
+    judged = {each.key for each in verdicts}
+    apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
+    missing = (*missing_cases(base, new), *(Missing(key, NEW, "measured in no pair on both sides") for key in apart))
+    return Comparison(tuple(verdicts), missing, tuple(notes), args.threshold, pairs)
+
+
+def _too_few(allowed: int, cases: int) -> str:
+    return (
+        f"--budget and --pairs allow some {allowed} pairs, and to prove a change in one of {cases} cases takes"
+        f" {least_pairs(cases)}: allow more, or choose cases (-k, --paths)"
+    )
 
 
 def _options(args: argparse.Namespace) -> list[str]:
@@ -68,6 +85,12 @@ def _options(args: argparse.Namespace) -> list[str]:
             if item is not None:
                 found.append(f"--gpubench-{name.replace('_', '-')}={item}")
     return [*found, *(["-k", args.expression] if args.expression else []), *args.pytest]
+
+
+def _fresh(folder: Path) -> Path:
+    """The first of ``compare-1``, ``compare-2`` … that isn't there."""
+    number = next(n for n in itertools.count(1) if not (folder / f"compare-{n}").exists())
+    return _folder(folder / f"compare-{number}")
 
 
 def _folder(folder: Path) -> Path:

@@ -53,8 +53,9 @@ class Verdict:
 class _Evidence:
     """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence.
 
-    ``used`` are the processes of either side that it rests on; ``disturbed`` says that too few of them had the machine
-    to themselves for any proof.
+    ``used`` are the processes of either side that it rests on, of so many ``runs``; ``disturbed`` says that too few of
+    them had the machine to themselves for any proof, ``alike`` that it would be a change if the other cases hadn't
+    changed as much. ``drift`` is that from run to run if the processes don't show it.
     """
 
     ratio: Estimate
@@ -63,6 +64,9 @@ class _Evidence:
     spread: float
     used: tuple[int, int] = (0, 0)
     disturbed: bool = False
+    alike: bool = False
+    runs: tuple[int, int] = (0, 0)
+    drift: float = 0.0
 
 
 def judge(
@@ -70,14 +74,12 @@ def judge(
     new: Mapping[Key, Sequence[Observation]],
     threshold: float = THRESHOLD,
     per_run: float = 1.0,
-    scale: Mapping[Key, float] | None = None,
     conditions: Conditions | None = None,
 ) -> list[Verdict]:
-    """Cases of both sides, in the order of the new. ``scale`` multiplies a case's ratio; ``per_run`` processes are
-    what one more run would add."""
+    """Cases of both sides, in the order of the new. ``per_run`` processes are what one more run would add."""
     keys = [key for key in new if key in base]
     conditions = conditions or Conditions(base, new)
-    evidence = [_evidence((base[key], new[key]), conditions, (scale or {}).get(key, 1.0), threshold) for key in keys]
+    evidence = [_evidence((base[key], new[key]), conditions, threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
     found = []
@@ -87,8 +89,10 @@ def judge(
         more, advice = None, ""
         if word == AMBIGUOUS and each.disturbed:
             advice = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
+        elif word == AMBIGUOUS and each.alike:
+            advice = "it changed as all cases did, which may be the machine's drift: --interleave would tell"
         elif word == AMBIGUOUS:
-            more, advice = _advice(each.spread, each.used, threshold, len(keys), per_run)
+            more, advice = _advice(each, threshold, len(keys), per_run)
         base_s, new_s = (statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new))
         found.append(Verdict(key, word, each.ratio, base_s, new_s, p, each.used, advice, more))
     return found
@@ -105,7 +109,7 @@ def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, 
     return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
 
 
-def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, scale: float, threshold: float) -> _Evidence:
+def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, threshold: float) -> _Evidence:
     """From the processes that had the machine to themselves; where that leaves less than two a side, no proof."""
     base, new = ([one for one in side if not conditions.disturbed(i, one)] for i, side in enumerate(sides))
     disturbed = min(len(base), len(new)) < 2 <= min(map(len, sides))
@@ -113,52 +117,65 @@ def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, scale:
         base, new = map(list, sides)
     counts = len(base), len(new)
     if min(counts) < 2 and sum(counts) < 4:
-        return replace(_weigh_one(base, new, scale), used=counts)
-    speeds = [[conditions.speed(i, one) for one in side] for i, side in enumerate((base, new))]
-    found = replace(_weigh(base, new, speeds, scale, threshold), used=counts, disturbed=disturbed)
+        return replace(_weigh_one(base, new), used=counts)
+    found = replace(_weigh(base, new, conditions, threshold), used=counts, disturbed=disturbed)
     return replace(found, slower_p=1.0, faster_p=1.0) if disturbed else found
 
 
-def _weigh(
-    base: Processes, new: Processes, speeds: Sequence[Sequence[float]], scale: float, threshold: float
-) -> _Evidence:
+def _weigh(base: Processes, new: Processes, conditions: Conditions, threshold: float) -> _Evidence:
     """The ratio is that of the times as they were; the tests are of times with the process's own speed taken off."""
-    medians = [[one.median_s for one in base], [one.median_s * scale for one in new]]
-    fast = [[one.fast_s for one in base], [one.fast_s * scale for one in new]]
+    speeds = [[conditions.speed(i, one) for one in side] for i, side in enumerate((base, new))]
+    hidden = conditions.hidden(base) + conditions.hidden(new)
+    medians = [[one.median_s for one in side] for side in (base, new)]
+    fast = [[one.fast_s for one in side] for side in (base, new)]
     apart, apart_fast = (
         [[time / speed for time, speed in zip(*pair, strict=True)] for pair in zip(times, speeds, strict=True)]
         for times in (medians, fast)
     )
     slower, faster = (
-        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD) for pair in (apart, apart_fast)) for i in (1, 0)
+        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD, hidden) for pair in (apart, apart_fast))
+        for i in (1, 0)
     )
     alone = statistics.geometric_mean(apart[1]) / statistics.geometric_mean(apart[0])
     most = (1 + threshold) * (1 - 1e-9)
-    ratio = statistics.pooled_ratio(medians[1], medians[0], least=LEAST_SPREAD)
+    ratio = statistics.pooled_ratio(medians[1], medians[0], least=LEAST_SPREAD, shared=hidden)
     spread = max(statistics.pooled_spread(*medians), LEAST_SPREAD)
-    return _Evidence(ratio, slower if alone >= most else 1.0, faster if alone <= 1 / most else 1.0, spread)
+    alike = not 1 / most < ratio.value < most and 1 / most < alone < most
+    return _Evidence(
+        ratio,
+        slower if alone >= most else 1.0,
+        faster if alone <= 1 / most else 1.0,
+        spread,
+        alike=alike,
+        runs=(_runs(base), _runs(new)),
+        drift=conditions.drift if hidden else 0.0,
+    )
 
 
-def _weigh_one(base: Processes, new: Processes, scale: float) -> _Evidence:
+def _runs(processes: Processes) -> int:
+    return len({one.process[0] for one in processes})
+
+
+def _weigh_one(base: Processes, new: Processes) -> _Evidence:
     """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
     round of the slower side must still be slower than the other's median."""
-    sides = [[one.median_s for one in base], [one.median_s * scale for one in new]]
+    sides = [[one.median_s for one in side] for side in (base, new)]
     value = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
-    slower = min(one.least_s * scale for one in new) / max(sides[0])
+    slower = min(one.least_s for one in new) / max(sides[0])
     faster = min(one.least_s for one in base) / max(sides[1])
     ps = [statistics.larger_p_of_one(ratio, SPREAD_OF_ONE) for ratio in (slower, faster)]
     return _Evidence(Estimate(value, 0.0, math.inf, statistics.SPREAD), ps[0], ps[1], math.nan)
 
 
-def _advice(
-    spread: float, counts: tuple[int, int], threshold: float, cases: int, per_run: float
-) -> tuple[int | None, str]:
+def _advice(each: _Evidence, threshold: float, cases: int, per_run: float) -> tuple[int | None, str]:
     """How many more runs a side would tell a change as large as the threshold from none."""
-    known = not math.isnan(spread)
-    spread = spread if known else TYPICAL_SPREAD
+    known = not math.isnan(each.spread)
+    spread, what, counts = each.spread if known else TYPICAL_SPREAD, "processes", each.used
+    if each.drift:
+        spread, what, counts, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
     needed = statistics.needed_values(spread, 1 + threshold, LEVEL / cases, most=MOST_NEEDED)
     if needed is None:
-        return None, f"processes differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
+        return None, f"{what} differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
     more = max(1, math.ceil((needed - min(counts)) / per_run))
     text = f"{more} more {'run' if more == 1 else 'runs'} a side would resolve {percent(threshold)}"
     return more, text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"

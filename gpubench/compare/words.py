@@ -47,18 +47,23 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def append_step_summary(content: str) -> None:
-    """Append to the file that GitHub names. Raises UsageError where there is none or it can't be written."""
+def step_summary() -> Path:
+    """The file that GitHub names. Raises UsageError where there is none."""
     name = os.environ.get(STEP_SUMMARY)
     if not name:
         raise UsageError(f"--github-summary: {STEP_SUMMARY} is not set: this is no GitHub Actions step")
-    path = Path(name)
+    return Path(name)
+
+
+def append_step_summary(content: str) -> None:
+    """Append to the step's summary. Raises UsageError where it can't be written."""
+    path = step_summary()
     try:
         there = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
             file.write(truncated(content, SUMMARY_LIMIT - there).encode())
     except OSError as error:
-        raise UsageError(f"{name}: can't be written: {error.strerror or error}") from None
+        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
 
 
 def truncated(content: str, limit: int) -> str:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +16,16 @@ import records
 
 from gpubench.cli import main
 from gpubench.compare import words
+from gpubench.compare.facts import differences
+from gpubench.compare.sides import Side
+from gpubench.records import Device, Machine
 from gpubench.schema import Case
 
-NAMES = ("a.fast", "a.slow", "b.even")
+NAMES = ("a.fast", "a.slow", "b.even", "b.odd", "c.one", "c.two")
 
 
 def run_file(factor: float = 1.0, wobble: float = 0.0, names: tuple[str, ...] = NAMES, **how: Any) -> dict[str, Any]:
-    """Three processes; ``factor`` is how much slower a.slow is."""
+    """A run of three processes; ``factor`` is how much slower a.slow is."""
     marks = []
     for i, name in enumerate(names):
         case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
@@ -54,13 +58,13 @@ def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
         for name, factor, wobble in (("base", 1, 0), ("same", 1, 1e-4), ("slow", 1.2, 1e-4))
     )
     assert main(["compare", "--base", base, "--new", same]) == 0
-    assert "no slowdown proven at a threshold of 5 %: 3 same" in capsys.readouterr().out
+    assert "no slowdown proven at a threshold of 5 %: 6 same" in capsys.readouterr().out
     assert main(["compare", "--base", base, "--new", slow]) == 1
     shown = capsys.readouterr().out
-    assert "slowdown proven at a threshold of 5 %: 1 slower, 2 same" in shown
+    assert "slowdown proven at a threshold of 5 %: 1 slower, 5 same" in shown
     assert "+20.0 %" in shown
     assert main(["compare", "--base", slow, "--new", base]) == 0
-    assert "1 faster, 2 same" in capsys.readouterr().out
+    assert "1 faster, 5 same" in capsys.readouterr().out
     assert main(["compare", "--base", base, "--new", slow, "--threshold", "30%"]) == 0
 
 
@@ -120,6 +124,35 @@ def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
         assert "only.base[float32-n=8]" in shown
 
 
+def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(save, capsys) -> None:
+    new = run_file()
+    del new["benchmarks"][0]
+    lost = Case(NAMES[0], "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+    new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "timeout", "took too long")]
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", new)]
+    assert main(["compare", *files]) == 0
+    assert "; 1 case that base measured gave no number in new (timeout)" in capsys.readouterr().out
+    assert main(["compare", *files, "--fail-missing"]) == 1
+    assert main(["compare", "--base", files[3], "--new", files[1], "--fail-missing"]) == 0
+    assert "; 1 only in new" in capsys.readouterr().out
+
+
+def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
+    base, new = Side("base"), Side("new")
+    for side, label in ((base, "One CPU"), (new, "Other CPU")):
+        devices = (Device("cpu", "cpu", label), Device("cuda:0", "cuda", "A GPU"))
+        side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
+    assert differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)
+
+
+@pytest.mark.parametrize("more", [["--svg", "changes.gif"], ["--svg", "nowhere/x.svg"], ["--github-summary"]])
+def test_what_cant_be_written_is_said_before_anything_is_read(tmp_path: Path, monkeypatch, capsys, more) -> None:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "--base", "gone.json", "--new", "gone.json", *more]) == 2
+    assert "gone.json" not in capsys.readouterr().err
+
+
 def test_nothing_in_common_is_three(save, capsys) -> None:
     files = ["--base", save("a.json", run_file(names=("x.y",))), "--new", save("b.json", run_file(names=("z.y",)))]
     assert main(["compare", *files]) == 3
@@ -147,13 +180,12 @@ def test_two_cases_of_one_name_are_named_and_not_mixed(save, capsys) -> None:
     files = ["--base", save("base.json", data), "--new", save("new.json", plain(run_file(1.2)))]
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert len(document["cases"]) == 2
+    assert len(document["cases"]) == 5
     assert "several cases of this name" in document["missing"][0]["reason"]
 
 
 def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
-    names = tuple(f"a.case{i}" for i in range(6))
-    files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.0, 0.1, names))]
+    files = ["--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.0, 0.1))]
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {case["verdict"] for case in document["cases"]} == {"ambiguous"}
@@ -216,7 +248,7 @@ def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> No
 
 
 def with_ceilings(flops: float, width: float, factor: float) -> dict[str, Any]:
-    data = run_file()
+    data = run_file(names=NAMES[:3])
     for mark, work in zip(data["benchmarks"], ({"flops": 1e9}, {"bytes": 1e9}, {}), strict=True):
         ours = mark["extra_info"]["gpubench"]
         ours["work"] |= work
@@ -240,7 +272,7 @@ def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
     assert main(words) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(case["id"].split("[")[0], case["verdict"]) for case in document["cases"]] == [
-        ("a.fast", "same"),
+        ("a.fast", "ambiguous"),  # a run a side doesn't show the machines' drift
         ("a.slow", "faster"),
     ]
     assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0, 0.5], rel=1e-4)
@@ -250,15 +282,30 @@ def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
     assert "no ceilings in" in capsys.readouterr().err
 
 
+def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
+    """On a machine 5 % slower by its ceilings and in all cases, everything is the same."""
+    base, new = run_file(), run_file(wobble=0.05)
+    for data, flops in ((base, 1e11), (new, 1e11 / 1.05)):
+        for mark in data["benchmarks"]:
+            mark["extra_info"]["gpubench"]["work"] |= {"flops": 1e9}
+        data["gpubench"]["ceilings"] = {"cpu": {"bandwidth": [], "throughput": {"float32": flops}}}
+    files = ["--base", save("base.json", base), "--new", save("new.json", change(new, "threads", to=1))]
+    assert main(["compare", *files, "--across-machines", "--normalise", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0] * 6, rel=1e-4)
+    assert document["cases"][0]["new_s"] == pytest.approx(1.05e-3, rel=1e-3)
+    assert not any(note.startswith("all cases alike") for note in document["notes"])
+
+
 def test_markdown_escapes_and_folds(save, capsys) -> None:
-    names = ("a.slow", "b.<img src=x>|`", "c.d")
+    names = ("a.slow", "b.<img src=x>|`", "c.d", "c.e", "c.f")
     files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.2, 1e-4, names))]
     assert main(["compare", *files, "--format", "md"]) == 1
     shown = capsys.readouterr().out
     assert "**slowdown proven" in shown
     assert "<img" not in shown
     assert "b.&lt;img src=x&gt;\\|\\`" in shown
-    assert "2 the same" in shown
+    assert "4 the same" in shown
 
 
 def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_path: Path, monkeypatch) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpubench.compare.sequential import Sequential
+from gpubench.compare.conditions import Conditions
+from gpubench.compare.sequential import Sequential, least_pairs
 from gpubench.compare.sides import Key, Observation
 from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
 
@@ -137,6 +138,54 @@ def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_st
     assert [key for key, word in found.items() if word == SLOWER] == [CASES[2]]
 
 
+def drifting(random, keys, runs=1, processes=3, drift=0.05, factor=1.0):
+    """Runs of several processes, each run faster or slower than the last as a whole."""
+    found = {key: [] for key in keys}
+    for run in range(runs):
+        speed = factor * np.exp(random.normal(0, drift))
+        for key in keys:
+            for i, one in enumerate(observed(speed * np.exp(random.normal(0, 0.01, processes)))):
+                found[key].append(replace(one, process=(run, i)))
+    return found
+
+
+@pytest.mark.parametrize("cases", [1, 4])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_drift_that_few_cases_cannot_show_raises_no_false_alarms(cases, runs):
+    random = np.random.default_rng(cases)
+    keys = CASES[:cases]
+    alarms = sum(
+        SLOWER in words(judge(drifting(random, keys, runs), drifting(random, keys, runs))).values() for _ in range(200)
+    )
+    assert alarms <= 10  # of 5 expected at most
+
+
+def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
+    random = np.random.default_rng(2)
+    (only,) = judge(drifting(random, CASES[:1], 4), drifting(random, CASES[:1], 4, factor=1.3), per_run=3)
+    assert only.verdict == SLOWER
+    (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0), per_run=3)
+    assert only.verdict == AMBIGUOUS
+    assert 10 < only.more < 30
+    assert "more runs a side would resolve 5 %" in only.advice
+
+
+def test_between_machines_what_all_cases_share_is_no_drift_to_be_taken_off():
+    random = np.random.default_rng(2)
+    base, new = drifting(random, CASES, 2, drift=0), drifting(random, CASES, 2, drift=0, factor=1.15)
+    here, moved = (judge(base, new, conditions=Conditions(base, new, moved)) for moved in (False, True))
+    assert SLOWER not in words(here).values()
+    assert set(words(moved).values()) == {SLOWER}
+
+
+def test_where_the_drift_gate_decides_more_runs_are_not_what_would_tell():
+    random = np.random.default_rng(2)
+    base, new = drifting(random, CASES, drift=0), drifting(random, CASES, drift=0, factor=1.15)
+    found = judge(base, new)
+    assert {each.verdict for each in found} == {AMBIGUOUS}
+    assert all("--interleave would tell" in each.advice and each.more is None for each in found)
+
+
 def test_what_slows_all_cases_by_more_than_a_machine_drifts_is_a_slowdown():
     random = np.random.default_rng(9)
     base, new = side(random, 3, 0.01), side(random, 3, 0.01)
@@ -208,3 +257,38 @@ def test_when_time_is_up_the_last_look_may_spend_the_rest():
 
     assert after(last=False) == AMBIGUOUS
     assert after(last=True) == SLOWER
+
+
+def test_looks_that_can_prove_nothing_are_left_out_and_spend_nothing():
+    assert (least_pairs(1), least_pairs(10), least_pairs(300)) == (7, 10, 15)
+    seen = Sequential(20, 0.05)
+    due = []
+    for i in range(20):
+        seen.add(
+            {key: observed([1.0]) for key in CASES},
+            {key: observed([1.2 + 0.001 * i if key == CASES[0] else 1 + 0.001 * (-1) ** i]) for key in CASES},
+        )
+        if seen.due:
+            due.append(seen.count)
+            found = words(seen.look())
+            if len(due) == 1:
+                assert found[CASES[0]] == SLOWER
+    assert due == [12, 16, 20]
+
+
+def test_advice_names_no_fewer_pairs_than_can_prove_anything():
+    seen = Sequential(20, 0.05)
+    for i in range(2):
+        seen.add(*({key: observed([1.0 + 0.0001 * i]) for key in CASES} for _ in range(2)))
+    assert {each.more for each in seen.look(last=True)} == {least_pairs(len(CASES)) - 2}
+
+
+def test_a_case_of_which_every_pair_was_disturbed_is_ambiguous_and_told_why():
+    seen = Sequential(20, 0.05)
+    for _ in range(8):
+        seen.add({key: observed([1.0]) for key in CASES}, {key: observed([1.1], late=0.5) for key in CASES})
+    found = seen.look(last=True)
+    assert set(words(found)) == set(CASES)
+    assert {each.verdict for each in found} == {AMBIGUOUS}
+    assert "beside just one side" in found[0].advice
+    assert found[0].p is None

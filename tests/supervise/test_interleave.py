@@ -138,8 +138,12 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     assert case["ratio"] > 2
     assert document["pairs"] == 1
     assert "the budget of 0.1 s is spent" in done.stderr
-    assert {path.name for path in (tmp_path / "out/base").iterdir()} == {"000.json"}
-    again = compare(tmp_path, *words)
+    assert {path.name for path in (tmp_path / "out/compare-1/base").iterdir()} == {"000.json"}
+    assert "--budget and --pairs allow some 1 pairs" in done.stderr
+    again = compare(tmp_path, *words, "--budget=0.1", "--", "--benchmark-max-time=0.05")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "out/compare-2/base/000.json").exists()
+    again = compare(tmp_path, *words, "-o", "out/compare-1")
     assert again.returncode == 2
     assert "holds the turns of an earlier comparison" in again.stderr
 
@@ -149,7 +153,7 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     [
         (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
         (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment a side"),
-        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 5 or more"),
+        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 7 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
         (["--base", sys.executable, "--new", sys.executable, "-k", "no_such_case"], "base: "),
