@@ -17,8 +17,9 @@ COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
 
 
-def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, **options):
-    """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling."""
+def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
+    """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling. The loss curve of a fresh start
+    where there are epochs."""
     kind = gpubench.home.kind
     if not kind.data_parallel:
         raise Unmeasurable(f"nn.DataParallel does not split over {kind.name} devices")
@@ -26,9 +27,16 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
     names = [f"{kind.name}:{index}" for index in range(devices)]
-    network = training.network(task, gpubench.data, **options)
-    batches = training.batches(task, gpubench.data, rows, batch)
-    update = training.optimizer(optimizer, list(network.parameters()), rate)
+
+    def fresh(data):
+        network = training.network(task, data, **options)
+        batches = training.batches(task, data, rows, batch)
+        update = training.optimizer(optimizer, list(network.parameters()), rate)
+        if not data.meta:
+            network = data_parallel.replicated(network, [torch.device(name) for name in names])
+        return network, training.Trainer(network, training.task(task).loss, batches, update)
+
+    network, ours = fresh(gpubench.data)
     gpubench.parallel = {
         "method": "data_parallel",
         "mode": mode,
@@ -38,22 +46,24 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "interconnect": kind.interconnect(devices) if devices > 1 else None,
     }
     if not gpubench.data.meta:
-        parallel = data_parallel.replicated(network, [torch.device(name) for name in names])
 
         def wait():
             for index in range(devices):
                 kind.synchronize(index)
 
-        gpubench.parallel["phases"] = data_parallel.phases(parallel, batches[0][0], wait)
-        network = parallel
-    ours = training.Trainer(network, training.task(task).loss, batches, update)
+        gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], wait)
+        if epochs:
+            _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
+            gpubench.parallel["losses"] = training.loss_curve(again, epochs)
+            if gpubench.first:
+                training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)
         single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
         return training.verify(ours, single, "step")
 
-    gpubench(ours.step, check=reference, items=rows, unit="sample", devices=names)
+    gpubench(ours.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
 
 
 @MODES
@@ -71,7 +81,7 @@ def test_tutorial(gpubench, devices):
 
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tabular(gpubench, devices):
-    """An epoch of the tabular example."""
+    """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
     step(
         gpubench,
         "tabular",
@@ -81,4 +91,5 @@ def test_tabular(gpubench, devices):
         training.TABULAR_BATCH,
         "adam",
         training.TABULAR_RATE,
+        training.TABULAR_EPOCHS,
     )

@@ -141,7 +141,7 @@ class Group:
         others = [process.sentinel for i, process in enumerate(self.processes) if i != rank]
         if others and wait(others, timeout=GRACE_S if "onnection" in error.reason else 0.0):
             return self._death(next(i for i, p in enumerate(self.processes) if i != rank and not p.is_alive()))
-        return error if error.rank is not None else RankFailure(rank, error.reason, error.status)
+        return error
 
     def _hang(self, waiting: Sequence[int]) -> RankFailure:
         """Who keeps the others waiting: a stopped process, else whoever has done least."""

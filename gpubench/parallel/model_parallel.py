@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import training
-from ..devices import device as find_device
-from ..errors import Unmeasurable, WrongAnswer
+from ..errors import Unmeasurable
 from ..measure.check import Check, unchecked
-from ..measure.data import Data
-from ..measure.precision import torch_dtype
-from .distributed import TOLERANCE
+from .distributed import compare, own_data
 from .rendezvous import Place
 
 if TYPE_CHECKING:
@@ -74,17 +71,12 @@ class _Pipeline:
         self._job, self._place = job, place
         self._start()
 
-    def _data(self) -> Data:
-        home = find_device(self._place.device).device
-        assert home is not None, self._place.device
-        return Data(home, torch_dtype(self._job.dtype), self._job.seed)
-
     def _start(self) -> None:
         from torch import nn
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
         job, place = self._job, self._place
-        data = self._data()
+        data = own_data(job, place)
         whole = training.network(job.task, data, **job.options)
         self._batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
         if any(len(inputs) % job.microbatches for inputs, _ in self._batches):
@@ -134,23 +126,13 @@ class _Pipeline:
         return torch.cat(parts) if parts else own
 
     def check(self) -> Check:
-        """The stages' gradients against those of the whole network in one process, computed by rank 0."""
-        job = self._job
+        """The stages' gradients against those of the whole network in one process, computed by rank 0 in float64."""
         self._pass(0)
         ours = self.gradient()
         self._update.zero_grad(set_to_none=True)
         if self._place.rank:
             return unchecked("checked by rank 0")
-        data = self._data()
-        whole = training.network(job.task, data, **job.options)
-        batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
-        update = training.optimizer(job.optimizer, list(whole.parameters()), job.rate)
-        reference = training.Trainer(whole, training.task(job.task).loss, batches, update)
-        reference.backward()
-        error = training.relative_error(ours, reference.gradient())
-        if not error <= TOLERANCE:
-            raise WrongAnswer(f"the gradient differs from a single process's by {error:.3g} in the L2 norm")
-        return Check("passed", error, TOLERANCE)
+        return compare(ours, self._job)
 
     def told(self) -> dict[str, Any]:
         """The loss curve, of a fresh start, where the job has epochs: each epoch's mean loss over all rows."""

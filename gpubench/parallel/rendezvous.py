@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from ..errors import RankFailure, Unmeasurable
 
 if TYPE_CHECKING:
     import torch
+    from torch._C._distributed_c10d import Store
 
 PATIENCE = 10
 """How many deadlines a rank waits for others where a third process watches them, or while rank 0 measures alone."""
@@ -56,10 +59,27 @@ def backend(kind: str) -> str:
     return name
 
 
-def join(place: Place, deadline_s: float, store: str | None = None) -> None:
-    """Enter the process group; ``store`` is a file that all ranks of this machine share, without it torchrun's.
+def file_store(path: str, place: Place) -> Store:
+    """The store of ranks on this machine: a file."""
+    from torch._C._distributed_c10d import FileStore
 
-    Raises :class:`RankFailure` with one line when the others don't come in time or the port is taken.
+    return FileStore(path, place.size)
+
+
+def launcher_store(place: Place, deadline_s: float) -> Store:
+    """The store that torchrun gave its ranks. Raises :class:`RankFailure` with one line when it can't be reached."""
+    from torch.distributed.rendezvous import rendezvous
+
+    with _in_one_line(place, deadline_s):
+        store: Store
+        store, _, _ = next(rendezvous("env://", place.rank, place.size, timeout=timedelta(seconds=deadline_s)))
+    return store
+
+
+def join(place: Place, deadline_s: float, store: Store) -> None:
+    """Enter the process group, by way of a store that all ranks share.
+
+    Raises :class:`RankFailure` with one line when the others don't come in time.
     """
     import torch
     import torch.distributed as dist
@@ -70,15 +90,18 @@ def join(place: Place, deadline_s: float, store: str | None = None) -> None:
     if device.index is not None:
         torch.get_device_module(device.type).set_device(device.index)
         own["device_id"] = device
-    try:
+    timeout = timedelta(seconds=deadline_s)
+    with _in_one_line(place, deadline_s):
+        store.set_timeout(timeout)
         dist.init_process_group(
-            backend(device.type),
-            init_method=f"file://{store}" if store else "env://",
-            rank=place.rank,
-            world_size=place.size,
-            timeout=timedelta(seconds=deadline_s),
-            **own,
+            backend(device.type), store=store, rank=place.rank, world_size=place.size, timeout=timeout, **own
         )
+
+
+@contextlib.contextmanager
+def _in_one_line(place: Place, deadline_s: float) -> Iterator[None]:
+    try:
+        yield
     except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
         raise RankFailure(place.rank, reason(error, place, deadline_s), status="error") from error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import GpubenchError, RankFailure
 from . import progress
-from .rendezvous import PATIENCE, Place, join, one_line
+from .rendezvous import PATIENCE, Place, file_store, join, one_line
 
 
 def main(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
@@ -21,7 +21,7 @@ def main(connection: Connection, place: Place, store: str, deadline_s: float, co
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
     progress.tell_into(counts, place.rank)
     try:
-        join(place, PATIENCE * deadline_s, store)
+        join(place, PATIENCE * deadline_s, file_store(store, place))
         progress.advance()
         _answer(connection, None)
         while True:
@@ -29,14 +29,14 @@ def main(connection: Connection, place: Place, store: str, deadline_s: float, co
             try:
                 answer = function(place, *arguments)
             except BaseException as error:
-                _answer(connection, _sendable(error))
+                _answer(connection, sendable(error, place.rank))
             else:
                 _answer(connection, answer)
             progress.advance()
     except (EOFError, OSError):
         pass  # the other end is gone
     except BaseException as error:
-        _answer(connection, _sendable(error))
+        _answer(connection, sendable(error, place.rank))
     finally:
         os._exit(0)  # no orderly farewell to ranks that may be dead
 
@@ -46,12 +46,12 @@ def _answer(connection: Connection, value: Any) -> None:
         connection.send(value)
 
 
-def _sendable(error: BaseException) -> GpubenchError | RankFailure:
-    """Our own errors as they are; any other by its type and first words."""
+def sendable(error: BaseException, rank: int) -> GpubenchError:
+    """What a rank raised: our own errors as they are; any other by its type and first words."""
     if isinstance(error, GpubenchError):
         return error
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
+    return RankFailure(rank, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
 
 
 def _end_with_parent() -> None:

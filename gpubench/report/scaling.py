@@ -75,29 +75,43 @@ def _scaled(row: Row, members: list[Row]) -> Row:
     if result.work.bytes and parallel.bus_share:
         scaled["algorithm_byte_per_s"] = result.work.bytes / times.median_s
         scaled["bus_byte_per_s"] = scaled["algorithm_byte_per_s"] * parallel.bus_share
-    base = _best(members, SINGLE) or _best(members, REPLICATED)
-    one = _best(members, ONE_THREAD) or base
+    base = _best(row, members, SINGLE) or _best(row, members, REPLICATED)
+    one = _best(row, members, ONE_THREAD) or base
     if base is not None and one is not None and result.work.items:
         scaled["baseline_s"] = base["_result"].times.median_s
         scaled["baseline_threads"] = _parallel(base).threads or base["_result"].case.threads
-        scaled["speedup"], scaled["low"], scaled["high"], scaled["uncertainty"] = _ratio(base, row)
-        scaling = _ratio(one, row)[:3]
+        *speedup, uncertainty = _ratio(base, row)
+        *scaling, of_scaling = _ratio(one, row)
+        scaled |= dict(zip(("speedup", "low", "high"), speedup, strict=True))
         scaled |= dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True))
+        scaled["uncertainty"] = uncertainty or of_scaling
         if not (parallel.method == SINGLE and one is not base):  # all threads of a CPU are no single device
             names = ("efficiency", "efficiency_low", "efficiency_high")
-            scaled |= {name: value / parallel.devices for name, value in zip(names, scaling, strict=True)}
+            shares = [value and value / parallel.devices for value in scaling]
+            scaled |= dict(zip(names, shares, strict=True))
     return scaled
 
 
-def _best(members: list[Row], method: str) -> Row | None:
-    """The fastest per item of those that use one device by this method."""
-    own = [row for row in members if _parallel(row).method == method and _parallel(row).devices == 1]
-    own = [row for row in own if row["_result"].work.items]
-    return min(own, key=lambda row: row["_result"].times.median_s / row["_result"].work.items, default=None)
+def _best(row: Row, members: list[Row], method: str) -> Row | None:
+    """The fastest per item of those that use one device by this method: of the row's own workload where it has any,
+    since the least of several measurements of the same step is biased."""
+    found = [other for other in members if _parallel(other).method == method and _parallel(other).devices == 1]
+    found = [other for other in found if other["_result"].work.items]
+    own = [other for other in found if other["workload"] == row["workload"]]
+
+    def per_item(other: Row) -> float:
+        result: Result = other["_result"]
+        assert result.times is not None
+        assert result.work.items
+        return result.times.median_s / result.work.items
+
+    return min(own or found, key=per_item, default=None)
 
 
-def _ratio(base: Row, row: Row) -> tuple[float, float, float, str]:
-    """Items/s over the base's, with its range and what that is."""
+def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str | None]:
+    """Items/s over the base's, with its range and what that is; of the base itself 1, which no sample can change."""
+    if base is row:
+        return 1.0, None, None, None
     items = row["_result"].work.items / base["_result"].work.items
     _, _, ratio, uncertainty = estimate(base["_result"].times, row["_result"].times)
     return ratio.value * items, ratio.low * items, ratio.high * items, uncertainty

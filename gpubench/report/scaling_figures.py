@@ -51,11 +51,18 @@ def plan(results: pd.DataFrame, scaled: pd.DataFrame) -> list[Figure]:
 
 
 def _speedup(row: Row) -> tuple[float, float, float]:
-    return row["scaling"], row["scaling_low"], row["scaling_high"]
+    return _ranged(row, "scaling")
 
 
 def _efficiency(row: Row) -> tuple[float, float, float]:
-    return tuple(100 * row[name] for name in ("efficiency", "efficiency_low", "efficiency_high"))  # type: ignore[return-value]
+    value, low, high = _ranged(row, "efficiency")
+    return 100 * value, 100 * low, 100 * high
+
+
+def _ranged(row: Row, name: str) -> tuple[float, float, float]:
+    """A value and its range; the baseline itself has none."""
+    value = row[name]
+    return value, row[f"{name}_low"] or value, row[f"{name}_high"] or value
 
 
 def _against(
@@ -103,7 +110,7 @@ def _against(
     threads = {row["baseline_threads"] for row in used if row["method"] == SINGLE}
     words = {SINGLE: f"one process, {threads.pop() if len(threads) == 1 else 'all'} threads"}
     keys = tuple((str(words.get(str(m)) or _LABELS.get(str(m), str(m))), c) for m, c in colours.items())
-    kinds = sorted({row["uncertainty"] for row in used})
+    kinds = sorted({row["uncertainty"] for row in used if row["uncertainty"]})
     note = (_NOTE if ideal else "") + f"Band: {', '.join(kinds)}. "
     chart = LineChart(tuple(panels), keys, (), unit, slower, tuple(used))
     return Figure(name, title, subtitle, caption(used, names, note), chart)

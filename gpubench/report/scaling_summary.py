@@ -16,8 +16,8 @@ def told(scaled: pd.DataFrame) -> Table:
     body = []
     found = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
     for row in found:
-        times = f"{factor(row['scaling'])} ({factor(row['scaling_low'])}–{factor(row['scaling_high'])})"
-        best = f"{factor(row['speedup'])} ({factor(row['low'])}–{factor(row['high'])})"
+        times = _ranged(row["scaling"], row["scaling_low"], row["scaling_high"])
+        best = _ranged(row["speedup"], row["low"], row["high"])
         each = f" × {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row["threads"] else ""
         pieces = f", {row['microbatches']} microbatches" if row["microbatches"] else ""
         body.append(
@@ -40,9 +40,13 @@ def told(scaled: pd.DataFrame) -> Table:
     )  # fmt: skip
     note = "One device of a CPU is one process with one thread; the best that is not parallel there is one process"
     note += f" with {' or '.join(map(str, threads))} threads. In brackets: "
-    return Table(
-        "Several devices", columns, tuple(body), note + ", ".join(sorted({r["uncertainty"] for r in found})) + "."
-    )
+    kinds = sorted({row["uncertainty"] for row in found if row["uncertainty"]})
+    return Table("Several devices", columns, tuple(body), note + ", ".join(kinds) + ".")
+
+
+def _ranged(value: float, low: float | None, high: float | None) -> str:
+    """The baseline itself has no range."""
+    return factor(value) if low is None or high is None else f"{factor(value)} ({factor(low)}–{factor(high)})"
 
 
 def added(summary: Summary, scaled: pd.DataFrame) -> Summary:

@@ -18,7 +18,10 @@ from ..ledger import Event, Follower
 POLL_S = 0.05
 PATIENCE_S = 60.0
 """How long pytest may take to finish once it was asked to."""
+SILENCE_S = 300.0
+"""How long a child may say nothing between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
+_SILENT = "the measuring process was measuring no case and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable that tells a child our process number: one whose parent is another has lost us."""
 
@@ -116,12 +119,13 @@ def run(
     tell: Callable[[Event], None],
     deadline_s: float,
     place: Place | None = None,
+    silence_s: float | None = None,
 ) -> Ended:
     """Run the child, pass its events on as they come, and say how it ended.
 
     The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
-    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process. An exception from
-    ``tell`` does too, and is passed on.
+    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does, while no
+    case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
     place = place or Place()
@@ -138,7 +142,8 @@ def run(
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-    stops, stopped, late = 0, 0.0, False
+    stops, stopped, late = 0, 0.0, ""
+    silence_s = max(SILENCE_S if silence_s is None else silence_s, deadline_s)
     case, since, said = None, time.monotonic(), log.stat().st_size
     finish: Event | None = None
 
@@ -161,8 +166,8 @@ def run(
                     elif event["event"] == "finish":
                         finish = event
                     tell(event)
-                if alive and case and time.monotonic() - since > deadline_s:
-                    late = True
+                if alive and time.monotonic() - since > (deadline_s if case else silence_s):
+                    late = f"no end within {deadline_s:g} s" if case else f"{_SILENT} for {silence_s:g} s: it was ended"
                     _signal(child, kill=True)
                     child.wait()
                 elif alive and stops and time.monotonic() - stopped > PATIENCE_S:
@@ -173,9 +178,9 @@ def run(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-    if finish:
+    if finish and not late:
         return Ended(child.returncode, True, bool(finish.get("poisoned")), bool(stops))
-    reason = f"no end within {deadline_s:g} s" if late else _reason(child.returncode, log, said)
+    reason = late or _reason(child.returncode, log, said)
     return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
 
 

@@ -50,6 +50,9 @@ def _measure(args: argparse.Namespace) -> int:
     if unable and unable.code == _USAGE:
         raise UsageError(_complaint(_lines(supervisor.log)))
     sessions = any(event["event"] == "session" for event in supervisor.events)
+    if not sessions and unable and unable.status == "timeout":
+        print(f"gpubench run: {unable}", file=sys.stderr)
+        return INCOMPLETE
     if not sessions:
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / "run.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,11 @@ from . import process
 
 
 class Unable(GpubenchError):
-    """The measuring process ended before any case began; ``code`` is its exit code."""
+    """The measuring process ended before any case began: ``code`` is its exit code, ``status`` timeout if it hung."""
 
-    def __init__(self, code: int, reason: str) -> None:
+    def __init__(self, code: int, reason: str, status: str = "crashed") -> None:
         super().__init__(reason)
-        self.code = code
+        self.code, self.status = code, status
 
 
 @dataclass
@@ -64,7 +65,9 @@ class Supervisor:
             if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{len(todo)} cases were not measured: {todo[0]} …")
-                raise Unable(ended.code, ended.reason)
+                raise Unable(ended.code, ended.reason, ended.status)
+            if ended.status == "timeout" and not ended.case:
+                print(f"gpubench run: {ended.reason}", file=sys.stderr)
 
     def missing(self, index: int) -> list[str] | None:
         """Cases that this process has still to end; ``None`` before they are known.

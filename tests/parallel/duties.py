@@ -44,6 +44,12 @@ def fail(place, rank):
     return total(place)
 
 
+def exhaust(place, rank):
+    if place.rank == rank:
+        raise MemoryError("no more")
+    return total(place)
+
+
 def stop(place, rank):
     if place.rank == rank:
         os.kill(os.getpid(), signal.SIGSTOP)

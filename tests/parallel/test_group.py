@@ -81,8 +81,10 @@ def test_a_worker_killed_while_idle_is_noticed(group):
 
 
 def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
+    place = Place(0, 2, "cpu", 1)
+    store = rendezvous.file_store(str(tmp_path / "store"), place)
     with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
-        rendezvous.join(Place(0, 2, "cpu", 1), 1.0, str(tmp_path / "store"))
+        rendezvous.join(place, 1.0, store)
 
 
 def test_a_port_that_is_taken_is_one_reason(monkeypatch):
@@ -94,7 +96,7 @@ def test_a_port_that_is_taken_is_one_reason(monkeypatch):
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
         with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(port \d+\): choose another"):
-            rendezvous.join(Place(0, 2, "cpu", 1), 5.0)
+            rendezvous.launcher_store(Place(0, 2, "cpu", 1), 5.0)
 
 
 def test_a_missing_backend_is_a_skip(monkeypatch):

@@ -22,6 +22,7 @@ from gpubench.parallel.distributed import Training
 from gpubench.parallel.group import Group
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
 from gpubench.parallel.ranks import Ranks
+from gpubench.parallel.rendezvous import Place
 from gpubench.parallel.timing import Measured, measure
 from gpubench.schema import Work
 
@@ -61,6 +62,22 @@ def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
     """The same step without DDP has each rank's own gradient: as DDP's it must not pass."""
     with pytest.raises(WrongAnswer, match="the gradient differs from a single process's by"):
         two.run(methods.forgotten, Training("lenet", "ddp", 64))
+
+
+@pytest.mark.parametrize("method", ["single", "one thread"])
+def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch, method):
+    job, place = Training("lenet", method, 64), Place(0, 1, "cpu", 1)
+    sound = job.start(place).check()
+    assert sound.status == "passed"
+    assert 0 < sound.error < 1e-5
+    right = torch.nn.Linear.forward
+
+    def wrong_in_float32(layer, inputs):
+        return right(layer, inputs) * (1.1 if inputs.dtype == torch.float32 else 1.0)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
+    with pytest.raises(WrongAnswer, match=r"in the L2 norm, allowed is 0\.01"):
+        job.start(place).check()
 
 
 def test_unequal_shares_weigh_by_their_rows():

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parent.parent.parent
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+BENCHMARKS = ROOT / "benchmarks/test_distributed.py"
 
 
 def free_port():
@@ -18,12 +20,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def agent(folder, port, *options, timeout_s=60):
+def agent(folder, port, *options, file=BENCHMARKS, timeout_s=60):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test", "--local-addr=127.0.0.1",
-        f"--rdzv-conf=join_timeout={timeout_s}", "-m", "pytest", str(ROOT / "benchmarks/test_distributed.py"),
-        "-c", os.devnull, f"--rootdir={ROOT}", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--benchmark-only",
+        f"--rdzv-conf=join_timeout={timeout_s}", "-m", "pytest", str(file), "-c", os.devnull,
+        f"--rootdir={file.parent}", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--benchmark-only",
         "--gpubench-preset=smoke", "--benchmark-json=run.json", *options,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -41,18 +43,23 @@ def left_in(folder):
     ]
 
 
-def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp_path):
+def two_agents(folder, *options, **how):
+    """The exit codes of both, what they said, and the run files they wrote."""
     port = free_port()
-    folders = [tmp_path / "one", tmp_path / "two"]
+    folders = [folder / "one", folder / "two"]
     agents = []
-    for folder in folders:
-        folder.mkdir()
-        agents.append(agent(folder, port, "-k", "linear or all_reduce"))
+    for own in folders:
+        own.mkdir()
+        agents.append(agent(own, port, *options, **how))
     said = [each.communicate(timeout=120)[0] for each in agents]
-    assert [each.returncode for each in agents] == [0, 0], said
-    written = [folder / "run.json" for folder in folders if (folder / "run.json").exists()]
-    assert len(written) == 1
-    run = json.loads(written[0].read_text())
+    written = [own / "run.json" for own in folders if (own / "run.json").exists()]
+    return [each.returncode for each in agents], said, [json.loads(path.read_text()) for path in written]
+
+
+def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp_path):
+    codes, said, runs = two_agents(tmp_path, "-k", "linear or all_reduce")
+    assert codes == [0, 0], said
+    (run,) = runs
     cases = {b["name"]: b["extra_info"]["gpubench"] for b in run["benchmarks"]}
     together = cases["test_linear[cpu-float32-ddp-2]"]
     assert together["parallel"]["devices"] == 2
@@ -61,6 +68,38 @@ def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp
     assert cases["test_linear[cpu-float32-single-1]"]["parallel"]["devices"] == 1
     assert cases["test_all_reduce[cpu-float32-10000-2]"]["check"]["status"] == "passed"
     assert not run["gpubench"]["unmeasured"]
+    assert not left_in(tmp_path)
+
+
+FAILING = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import pytest, duties
+from gpubench.parallel.distributed import Training
+from gpubench.schema import Work
+
+pytestmark = pytest.mark.parallel
+
+@pytest.mark.parametrize("duty", ["none", "fail", "exhaust", "after"])
+def test_step(gpubench, gpubench_ranks, duty):
+    if duty in ("fail", "exhaust"):
+        gpubench_ranks._team(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
+    gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 2, work=Work(), method="ddp", mode="strong")
+"""
+
+
+def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text(FAILING)
+    codes, said, runs = two_agents(tmp_path, "--gpubench-ranks-deadline=5", file=file)
+    assert all(codes), said
+    (run,) = runs
+    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "after"]
+    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in run["gpubench"]["unmeasured"]}
+    assert rows == {
+        "fail": ("error", "rank 1: ValueError: no such thing"),
+        "exhaust": ("oom", "rank 1: MemoryError: no more"),
+    }
     assert not left_in(tmp_path)
 
 

@@ -56,6 +56,28 @@ def test_on_a_cpu_a_rank_is_held_against_all_threads_and_against_one(tmp_path: P
     assert rows["one thread"]["efficiency"] == 1
 
 
+def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_path: Path) -> None:
+    rows = {row["method"]: row for row in scaled(tmp_path, CPU)}
+    single, one = rows["single"], rows["one thread"]
+    assert (single["speedup"], single["low"], single["high"]) == (1, None, None)
+    assert single["scaling_low"] < single["scaling"] < single["scaling_high"]
+    assert (one["scaling"], one["scaling_low"], one["scaling_high"]) == (1, None, None)
+    assert (one["efficiency_low"], one["efficiency_high"]) == (None, None)
+    assert all(rows[method]["uncertainty"] for method in rows)
+    alone = mark(1.1, "data_parallel", 1, workload="data_parallel.lenet", device="cuda:0")
+    two = mark(0.8, "data_parallel", 2, workload="data_parallel.lenet", device="cuda:0")
+    results = table.frame([read(tmp_path, [alone, two])])
+    (first, _) = scaling_summary.told(scaling.frame(results)).rows
+    assert first[5:8] == ("1.00×", "1.00×", "100%")
+    assert scaling_figures.plan(results, scaling.frame(results))
+
+
+def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
+    copy = mark(0.050, "single", 1, workload="training.lenet", threads=2)
+    rows = scaled(tmp_path, [copy, *CPU, mark(0.1, "gpipe", 2, workload="model_parallel.lenet")])
+    assert [row["baseline_s"] for row in rows] == [0.050, 0.060, 0.060, 0.060, 0.050]
+
+
 def test_weak_scaling_counts_the_work_that_grew(tmp_path: Path) -> None:
     marks = [mark(1.0, "single", 1, "weak", device="cuda:0"), mark(1.25, "ddp", 4, "weak", device="cuda:0", items=512)]
     ddp = scaled(tmp_path, marks)[1]

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from waiting import wait_for
 
-from gpubench import runfile
+from gpubench import cli, runfile
 from gpubench.ledger import Ledger, read
-from gpubench.supervise import merge
+from gpubench.supervise import merge, process as measuring
 
 GOOD = """
 import torch, pytest
@@ -129,6 +129,25 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
     table = (tmp_path / "out/results.csv").read_text()
     assert all(status in table for status in ("crashed", "timeout", "oom", "error"))
     assert not processes_of(tmp_path)
+
+
+@pytest.mark.parametrize("code", ["", 'Ledger("ledger").append("finish"); '])
+def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, code):
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", f"import time; from gpubench.ledger import Ledger; {code}time.sleep(1000)"]
+    began = time.monotonic()
+    ended = measuring.run(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0)
+    assert time.monotonic() - began < 30
+    assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
+    assert ended.reason == "the measuring process was measuring no case and said nothing for 2 s: it was ended"
+
+
+def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(measuring, "SILENCE_S", 1.0)
+    (tmp_path / "test_hang.py").write_text("import time\ntime.sleep(1000)\n")
+    told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--no-charts"])
+    assert told == 1
+    assert "measuring no case and said nothing for 2 s: it was ended" in capsys.readouterr().err
 
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
