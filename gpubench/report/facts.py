@@ -10,7 +10,7 @@ import pandas as pd
 from ..flags import ADVICE
 from ..quantity import bytes_text, seconds_text, text
 from ..records import Raised, Run
-from ..roofline import Bandwidth
+from ..roofline import Bandwidth, Ceilings
 from ..schema import TIMERS
 from .labels import Names, Row, case_name, listed, shorten
 from .summary import Table
@@ -35,11 +35,9 @@ def ceilings(results: pd.DataFrame) -> Table:
     for name, run in _runs(results).items():
         for device, known in run.ceilings.items():
             label = f"{device} · {name}" if results["run"].nunique() > 1 else device
-            for level in dict.fromkeys(entry.level for entry in known.bandwidth):
-                entries = [entry for entry in known.bandwidth if entry.level == level]
-                largest = bytes_text(max(entry.footprint_bytes for entry in entries))
-                what = f"bandwidth of {shorten(level or 'memory', 16)}, {largest}"
-                body.append((label, what, listed([_pattern(entry) for entry in _best(entries)], 8)))
+            for (size, level), entries in _footprints(known).items():
+                what = f"bandwidth at {size}, {shorten(level or 'memory', 16)}"
+                body.append((label, what, listed([_pattern(entry) for entry in entries], 8)))
             rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
             single = (
                 ("matrix products", listed(rates, 8)),
@@ -52,13 +50,12 @@ def ceilings(results: pd.DataFrame) -> Table:
     return Table("Ceilings", ("device", "what", "at best"), tuple(body), note)
 
 
-def _best(entries: list[Bandwidth]) -> list[Bandwidth]:
-    """The best of each access pattern."""
-    best: dict[str, Bandwidth] = {}
-    for entry in entries:
-        if entry.pattern not in best or entry.byte_per_s > best[entry.pattern].byte_per_s:
-            best[entry.pattern] = entry
-    return list(best.values())
+def _footprints(known: Ceilings) -> dict[tuple[str, str], list[Bandwidth]]:
+    """All access patterns of each footprint, the smallest first; a few bytes more or less don't matter."""
+    found: dict[tuple[str, str], list[Bandwidth]] = {}
+    for entry in sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes):
+        found.setdefault((bytes_text(entry.footprint_bytes), entry.level), []).append(entry)
+    return found
 
 
 def _pattern(entry: Bandwidth) -> str:
@@ -85,7 +82,7 @@ def run_flags(results: pd.DataFrame) -> Table:
     body = []
     for name, run in _runs(results).items():
         for flag in run.flags:
-            processes = f"{listed([str(index) for index in flag.processes])} of {run.processes}"
+            processes = f"{len(flag.processes)} of {run.processes}"
             body.append((flag.name, name, processes, shorten(flag.seen, 160), *_advice(flag.name)))
     columns = ("flag", "run", "processes", "what was seen", "why it may be", "what to try")
     return Table("Flags of whole processes", columns, tuple(body), "They apply to all that these processes measured.")

@@ -113,7 +113,7 @@ def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
     (row,) = rows(words, "Flags of whole processes")
     assert (row["flag"], row["processes"], row["what was seen"]) == (
         "contended",
-        "0, 1 of 2",
+        "2 of 2",
         "synthetic contended in 0",
     )
 
@@ -123,7 +123,7 @@ def test_ceilings_and_what_is_known_of_the_best(tmp_path: Path) -> None:
     data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings={"cuda:0": records.ceilings("cuda:0")})
     words = summarise(tmp_path, data)
     found = {(row["device"], row["what"]): row["at best"] for row in rows(words, "Ceilings")}
-    assert found["cuda:0", "bandwidth of memory, 1.00 GB"].startswith("read 5.31 TB/s, copy 4.16 TB/s")
+    assert found["cuda:0", "bandwidth at 1.00 GB, memory"].startswith("read 5.31 TB/s, copy 4.16 TB/s")
     assert found["cuda:0", "launch floor"] == "4.80 µs"
     assert found["cuda:0", "host to device"] == "52.0 GB/s"
     (row,) = [row for row in rows(words, "Highest rates") if row["device"] == "cuda:0"]
