@@ -44,7 +44,7 @@ def run(pytester):
             *options,
         )
         left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-        assert not [p for p in left if p.status() != psutil.STATUS_ZOMBIE]
+        assert not psutil.wait_procs(left, timeout=30)[1]
         path = pytester.path / "run.json"
         return result, json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
+from waiting import survivors
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -32,15 +32,6 @@ def agent(folder, port, *options, file=BENCHMARKS, timeout_s=60):
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-
-
-def left_in(folder):
-    """Processes that still work in a folder."""
-    return [
-        process
-        for process in psutil.process_iter(["cwd", "status"])
-        if (process.info["cwd"] or "").startswith(str(folder)) and process.info["status"] != psutil.STATUS_ZOMBIE
-    ]
 
 
 def two_agents(folder, *options, **how):
@@ -68,7 +59,7 @@ def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp
     assert cases["test_linear[cpu-float32-single-1]"]["parallel"]["devices"] == 1
     assert cases["test_all_reduce[cpu-float32-10000-2]"]["check"]["status"] == "passed"
     assert not run["gpubench"]["unmeasured"]
-    assert not left_in(tmp_path)
+    assert not survivors(tmp_path)
 
 
 FAILING = f"""
@@ -100,7 +91,7 @@ def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
         "fail": ("error", "rank 1: ValueError: no such thing"),
         "exhaust": ("oom", "rank 1: MemoryError: no more"),
     }
-    assert not left_in(tmp_path)
+    assert not survivors(tmp_path)
 
 
 def test_an_agent_that_waits_for_a_second_one_in_vain_ends_in_time(tmp_path):
@@ -108,4 +99,4 @@ def test_an_agent_that_waits_for_a_second_one_in_vain_ends_in_time(tmp_path):
     said = alone.communicate(timeout=60)[0]
     assert alone.returncode != 0
     assert "RendezvousTimeoutError" in said
-    assert not left_in(tmp_path)
+    assert not survivors(tmp_path)

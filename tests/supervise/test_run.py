@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import wait_for
+from waiting import survivors, wait_for
 
 CASES = """
 import torch, pytest
@@ -198,13 +198,7 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     rows = (folder / "out/results.csv").read_text()
     assert 0 < rows.count(",ok,") < 40
     assert rows.count("the run ended") == 40 - rows.count(",ok,")
-    assert not _children_of(folder)
-
-
-def _children_of(folder):
-    import psutil
-
-    return [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
+    assert not survivors(folder)
 
 
 def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatch, tmp_path):
