@@ -33,6 +33,13 @@ def machine():
 """
 
 
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """A pytest that a test starts is no worker of pytest-xdist, even where this one is."""
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def virtual(pytester, monkeypatch):
     """A folder whose pytest knows the kind ``virtual``, in a process of its own; runs it and gives the run file."""

@@ -97,6 +97,29 @@ def model() -> str:
     return " ".join(str(brand).split())
 
 
+VECTOR_MATH = (
+    "acos", "asin", "atan", "cos", "erf", "erfc", "erfinv", "exp", "log", "log10", "log2", "sin", "sqrt", "tan", "tanh",
+    "trunc",
+)  # fmt: skip
+"""The functions that torch hands to Intel's vector math library where it is built with it."""
+
+
+def resolve_vector_math() -> None:
+    """Call each function of :data:`VECTOR_MATH` on one element, so that no thread meets it for the first time.
+
+    The library looks for the right kernel at a function's first call in a process. When several threads make that call
+    together, one may run a kernel of a lower accuracy over its whole share: relative errors of 6e-5 in float32, once
+    in some thousand processes (``docs/experiments/first_call.py``; https://github.com/pytorch/pytorch/issues/188792).
+    Later calls are right, so a time is not touched, but the answer that is checked is the first.
+    """
+    import torch
+
+    for dtype in (torch.float32, torch.float64):
+        one = torch.full((1,), 0.5, dtype=dtype)
+        for name in VECTOR_MATH:
+            getattr(torch, name)(one)
+
+
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:
     """Bytes of each cache that one core reaches: ``l1d``, ``l2``, ``l3``; shared ones in full."""
     sizes: dict[str, int] = {}

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import cache_sizes, cores
+from ..devices.cpu import cache_sizes, cores, resolve_vector_math
 from ..errors import UsageError
 
 T = TypeVar("T")
@@ -159,6 +159,7 @@ def set_threads(count: int | None = None) -> int:
 
     wanted = count or cores()
     threadpoolctl.threadpool_limits(wanted)
+    resolve_vector_math()
     torch.set_num_threads(wanted)  # last: its own matrix library is linked in and unknown to threadpoolctl
     return wanted
 

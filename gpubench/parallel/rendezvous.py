@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ..devices.cpu import resolve_vector_math
 from ..errors import RankFailure, Unmeasurable
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def join(place: Place, deadline_s: float, store: Store) -> None:
     import torch
     import torch.distributed as dist
 
+    resolve_vector_math()
     torch.set_num_threads(place.threads)
     device = place.torch_device
     own: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench import devices
 from gpubench.errors import UsageError
@@ -243,6 +244,23 @@ class TestThreads:
             patch.setattr(torch, "set_num_threads", told.append)
             environment.set_threads(2)
         assert told == [2]
+
+    def test_every_function_of_the_vector_math_library_is_met_on_one_element_first(self):
+        """Its first call in a process is one that several threads must not make together."""
+        met = set()
+
+        class Record(TorchDispatchMode):
+            def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+                result = operator(*args, **(kwargs or {}))
+                if args and isinstance(args[0], torch.Tensor) and args[0].numel() == 1:
+                    met.add((operator.overloadpacket.__name__, args[0].dtype))
+                return result
+
+        with Record():
+            environment.set_threads(2)
+        names = ("exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "erf", "erfc", "erfinv", "acos", "asin", "atan")
+        for name in (*names, "log2", "log10", "trunc"):
+            assert {(name, torch.float32), (name, torch.float64)} <= met
 
     @pytest.mark.parametrize("count", [0, -2])
     def test_no_threads_is_refused(self, count):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 import duties
@@ -44,6 +45,15 @@ def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
 
 def test_ranks_have_the_threads_they_were_given(group):
     assert group().run(duties.threads) == [1, 1]
+
+
+def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
+    did = []
+    monkeypatch.setattr(rendezvous, "resolve_vector_math", lambda: did.append("resolve"))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: did.append(count))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: did.append("join"))
+    rendezvous.join(Place(0, 2, "cpu", 3), 1.0, torch.distributed.HashStore())
+    assert did == ["resolve", 3, "join"]
 
 
 def test_workers_never_come_from_a_plain_fork():
