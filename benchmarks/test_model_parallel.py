@@ -30,7 +30,7 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
     own = Training(task, schedule, batch, optimizer, **terms)
     ideal = 1.0
     if devices > 1:
-        own = Pipeline(task, schedule, microbatches, batch, optimizer, **terms)
+        own = Pipeline(task, schedule, batch, optimizer, microbatches=microbatches, **terms)
         ideal = ideal_speedup(devices, microbatches)
     ranks.measure(
         gpubench, own, devices, all_threads=schedule == "single",

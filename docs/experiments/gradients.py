@@ -26,7 +26,7 @@ def main() -> int:
                     found = group.run(error, Training(task, method, 128, seed=seed))[0]
                     print(f"{task} {method} seed {seed}: {found:.2e}")
         for schedule, microbatches in (("naive", 1), ("gpipe", 4), ("1f1b", 4)):
-            found = group.run(error, Pipeline("deep_mlp", schedule, microbatches, 128))[0]
+            found = group.run(error, Pipeline("deep_mlp", schedule, 128, microbatches=microbatches))[0]
             print(f"deep_mlp {schedule} of {microbatches}: {found:.2e}")
     finally:
         group.close()

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import training
-from ..devices import CPU, device as find_device
-from ..errors import WrongAnswer
 from ..measure.check import Check, unchecked
-from ..measure.data import Data
-from ..measure.precision import torch_dtype
+from .job import Job
 from .rendezvous import Place
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
-    from .model_parallel import Pipeline
-
 METHODS = ("single", "one thread", "ddp", "unsynchronised", "fsdp")
-TOLERANCES = {"float64": 1e-10, "float32": training.GRADIENT_TOLERANCE}
-"""Of the gradient against one process's in float64 on the CPU, relative in the L2 norm. Where no ReLU or max-pooling
-switches sides through rounding float32 is below 1e-6; a switch has been seen to cost thousandths, forgetting to average
-costs 0.5."""
-LOOSE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """A training step on several ranks. ``batch`` rows in all, over all ranks; ``rows`` as in a :class:`Trainer`.
+class Training(Job):
+    """A training step of the whole network on every rank.
 
     ``single`` and ``one thread`` are the plain step on one rank; ``unsynchronised`` is the same on every rank, with
     its own share of the rows and nothing exchanged: what the hardware would give if gradients travelled for nothing.
     """
-
-    task: str
-    method: str
-    batch: int
-    optimizer: str = "sgd"
-    rate: float = 1e-3
-    rows: int | None = None
-    epochs: int = 0
-    dtype: str = "float32"
-    seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
 
     def start(self, place: Place) -> _Training:
         return _Training(self, place)
@@ -57,7 +35,7 @@ class _Training:
 
     def _trainer(self) -> training.Trainer:
         job, place = self._job, self._place
-        data = own_data(job, place)
+        data = job.data(place)
         network = training.network(job.task, data, **job.options)
         batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
         shares = None
@@ -88,7 +66,7 @@ class _Training:
         self.trainer.update_rule.zero_grad(set_to_none=True)
         if place.rank:
             return unchecked("checked by rank 0")
-        return compare(ours, job)
+        return job.compare(ours)
 
     def told(self) -> dict[str, Any]:
         """The loss curve, of a fresh start, where the job has epochs."""
@@ -106,32 +84,6 @@ class _Training:
         shared = torch.tensor(values, device=self._place.device)
         dist.all_reduce(shared)
         return [value / self._place.size for value in shared.tolist()]
-
-
-def own_data(job: Training | Pipeline, place: Place) -> Data:
-    """A job's data on a rank's device."""
-    home = find_device(place.device).device
-    assert home is not None, place.device
-    return Data(home, torch_dtype(job.dtype), job.seed)
-
-
-def compare(gradient: torch.Tensor, job: Training | Pipeline) -> Check:
-    """A job's first gradient against that of one process on the whole batch, in float64 on the CPU.
-
-    Raises :class:`WrongAnswer` when they differ by more than rounding in the job's dtype explains.
-    """
-    import torch
-
-    exact = Data(CPU, torch.float64, job.seed)
-    reference = training.trainer(job.task, exact, job.batch, rows=job.rows, **job.options)
-    reference.backward()
-    error = training.relative_error(gradient, reference.gradient())
-    allowed = TOLERANCES.get(job.dtype, LOOSE)
-    if not error <= allowed:
-        raise WrongAnswer(
-            f"the gradient differs from a single process's by {error:.3g} in the L2 norm, allowed is {allowed:g}"
-        )
-    return Check("passed", error, allowed)
 
 
 def wrap(network: nn.Module, method: str, place: Place) -> nn.Module:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import training
 from ..errors import Unmeasurable
 from ..measure.check import Check, unchecked
-from .distributed import compare, own_data
+from .job import Job
 from .rendezvous import Place
 
 if TYPE_CHECKING:
@@ -28,20 +28,13 @@ def ideal_speedup(stages: int, microbatches: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A training step of a network cut into one stage a rank. Naive is a pipeline of one microbatch."""
+class Pipeline(Job):
+    """A training step of a network cut into one stage a rank; ``method`` is the schedule.
 
-    task: str
-    schedule: str
-    microbatches: int
-    batch: int
-    optimizer: str = "sgd"
-    rate: float = 1e-3
-    rows: int | None = None
-    epochs: int = 0
-    dtype: str = "float32"
-    seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
+    Naive is a pipeline of one microbatch.
+    """
+
+    microbatches: int = 1
 
     def start(self, place: Place) -> _Pipeline:
         return _Pipeline(self, place)
@@ -76,14 +69,14 @@ class _Pipeline:
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
         job, place = self._job, self._place
-        data = own_data(job, place)
+        data = job.data(place)
         whole = training.network(job.task, data, **job.options)
         self._batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
         if any(len(inputs) % job.microbatches for inputs, _ in self._batches):
             raise Unmeasurable(f"batches can't be split into {job.microbatches} equal microbatches")
         self._own = nn.Sequential(*cut(list(whole.children()), place.size)[place.rank])
         self._update = training.optimizer(job.optimizer, list(self._own.parameters()), job.rate)
-        kind = Schedule1F1B if job.schedule == "1f1b" else ScheduleGPipe
+        kind = Schedule1F1B if job.method == "1f1b" else ScheduleGPipe
         # A stage remembers the shapes it first met: one for each size of batch.
         sizes = {len(inputs) for inputs, _ in self._batches}
         loss = training.task(job.task).loss
@@ -132,7 +125,7 @@ class _Pipeline:
         self._update.zero_grad(set_to_none=True)
         if self._place.rank:
             return unchecked("checked by rank 0")
-        return compare(ours, self._job)
+        return self._job.compare(ours)
 
     def told(self) -> dict[str, Any]:
         """The loss curve, of a fresh start, where the job has epochs: each epoch's mean loss over all rows."""

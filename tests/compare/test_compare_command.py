@@ -8,48 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import records
+from suites import NAMES, plain, run_file
 
 from gpubench.cli import main
 from gpubench.compare import words
-from gpubench.compare.facts import differences
-from gpubench.compare.sides import Side
-from gpubench.records import Device, Machine
 from gpubench.schema import Case
-
-NAMES = ("a.fast", "a.slow", "b.even", "b.odd", "c.one", "c.two")
-
-
-def run_file(factor: float = 1.0, wobble: float = 0.0, names: tuple[str, ...] = NAMES, **how: Any) -> dict[str, Any]:
-    """A run of three processes; ``factor`` is how much slower a.slow is."""
-    marks = []
-    for i, name in enumerate(names):
-        case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
-        median = 1e-3 * (i + 1) * (1 + wobble) * (factor if name == "a.slow" else 1.0)
-        marks.append(records.benchmark(case, median, medians=(median * 0.995, median, median * 1.005)))
-    return records.run_file(marks, processes=3, **how)
-
-
-def plain(data: dict[str, Any]) -> dict[str, Any]:
-    data = copy.deepcopy(data)
-    del data["gpubench"], data["machine_info"]["gpubench"]
-    for mark in data["benchmarks"]:
-        mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}}
-    return data
-
-
-@pytest.fixture
-def save(tmp_path: Path):
-    def save(name: str, data: Any) -> str:
-        path = tmp_path / name
-        path.write_text(data if isinstance(data, str) else json.dumps(data))
-        return str(path)
-
-    return save
 
 
 def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
@@ -137,14 +103,6 @@ def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(
     assert "; 1 only in new" in capsys.readouterr().out
 
 
-def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
-    base, new = Side("base"), Side("new")
-    for side, label in ((base, "One CPU"), (new, "Other CPU")):
-        devices = (Device("cpu", "cpu", label), Device("cuda:0", "cuda", "A GPU"))
-        side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
-    assert differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)
-
-
 @pytest.mark.parametrize("more", [["--svg", "changes.gif"], ["--svg", "nowhere/x.svg"], ["--github-summary"]])
 def test_what_cant_be_written_is_said_before_anything_is_read(tmp_path: Path, monkeypatch, capsys, more) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
@@ -198,103 +156,6 @@ def test_other_presets_are_named(save, capsys) -> None:
     files = ["--base", save("base.json", run_file()), "--new", save("new.json", smoke)]
     assert main(["compare", *files, "--format", "json"]) == 0
     assert "presets differ: base quick, new smoke" in json.loads(capsys.readouterr().out)["notes"][0]
-
-
-def change(data: dict[str, Any], *path: Any, to: Any) -> dict[str, Any]:
-    data = copy.deepcopy(data)
-    place = data["machine_info"]["gpubench"]
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = to
-    return data
-
-
-@pytest.mark.parametrize(
-    ("path", "to", "says"),
-    [
-        (("devices", 0, "label"), "Other CPU", "CPU Synthetic CPU → Other CPU"),
-        (("threads",), 1, "threads 2 → 1"),
-        (("precision", "float32_matmul"), "medium", "float32 matmul precision highest → medium"),
-    ],
-)
-def test_other_machines_are_refused_by_what_differs(save, capsys, path, to, says) -> None:
-    data = change(run_file(), "precision", to={"tf32": False, "float32_matmul": "highest"})
-    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
-    assert main(["compare", *files]) == 2
-    shown = capsys.readouterr()
-    assert says in shown.err
-    assert "--across-machines" in shown.err
-    assert shown.err.count("\n") == 1
-    assert shown.out == ""
-    assert main(["compare", *files, "--across-machines", "--format=json"]) == 0
-    assert f"another machine: {says}" in json.loads(capsys.readouterr().out)["notes"]
-
-
-@pytest.mark.parametrize(
-    ("path", "to", "notes"),
-    [
-        (("torch", "version"), "2.14.0", ["other software: torch 2.13.0+cpu → 2.14.0"]),
-        (("precision", "tf32"), True, []),  # says nothing of a CPU
-        (("label",), "my laptop", []),
-        (("cpu", "cores"), 4, []),
-        (("devices",), [records.CPU, records.GPU], []),  # a GPU that no case of both used
-    ],
-)
-def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> None:
-    data = run_file()
-    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
-    assert main(["compare", *files, "--format=json"]) == 0
-    assert json.loads(capsys.readouterr().out)["notes"] == notes
-
-
-def with_ceilings(flops: float, width: float, factor: float) -> dict[str, Any]:
-    data = run_file(names=NAMES[:3])
-    for mark, work in zip(data["benchmarks"], ({"flops": 1e9}, {"bytes": 1e9}, {}), strict=True):
-        ours = mark["extra_info"]["gpubench"]
-        ours["work"] |= work
-        for process in ours["processes"]:
-            process["median_s"] *= factor
-        mark["stats"]["data"] = [sample * factor for sample in mark["stats"]["data"]]
-    data["gpubench"]["ceilings"] = {
-        "cpu": {
-            "bandwidth": [{"pattern": "copy", "footprint_bytes": 1e9, "byte_per_s": width}],
-            "throughput": {"float32": flops},
-        }
-    }
-    return data
-
-
-def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
-    """Half the time on a machine of twice the FLOP/s is the same; at equal bandwidth it is twice as good."""
-    base = save("base.json", with_ceilings(1e11, 1e10, 1.0))
-    new = save("new.json", change(with_ceilings(2e11, 1e10, 0.5), "devices", 0, "label", to="Faster CPU"))
-    words = ["compare", "--base", base, "--new", new, "--across-machines", "--normalise", "--format", "json"]
-    assert main(words) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [(case["id"].split("[")[0], case["verdict"]) for case in document["cases"]] == [
-        ("a.fast", "ambiguous"),  # a run a side doesn't show the machines' drift
-        ("a.slow", "faster"),
-    ]
-    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0, 0.5], rel=1e-4)
-    assert "not normalised" in " ".join(document["notes"])
-    without = save("without.json", change(run_file(), "devices", 0, "label", to="Faster CPU"))
-    assert main([*words[:4], without, *words[5:]]) == 2
-    assert "no ceilings in" in capsys.readouterr().err
-
-
-def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
-    """On a machine 5 % slower by its ceilings and in all cases, everything is the same."""
-    base, new = run_file(), run_file(wobble=0.05)
-    for data, flops in ((base, 1e11), (new, 1e11 / 1.05)):
-        for mark in data["benchmarks"]:
-            mark["extra_info"]["gpubench"]["work"] |= {"flops": 1e9}
-        data["gpubench"]["ceilings"] = {"cpu": {"bandwidth": [], "throughput": {"float32": flops}}}
-    files = ["--base", save("base.json", base), "--new", save("new.json", change(new, "threads", to=1))]
-    assert main(["compare", *files, "--across-machines", "--normalise", "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0] * 6, rel=1e-4)
-    assert document["cases"][0]["new_s"] == pytest.approx(1.05e-3, rel=1e-3)
-    assert not any(note.startswith("all cases alike") for note in document["notes"])
 
 
 def test_markdown_escapes_and_folds(save, capsys) -> None:

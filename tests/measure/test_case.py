@@ -237,66 +237,6 @@ def test_a_tensor_on_a_strange_device_is_refused(virtual):
     result.stdout.fnmatch_lines(["*a tensor of this case is on cpu, not on virtual:0: move it, or say*"])
 
 
-def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
-    import torch
-
-    from gpubench.measure.precision import matmul_precision
-
-    torch.set_float32_matmul_precision("high")
-    try:
-        with matmul_precision("float32"):
-            assert torch.get_float32_matmul_precision() == "highest"
-            assert torch.backends.cudnn.allow_tf32 is False
-        with matmul_precision("tf32"):
-            assert torch.get_float32_matmul_precision() == "high"
-            assert torch.backends.cudnn.allow_tf32 is True
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision("highest")
-
-
-def test_newer_precision_switches_are_overridden_and_put_back():
-    import torch
-
-    from gpubench.measure.precision import matmul_precision
-
-    backends = torch.backends
-    if not hasattr(backends.cuda.matmul, "fp32_precision"):
-        pytest.skip("this torch has the older switches only")
-    backends.cuda.matmul.fp32_precision = "tf32"
-    backends.cudnn.fp32_precision = "tf32"
-    backends.mkldnn.conv.fp32_precision = "bf16"
-    switches = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv)
-    before = [switch.fp32_precision for switch in switches]
-    try:
-        with matmul_precision("float32"):
-            assert {switch.fp32_precision for switch in switches} == {"ieee"}
-        assert [switch.fp32_precision for switch in switches] == before
-        with matmul_precision("tf32"):
-            assert [switch.fp32_precision for switch in switches] == ["tf32", "tf32", "tf32", "ieee"]
-    finally:
-        backends.cudnn.fp32_precision = "none"
-        for switch in switches:
-            switch.fp32_precision = "ieee"
-        torch.set_float32_matmul_precision("highest")
-
-
-def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
-    import torch
-
-    from gpubench.devices import CPU
-    from gpubench.measure.data import Data
-
-    first, again, other = (Data(CPU, torch.float32, seed) for seed in (0, 0, 1))
-    a, b = first.randn(100), first.randn(100)
-    assert torch.equal(a, again.randn(100))
-    assert not torch.equal(a, b)
-    assert not torch.equal(a, other.randn(100))
-    assert first.empty(3).isnan().all()
-    weights = [Data(CPU, torch.float32, 0).module(lambda: torch.nn.Linear(4, 4)).weight for _ in range(2)]
-    assert torch.equal(*weights)
-
-
 def test_samples_are_thinned_evenly_and_statistics_keep_all_of_them(measure):
     _, run = measure(KEEP, "--benchmark-min-rounds=500", "--benchmark-max-time=0.5")
     record, stats = only(run)
@@ -321,14 +261,6 @@ def test_linear(gpubench):
     assert [b["extra_info"]["gpubench"]["variant"] for b in run["benchmarks"]] == ["eager", "autocast"]
 
 
-def test_tolerance_grows_with_the_root_of_the_reduction():
-    from gpubench.measure.check import tolerance
-
-    assert tolerance("float32", 2 * 100 * 10, 0, 10) == pytest.approx(2.0**-24 * (8 + 4 * 10))
-    assert tolerance("float32", None, 400, 1) == pytest.approx(2.0**-24 * (8 + 4 * 20))
-    assert tolerance("bfloat16", 1e12, 1, 1) == 5e-2
-
-
 def test_training_steps_and_complex_results_are_checked_too(measure):
     result, run = measure("""
 def step(network, x):
@@ -345,19 +277,6 @@ def test_fft(gpubench):
     assert {b["extra_info"]["gpubench"]["check"]["status"] for b in run["benchmarks"]} == {"passed"}
 
 
-def test_a_wrong_imaginary_part_and_a_wrong_finite_part_are_seen():
-    import torch
-
-    from gpubench.errors import WrongAnswer
-    from gpubench.measure.check import compare
-
-    with pytest.raises(WrongAnswer):
-        compare(torch.tensor([1 + 2j]), torch.tensor([1 + 1j]), 0.1)
-    with pytest.raises(WrongAnswer):
-        compare(torch.tensor([torch.inf, 1.0, 2.0]), torch.tensor([torch.inf, 100.0, 200.0]), 0.1)
-    assert compare(torch.tensor([torch.inf, 1.0]), torch.tensor([torch.inf, 1.0]), 0.1).error == 0
-
-
 def test_a_closure_that_cant_be_repeated_says_what_to_do(measure):
     _, run = measure(
         KEEP
@@ -370,16 +289,6 @@ def test_closure(gpubench):
     reason = unmeasured(run, "test_closure")["reason"]
     assert "can't be repeated in float64" in reason
     assert "pass modules and tensors as arguments" in reason
-
-
-def test_host_and_device_data_differ():
-    import torch
-
-    from gpubench.devices import CPU
-    from gpubench.measure.data import Data
-
-    here, there = (Data(CPU, torch.float32, 0, stream=stream).randn(64) for stream in (0, 1))
-    assert not torch.equal(here, there)
 
 
 def test_a_failed_cases_tensors_are_freed(pytester):

@@ -54,7 +54,7 @@ def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dty
 
 @pytest.mark.parametrize(("schedule", "microbatches"), [("naive", 1), ("gpipe", 4), ("1f1b", 4)])
 def test_pipelined_gradients_equal_those_of_a_single_process(two, schedule, microbatches):
-    found = two.run(methods.gradient, Pipeline("deep_mlp", schedule, microbatches, 64))
+    found = two.run(methods.gradient, Pipeline("deep_mlp", schedule, 64, microbatches=microbatches))
     assert training.relative_error(found[0], single("deep_mlp", 64, "float32")) < 1e-5
 
 
@@ -118,7 +118,7 @@ def two_or_new(two):
 @pytest.mark.parametrize("job", [
     Training("tabular", "ddp", 128, "adam", 0.01, rows=506, epochs=100),
     Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=100),
-    Pipeline("tabular", "gpipe", 2, 128, "adam", 0.01, rows=506, epochs=100),
+    Pipeline("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=100, microbatches=2),
 ])  # fmt: skip
 def test_every_method_learns_along_the_same_curve(two_or_new, job):
     losses = two_or_new.run(measure, job, PRESETS["smoke"], False)[-1].told["losses"]

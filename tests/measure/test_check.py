@@ -1,0 +1,21 @@
+"""How far a right answer may be from its reference, and that a wrong one is seen."""
+
+import pytest
+import torch
+
+from gpubench.errors import WrongAnswer
+from gpubench.measure.check import compare, tolerance
+
+
+def test_tolerance_grows_with_the_root_of_the_reduction():
+    assert tolerance("float32", 2 * 100 * 10, 0, 10) == pytest.approx(2.0**-24 * (8 + 4 * 10))
+    assert tolerance("float32", None, 400, 1) == pytest.approx(2.0**-24 * (8 + 4 * 20))
+    assert tolerance("bfloat16", 1e12, 1, 1) == 5e-2
+
+
+def test_a_wrong_imaginary_part_and_a_wrong_finite_part_are_seen():
+    with pytest.raises(WrongAnswer):
+        compare(torch.tensor([1 + 2j]), torch.tensor([1 + 1j]), 0.1)
+    with pytest.raises(WrongAnswer):
+        compare(torch.tensor([torch.inf, 1.0, 2.0]), torch.tensor([torch.inf, 100.0, 200.0]), 0.1)
+    assert compare(torch.tensor([torch.inf, 1.0]), torch.tensor([torch.inf, 1.0]), 0.1).error == 0

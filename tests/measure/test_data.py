@@ -1,0 +1,22 @@
+"""The data of a case: from the seed, the same everywhere."""
+
+import torch
+
+from gpubench.devices import CPU
+from gpubench.measure.data import Data
+
+
+def test_data_are_the_same_in_every_process_and_differ_between_calls_and_seeds():
+    first, again, other = (Data(CPU, torch.float32, seed) for seed in (0, 0, 1))
+    a, b = first.randn(100), first.randn(100)
+    assert torch.equal(a, again.randn(100))
+    assert not torch.equal(a, b)
+    assert not torch.equal(a, other.randn(100))
+    assert first.empty(3).isnan().all()
+    weights = [Data(CPU, torch.float32, 0).module(lambda: torch.nn.Linear(4, 4)).weight for _ in range(2)]
+    assert torch.equal(*weights)
+
+
+def test_host_and_device_data_differ():
+    here, there = (Data(CPU, torch.float32, 0, stream=stream).randn(64) for stream in (0, 1))
+    assert not torch.equal(here, there)
