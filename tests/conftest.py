@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,9 @@ def machine():
 """
 
 
-@pytest.fixture(autouse=True)
-def one_process(monkeypatch):
-    """A pytest that a test starts is no worker of pytest-xdist, even where this one is."""
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
-        monkeypatch.delenv(name, raising=False)
+# A pytest that a test starts is no worker of pytest-xdist, even where this one is.
+for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture
