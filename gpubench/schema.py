@@ -138,6 +138,8 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, wait included"),
+        Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process"),
+        Metric("high_s", "s", "High end", "of the same interval"),
         Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
         Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded"),
         Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import statistics
-from .labels import Names, Row, flagged, setting, shorten, size_text
+from .labels import Names, Row, flagged, grouped, setting, shorten, size_text
 from .series import rate_of, size_of, size_parameter, speedup_of, sweeps, time_of
 
 MOST_GROUPS = 14
@@ -26,6 +26,10 @@ class Bar:
     note: str = ""
     range: tuple[float, float] | None = None
     flagged: bool = False
+
+
+LONGEST_LABEL = 80
+"""The drawing cuts labels to the room there is; no text is measured that is longer than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:
             ends_of = (row["low"], row["high"]) if alone else None
             doubted = any(flagged(row) for row, _ in found)
             bars.append(Bar(mean, colour, () if alone else speedups, at, ends_of, doubted))
-        groups.append(Group(label, tuple(sorted(bars, key=lambda bar: bar.colour))))
+        groups.append(Group(shorten(label, LONGEST_LABEL), tuple(sorted(bars, key=lambda bar: bar.colour))))
     groups.sort(key=lambda group: (-max(bar.value for bar in group.bars), group.label))
     several = any(bar.points for group in groups for bar in group.bars)
     note = "Bar: largest size of each workload"
@@ -118,7 +122,7 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
                 Bar(value, names.sources.index(source), (), _at(row, sizes[row["workload"]]), None, flagged(row))
                 for source, (value, row) in sources.items()
             ]
-            groups.append(Group(name, tuple(sorted(bars, key=lambda bar: bar.colour))))
+            groups.append(Group(shorten(name, LONGEST_LABEL), tuple(sorted(bars, key=lambda bar: bar.colour))))
         groups.sort(key=lambda group: (-max(bar.value for bar in group.bars), group.label))
         cut += max(0, len(groups) - MOST_GROUPS)
         panels.append(BarPanel(label, unit, tuple(groups[:MOST_GROUPS])))
@@ -132,25 +136,24 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
 
 def single_sizes(rows: list[Row], names: Names) -> Iterable[BarChart]:
     """Times of workloads that have no size to draw them against, in as many charts as it takes."""
-    labels: dict[str, list[Bar]] = {}
-    members: dict[str, list[Row]] = {}
-    for row in rows:
-        words = [setting(name, value) for name, value in row["_result"].case.params.items()]
-        label = shorten(", ".join([_label(row), *words]), 48)
-        labels.setdefault(label, []).append(
-            Bar(time_of(row)[0], names.sources.index(names.source(row)), flagged=flagged(row))
-        )
-        members.setdefault(label, []).append(row)
-    groups = [Group(label, tuple(bars)) for label, bars in sorted(labels.items())]
-    for start in range(0, len(groups), MOST_BARS):
-        page = groups[start : start + MOST_BARS]
-        own = tuple(row for group in page for row in members[group.label])
+    # By the values themselves, not by their words, which are cut where they are long.
+    alike = grouped(rows, lambda row: (_label(row), repr(sorted(row["_result"].case.params.items()))))
+    found = []
+    for members in alike.values():
+        words = [setting(name, value) for name, value in members[0]["_result"].case.params.items()]
+        bars = (Bar(time_of(row)[0], names.sources.index(names.source(row)), flagged=flagged(row)) for row in members)
+        label = shorten(", ".join([_label(members[0]), *words]), LONGEST_LABEL)
+        found.append((Group(label, tuple(bars)), members))
+    found.sort(key=lambda pair: pair[0].label)
+    for start in range(0, len(found), MOST_BARS):
+        page = [group for group, _ in found[start : start + MOST_BARS]]
+        own = tuple(row for _, members in found[start : start + MOST_BARS] for row in members)
         yield BarChart((BarPanel("", "s", tuple(page)),), _used(page, names), "Median over the rounds. ", own)
 
 
 def _label(row: Row) -> str:
     case = row["_result"].case
-    words = [shorten(case.workload, 32), case.dtype, case.variant if case.variant != "eager" else ""]
+    words = [case.workload, case.dtype, case.variant if case.variant != "eager" else ""]
     words.append(case.regime if case.regime != "resident" else "")
     words.append(f"cache {case.cache}" if case.cache not in ("", "hot") else "")
     return " ".join(word for word in words if word)

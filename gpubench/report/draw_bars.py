@@ -6,6 +6,7 @@ logarithmic one, where a bar's length would mean nothing; their figures stand in
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from matplotlib.axes import Axes
@@ -16,13 +17,13 @@ from .bars import Bar, BarChart, BarPanel
 from .figures import Figure
 from .labels import factor
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
-from .scales import linear_ticks, log_ticks, padded
+from .scales import Ticks, linear_ticks, log_ticks, padded
 from .theme import marker
 
 _THICK, _BETWEEN = 0.17, 0.11
 _ROW = 0.25
 _HEAD, _FOOT = 0.32, 0.42
-_WIDEST_LABEL, _WIDEST_COLUMN = 3.8, 1.3
+_WIDEST_LABEL, _WIDEST_COLUMN = 4.4, 1.3
 _NARROWEST = 3.0
 _LINEAR = 25.0
 """Largest over smallest value that a linear axis can still show."""
@@ -84,7 +85,7 @@ def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, heig
     axes = page.axes(x, y, width, height)
     low, high = padded([bar.value for group in panel.groups for bar in group.bars])
     axes.set_xscale("log")
-    _frame(page, axes, (low, high), height, log_ticks(low, high, panel.unit, max(2, int(width / 0.8))))
+    _frame(page, axes, (low, high), height, _ticks(low, high, panel.unit, width))
     middles = [_ROW * (i + 0.5) for i in range(len(panel.groups))]
     axes.yaxis.set_major_locator(FixedLocator(middles))
     page.grid(axes, "both")
@@ -101,6 +102,19 @@ def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, heig
         for words, middle in zip(_column(panel, colour), middles, strict=True):
             page.text(end, y + height - middle, words, SMALL, "text", ha="right", va="center_baseline")
     return axes
+
+
+def _ticks(low: float, high: float, unit: str, width: float) -> Ticks:
+    """As many as there is room for between their words: steps of 1-2-5 are not equally wide."""
+    inch = width / math.log(high / low)
+    for most in range(max(2, int(width / 0.8)), 2, -1):
+        ticks = log_ticks(low, high, unit, most)
+        if all(
+            inch * math.log(right / left) > 0.12 + (text_width(before, SMALL) + text_width(after, SMALL)) / 2
+            for (left, before), (right, after) in itertools.pairwise(ticks)
+        ):
+            return ticks
+    return log_ticks(low, high, unit, 2)
 
 
 def _column(panel: BarPanel, colour: int) -> list[str]:

@@ -177,8 +177,10 @@ def _crossovers(
 
 
 def _interval(known: Crossover, ends: tuple[float, float], name: str) -> str:
-    """`` (900–1.2k)``; an end beyond what was measured is an ellipsis."""
+    """`` (900–1.2k)``; an end beyond what was measured is an ellipsis, and with both there nothing is known."""
     if known.low is None or known.high is None:
         return ""
+    if known.low <= ends[0] and known.high >= ends[1]:
+        return " (may be anywhere)"
     low, high = (size_text(end, name) if ends[0] < end < ends[1] else "…" for end in (known.low, known.high))
     return f" ({low}–{high})"

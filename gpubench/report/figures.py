@@ -44,7 +44,9 @@ def plan(results: pd.DataFrame, speedups: pd.DataFrame, baseline: Baseline | Non
     pairs = records(speedups)
     if baseline is None and not any(row["run"] == row["baseline_run"] for row in pairs):
         pairs += records(pair(results, Baseline("implementation", "numpy")).table)
-    figures = [*_speedups(pairs, names), *_rooflines(rows, names), *_rates(rows, names), *_times(rows, names)]
+    together = {row["workload"] for row in rows if _devices(row) > 1}  # have charts of their own
+    alone = [row for row in rows if row["workload"] not in together]
+    figures = [*_speedups(pairs, names), *_rooflines(rows, names), *_rates(rows, alone, names), *_times(alone, names)]
     stems = file_names(figure.name for figure in figures)
     return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
 
@@ -101,13 +103,18 @@ def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
     return found
 
 
-def _rates(rows: list[Row], names: Names) -> list[Figure]:
+def _devices(row: Row) -> int:
+    parallel = row["_result"].parallel
+    return parallel.devices if parallel else 1
+
+
+def _rates(rows: list[Row], alone: list[Row], names: Names) -> list[Figure]:
     found = []
     if bars := best_rates(rows, names):
         words = caption(rows, names, bars.note)
         facts = "The best that was measured over all sizes and parameters; higher is better"
         found.append(Figure("highest-rates", "Highest rates", facts, words, bars))
-    for kind, members in grouped(rows, lambda row: family(row["workload"])).items():
+    for kind, members in grouped(alone, lambda row: family(row["workload"])).items():
         for rate, own in grouped(members, rate_of).items():
             if rate is None:
                 continue

@@ -62,7 +62,7 @@ def flagged(row: Row) -> bool:
 
 
 def heading(name: str) -> str:
-    return name[:1].upper() + name[1:]
+    return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
 def shorten(name: str, longest: int = LONGEST) -> str:

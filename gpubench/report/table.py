@@ -16,6 +16,7 @@ from ..jsonfile import clean
 from ..records import Result, Run
 from ..roofline import compute_dtype, utilisation
 from ..schema import METRICS
+from ..statistics import mean_interval
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
 SETTINGS = ("variant", "regime", "cache")
@@ -110,6 +111,9 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
     if times:
         row |= {metric: getattr(times, metric) for metric in METRICS if hasattr(times, metric)}
         row |= {metric: getattr(result, metric) for metric in METRICS if hasattr(result, metric)}
+        if len(times.processes) > 1:
+            interval = mean_interval([process.median_s for process in times.processes])
+            row |= {"low_s": interval.low, "high_s": interval.high}
         for rate, kind in RATES.items():
             amount = getattr(result.work, kind)
             row[rate] = amount / times.median_s if amount is not None else None

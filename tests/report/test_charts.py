@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import records
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpubench import runfile
 from gpubench.report import draw, figures, pairs, scales, table, theme
 from gpubench.report.bars import BarChart
+from gpubench.report.draw_bars import draw_bars
 from gpubench.report.draw_lines import draw_lines
 from gpubench.report.figures import Figure
 from gpubench.report.lines import LineChart
@@ -212,6 +214,33 @@ def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     assert isinstance(rates, BarChart)
     assert [bar.flagged for panel in rates.panels for group in panel.groups for bar in group.bars] == [False, True]
     assert not any("Hollow" in figure.caption for figure in plan(tmp_path, crossing()))
+
+
+def test_cases_whose_names_differ_late_have_a_row_each(tmp_path: Path) -> None:
+    long = "a parameter value of many words, "
+    marks = [
+        records.benchmark(Case("training.part", "cpu", "float32", {"form": form, "part": part}), 1e-4)
+        for form, part in itertools.product((f"{long}one", f"{long}two"), ("update sgd", "update adam"))
+    ]
+    (figure,) = [each for each in plan(tmp_path, records.run_file(marks)) if each.name == "time-one-size"]
+    assert isinstance(figure.chart, BarChart)
+    (panel,) = figure.chart.panels
+    assert [len(group.bars) for group in panel.groups] == [1, 1, 1, 1]
+
+
+def test_ticks_of_a_narrow_axis_have_room_for_their_words(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case(f"a.{i}", "cpu", "float32"), 1.0, work={"items": items, "unit": "token"})
+        for i, items in enumerate((79, 860, 19_000))
+    ]
+    (figure,) = [each for each in plan(tmp_path, records.run_file(marks)) if each.name == "highest-rates"]
+    assert isinstance(figure.chart, BarChart)
+    drawn = draw_bars(figure, figure.chart).figure
+    FigureCanvasAgg(drawn).draw()
+    for axes in drawn.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert len(boxes) >= 2
+        assert all(left.x1 + 5 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:

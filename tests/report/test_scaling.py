@@ -11,7 +11,7 @@ import records
 
 from gpubench import runfile
 from gpubench.errors import RunFileError
-from gpubench.report import scaling, scaling_figures, scaling_summary, table
+from gpubench.report import figures, pairs, scaling, scaling_figures, scaling_summary, table
 from gpubench.schema import Case
 
 GPUS = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
@@ -165,16 +165,25 @@ def many() -> list[dict[str, Any]]:
 
 def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.frame([read(tmp_path, many())])
-    figures = {figure.name: figure for figure in scaling_figures.plan(results, scaling.frame(results))}
-    assert list(figures) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
-    strong = figures["scaling-speedup"].chart.panels[0]
+    charts = {figure.name: figure for figure in scaling_figures.plan(results, scaling.frame(results))}
+    assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
+    strong = charts["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}
     assert [(point.x, point.y) for point in lines["ideal"]] == [(1, 1), (2, 2), (4, 4), (8, 8)]
     assert [point.x for point in lines["ddp"]] == [1, 2, 4, 8]
     assert lines["ddp"][1].y == pytest.approx(1 / 0.52)
-    bars = figures["scaling-phases"].chart
+    bars = charts["scaling-phases"].chart
     assert bars is not None
     assert [word for word, _ in bars.colours] == ["Scatter", "Replicate", "Forward", "Gather"]
+
+
+def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
+    alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2)]
+    results = table.frame([read(tmp_path, [*CPU, *alone])])
+    names = {figure.name for figure in figures.plan(results, pairs.pair(results).table)}
+    assert "time-training" in names
+    assert "samples-per-second-training" in names
+    assert not [name for name in names if "distributed" in name or "one-size" in name]
 
 
 def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:

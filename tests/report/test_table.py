@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 import records
 
 from gpubench import runfile
@@ -68,17 +70,25 @@ def test_exact_text(tmp_path: Path) -> None:
     text = table.to_csv(table.frame([read(tmp_path, data)]))
     assert text == (
         "run,machine,device,device_name,workload,implementation,variant,regime,cache,form,n,nbytes,pinned,dtype,threads,"
-        "status,reason,median_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
+        "status,reason,median_s,low_s,high_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
         "iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s,utilisation,memory_bytes,energy_j,"
         "item_per_j,check_error,flags\n"
         'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,hot,out,1000,,,float32,'
-        "2,ok,,2.0,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,\n"
+        "2,ok,,2.0,,,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,cold,,,4096,true,'
-        "float32,2,ok,,0.125,0.3,0.0625,0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,0.5,1024.0,0.25,"
+        "float32,2,ok,,0.125,,,0.3,0.0625,0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,0.5,1024.0,0.25,"
         "256.0,0.0,noisy too-short\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,hot,out,'
-        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,\n'
+        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,,,\n'
     )
+
+
+def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
+    """Student's t with two degrees of freedom (4.303) on logarithms 0, 1 and 2, whose standard deviation is 1."""
+    mark = records.benchmark(Case("a.b", "cpu", "float32"), math.e, medians=(1.0, math.e, math.e**2))
+    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, records.run_file([mark], processes=3))])))
+    half = 4.302653 / math.sqrt(3)
+    assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
 
 
 def test_every_digit_is_kept(tmp_path: Path) -> None:
