@@ -110,6 +110,11 @@ class Device:
     label: str
     driver: str | None = None
 
+    @property
+    def accelerator(self) -> bool:
+        """Whether it is anything but the CPU that it is held against."""
+        return self.kind != "cpu"
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:

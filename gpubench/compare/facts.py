@@ -58,7 +58,7 @@ def _of_run(run: Run, names: list[str]) -> dict[str, str | None]:
         facts[f"{device.name} driver"] = device.driver
     facts["torch"] = machine.torch
     facts["threads"] = None if machine.threads is None else str(machine.threads)
-    accelerated = any(device.kind != "cpu" for device in used)
+    accelerated = any(device.accelerator for device in used)
     for name in _MODES if accelerated else ("float32_matmul",):
         value = machine.precision.get(name)
         words = {True: "on", False: "off"}

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
-from ..records import Times
+from ..records import Device, Times
 from ..statistics import INTERVAL, Estimate
 from . import one_shot
 from .labels import Row
@@ -121,7 +121,7 @@ def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
 
 def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
     base_s, time_s, ratio, uncertainty = estimate(base["_result"].times, other["_result"].times)
-    accelerated = kind_of(base) == "cpu" != kind_of(other)
+    accelerated = on_accelerator(other) and not on_accelerator(base)
     moved = one_shot.columns(base["_result"], other["_result"], base_s, time_s) if accelerated else {}
     return {
         **other,
@@ -172,8 +172,8 @@ def _partners(rows: Rows, baseline: Baseline | None, first: str | None) -> Partn
 def _against_cpu(rows: Rows, runs: dict[str, Rows]) -> Partners:
     """Each run's accelerators against its own CPU."""
     for row in rows:
-        if kind_of(row) != "cpu":
-            yield row, [[other for other in runs[row["run"]] if kind_of(other) == "cpu"]]
+        if on_accelerator(row):
+            yield row, [[other for other in runs[row["run"]] if not on_accelerator(other)]]
 
 
 def _against(rows: Rows, runs: dict[str, Rows], baseline: Baseline) -> Partners:
@@ -191,10 +191,14 @@ def _against_run(rows: Rows, others: Rows, run: str | None, any_kind: bool = Fal
     for row in rows:
         if row["run"] != run:
             tiers = [[other for other in others if other["device"] == row["device"]]]
-            tiers.append([other for other in others if kind_of(other) == kind_of(row)])
-            yield row, [*tiers, [other for other in others if kind_of(other) == "cpu"] if any_kind else []]
+            tiers.append([other for other in others if _device(other).kind == _device(row).kind])
+            yield row, [*tiers, [other for other in others if not on_accelerator(other)] if any_kind else []]
 
 
-def kind_of(row: Row) -> str:
-    """The kind of the device that a case ran on."""
-    return str(row["_run"].machine.device(row["device"]).kind)
+def _device(row: Row) -> Device:
+    return row["_run"].machine.device(row["device"])  # type: ignore[no-any-return]
+
+
+def on_accelerator(row: Row) -> bool:
+    """Whether a case ran on anything but a CPU."""
+    return _device(row).accelerator

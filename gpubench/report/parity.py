@@ -52,7 +52,7 @@ def _tf32(base: Row, other: Row) -> str | None:
         return None
     theirs, ours = (_shortened(row) for row in (base, other))
     if dtypes == {"float32"} and theirs and ours:  # a switch of the whole program, and CPUs have no TF32
-        theirs, ours = (row["_run"].machine.device(row["device"]).kind != "cpu" for row in (base, other))
+        theirs, ours = (row["_run"].machine.device(row["device"]).accelerator for row in (base, other))
     return f"TF32 {_SWITCH[ours]} against {_SWITCH[theirs]}" if (theirs is True) != (ours is True) else None
 
 

@@ -123,7 +123,7 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         if result.work.items is not None and result.energy_j:
             row["item_per_j"] = result.work.items / result.energy_j
         ceilings = run.ceilings.get(case.device)
-        link = len({run.machine.device(used).kind == "cpu" for used in (case.device, *case.devices)}) > 1
+        link = len({run.machine.device(used).accelerator for used in (case.device, *case.devices)}) > 1
         use = utilisation(result.work, times.median_s, compute_dtype(case.dtype, case.variant), ceilings, link)
         row["utilisation"] = use.fraction if use else None
         row["flags"] = " ".join(flag.name for flag in result.flags) or None
