@@ -6,6 +6,7 @@ Standard library only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -26,6 +27,30 @@ class Advice:
 
     why: str
     remedy: str
+
+
+NOISY = 0.15
+"""Spread (IQR over median) above which a median of a few rounds says little."""
+FEW = 5
+"""With fewer rounds a process can't tell its own spread."""
+APART = 1.25
+"""Slowest over fastest process: on a quiet machine nine of ten cases stay below."""
+
+
+def apart(processes: Sequence[tuple[float, int]], spread: float) -> str | None:
+    """What is ``noisy`` about a case that no process alone could see; None for nothing.
+
+    ``processes`` are each one's median and number of rounds, ``spread`` the IQR over the median of all their rounds.
+    """
+    if len(processes) < 2:
+        return None
+    medians = sorted(median for median, _ in processes)
+    if medians[-1] > APART * medians[0]:
+        return f"the slowest process took {medians[-1] / medians[0]:.3g} times the fastest"
+    rounds = [count for _, count in processes]
+    if max(rounds) < FEW <= sum(rounds) and spread > NOISY:
+        return f"half of all {sum(rounds)} rounds are spread over {spread:.0%} of the median"
+    return None
 
 
 ADVICE = {

@@ -31,7 +31,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Wall time in seconds per call, over all rounds of all processes. The median is above 0."""
+    """Wall time in seconds per call; above 0.
+
+    ``median_s`` is the median over the rounds, of several processes the geometric mean of their medians: a process is
+    one observation, however many rounds it made. The other statistics are over all rounds of all processes.
+    """
 
     median_s: float
     mean_s: float
@@ -88,6 +92,7 @@ class Result:
     reason: str | None = None
     times: Times | None = None
     check: str | None = None
+    check_reason: str | None = None
     check_error: float | None = None
     steps: int | None = None
     device_s: float | None = None

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from array import array
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from .errors import RunFileError
-from .flags import ADVICE
+from .flags import ADVICE, apart
 from .jsonfile import LONGEST_TEXT, At, clean, load
 from .records import Device, Machine, Parallel, Process, Raised, Result, Run, Times
 from .roofline import Bandwidth, Ceilings
@@ -155,11 +156,13 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         timer.refuse(f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})")
     work = ours["work"]
     declared = {name: work[name].optional("positive") for name in ("flops", "bytes", "items")}
+    times, flags = _times(mark, ours), _flags(ours["processes"])
     return Result(
         case,
         Work(**declared, unit=work["unit"].text("element")),
-        times=_times(mark, ours),
+        times=times,
         check=ours["check"]["status"].text(None),
+        check_reason=ours["check"]["reason"].text(None),
         check_error=ours["check"]["error"].optional("number"),
         steps=ours["steps"].optional("count"),
         device_s=ours["device_s"].optional("positive"),
@@ -168,7 +171,7 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
         memory_bytes=ours["memory_bytes"].optional("number"),
         energy_j=ours["energy_j"].optional("positive"),
         precision=_scalars(ours["precision"]),
-        flags=_flags(ours["processes"]),
+        flags=flags + _apart(times, flags),
         parallel=_parallel(ours["parallel"]),
         fullname=mark["fullname"].text(""),
     )
@@ -214,6 +217,15 @@ def _flags(processes: At) -> tuple[Raised, ...]:
             if name in ADVICE:
                 found.setdefault(name, (seen, []))[1].append(entry["process"].count(0))
     return tuple(Raised(name, seen, tuple(where)) for name, (seen, where) in found.items())
+
+
+def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
+    """``noisy`` because processes disagree, which none of them can see."""
+    rounds = [(process.median_s, process.rounds) for process in times.processes]
+    seen = apart(rounds, times.iqr_s / times.median_s)
+    if not seen or any(flag.name == "noisy" for flag in flags):
+        return ()
+    return (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
 
 
 _BANDWIDTH = ("footprint_bytes", "byte_per_s")
@@ -266,24 +278,26 @@ def _plain(mark: At) -> Result:
 
 def _times(mark: At, ours: At) -> Times:
     stats = mark["stats"]
-    median, iqr = stats["median"].positive(), stats["iqr"].number()
+    pooled, iqr = stats["median"].positive(), stats["iqr"].number()
     rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
     samples = array("d", stats["data"].numbers())
     latency = ours["latency_s"].optional("positive")
     q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
+    processes = _processes(ours["processes"], stats, samples)
+    medians = [process.median_s for process in processes]
+    median = statistics.geometric_mean(medians) if len(medians) > 1 else pooled
     return Times(
         median_s=median,
         mean_s=stats["mean"].positive(),
         min_s=stats["min"].number(),
         iqr_s=iqr,
-        q1_s=min(q1 or max(median - iqr / 2, median / 2), median),
-        q3_s=max(q3 or median + iqr / 2, median),
+        q1_s=min(q1 or max(pooled - iqr / 2, pooled / 2), median),
+        q3_s=max(q3 or pooled + iqr / 2, median),
         rounds=rounds,
         iterations=iterations,
         latency_s=latency,
         timer=mark["options"]["timer"].text(""),
-        processes=_processes(ours["processes"], stats, samples)
-        or (Process(0, median, rounds, iterations, latency, samples),),
+        processes=processes or (Process(0, pooled, rounds, iterations, latency, samples),),
     )
 
 

@@ -137,7 +137,7 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("median_s", "s", "Time per call", "wall time: median over rounds of seconds per call, wait included"),
+        Metric("median_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean"),
         Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process"),
         Metric("high_s", "s", "High end", "of the same interval"),
         Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),

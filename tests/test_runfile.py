@@ -32,6 +32,22 @@ def save(folder: Path, data: Any) -> Path:
     return path
 
 
+APART, EVEN = (1.0, 2.0, 32.0), (1.9, 2.0, 2.1)
+
+
+def test_a_time_of_several_processes_is_the_mean_of_their_medians(tmp_path: Path) -> None:
+    """A process is one observation: a slow one counts once, however few rounds it made."""
+    case = Case("a.b", "cpu", "float32")
+    data = [records.run_file([records.benchmark(case, 2.0, medians=each)], processes=3) for each in (APART, EVEN)]
+    result, even = (runfile.read(save(tmp_path, each)).results[0] for each in data)
+    assert result.times.median_s == pytest.approx(4.0)
+    assert result.times.q1_s <= result.times.median_s <= result.times.q3_s
+    (flag,) = result.flags
+    assert (flag.name, flag.seen) == ("noisy", "the slowest process took 32 times the fastest")
+    assert flag.processes == (0, 1, 2)
+    assert even.flags == ()
+
+
 def test_everything_is_read(tmp_path: Path) -> None:
     data = one_case()
     left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
@@ -45,7 +61,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert measured.work == Work(flops=524288.0)
     assert measured.case.id == "matmul.square[float32-n=64]"
     assert measured.times is not None
-    assert measured.times.median_s == 2e-5
+    assert measured.times.median_s == pytest.approx((1.9e-5 * 2.1e-5) ** 0.5)
     assert [process.median_s for process in measured.times.processes] == [1.9e-5, 2.1e-5]
     assert [list(process.samples) for process in measured.times.processes] == [[1.9e-5], [2.1e-5]]
     assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")

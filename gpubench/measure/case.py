@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..devices import Device, device as find_device
 from ..errors import Unmeasurable, UsageError
@@ -27,10 +28,7 @@ from .reference import FIRST, Reference, prepare
 from .replay import Outcome, ReplayTimer
 from .session import Session
 from .variant import apply
-from .work import Counted, agree, count
-
-if TYPE_CHECKING:
-    pass
+from .work import Counted, agree, count, flop_counter, require_least
 
 LONG_CALL = 0.01
 """Above so many seconds a call is its own round, and the rounds tell the latency."""
@@ -138,7 +136,12 @@ class Gpubench(Inputs):
             seconds, why = self._session.rates.predict(work, self.home, self.case.dtype)
             budget.require(seconds, f"predicted: {why}", self.allowance, slack=budget.SLACK)
             expected = self._reference(check, fn, example, named, work, counted)
-            result, first_s = self._first_call(call, example, named, expected)
+            # What can't be counted beforehand, a closure or a bound method, is counted as it runs.
+            unseen = work.flops if self._session.first and counted is None and not devices else None
+            counting = unseen is not None and self.case.variant == "eager"
+            result, first_s, ran = self._first_call(call, example, named, expected, counting)
+            if unseen is not None and ran:
+                require_least(unseen, ran)
             if isinstance(expected, Reference) and seconds is None and self._unknown_cost(first_s) > self._reference_s:
                 expected = checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
             outcome = expected.check(result) if isinstance(expected, Reference) else expected
@@ -200,7 +203,7 @@ class Gpubench(Inputs):
         rounds = len(outcome.durations) if self.enabled else 1
         benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
         record = {"first_call_s": outcome.first_s, "latency_s": None, "precision": environment.switches()}
-        self._label(record, work, None, outcome.check, [], outcome.steps)
+        self._label(record, work, None, outcome.check, list(outcome.flags), outcome.steps)
 
     def plan(self, seconds: float) -> None:
         """Say what the case may take in all, where only a plan is wanted; ends the test."""
@@ -265,13 +268,17 @@ class Gpubench(Inputs):
         """What a float64 reference may take when nothing is known but the first call: a CPU is slower than most."""
         return first_s * (50 if self.home.accelerator else 2)
 
-    def _first_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any) -> Any:
-        """Its result and seconds. If it is to be checked, ``out=`` is poisoned first."""
+    def _first_call(
+        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any, counting: bool
+    ) -> tuple[Any, float, float]:
+        """Its result, seconds and, if wanted, counted FLOPs. If it is to be checked, ``out=`` is poisoned first."""
         if isinstance(expected, Reference):
             checking.poison(kwargs)
+        counter = flop_counter() if counting else None
         start = self._clock()
-        result = call(*args, **kwargs)
-        return result, self._clock() - start
+        with counter or contextlib.nullcontext():
+            result = call(*args, **kwargs)
+        return result, self._clock() - start, counter.get_total_flops() if counter else 0.0
 
     def _flushing(self, setup: Callable[[], Any] | None) -> Callable[[], Any]:
         """A set-up that leaves the cache cold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -12,14 +13,12 @@ import numpy as np
 from .. import statistics
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
-from ..flags import Flag
+from ..flags import FEW, NOISY, Flag
 from ..quantity import seconds_text
 from ..roofline import PLAUSIBLE, WINOGRAD, Ceilings, utilisation
 from ..schema import Work
 from .budget import MIN_WAITS
 
-NOISY = 0.15
-"""Spread (IQR over median) above which a median of a few rounds says little."""
 COLD = 1.3
 DRIFT, DRIFT_Z = 1.1, 4.0
 """Change between the first and the last third, and how unlikely their order must be."""
@@ -51,9 +50,12 @@ class Moment:
     neighbours: int
 
 
-def look(devices: Sequence[Device]) -> Moment:
-    """Read everything that may disturb a measurement; some tens of microseconds, more where a GPU is asked."""
-    own = os.times()
+def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
+    """Read everything that may disturb a measurement; some tens of microseconds, more where a GPU is asked.
+
+    ``family``: the processes that this one started do the work, and what they use is not others' doing.
+    """
+    own_s = _family_s() if family else sum(os.times()[:2])
     busy, stolen = _cores()
     clocks: dict[str, float] = {}
     slowed: dict[str, None] = {}
@@ -68,9 +70,21 @@ def look(devices: Sequence[Device]) -> Moment:
         slowed |= dict.fromkeys(f"{device}: {reason}" for reason in kind.slowed(index))
         slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in kind.slowed_s(index).items()}
         neighbours += kind.neighbours(index) or 0
-    cpu_s = own.user + own.system
     wall_s, switches = time.perf_counter(), _switches()
-    return Moment(wall_s, cpu_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+    return Moment(wall_s, own_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+
+
+def _family_s() -> float:
+    """CPU seconds of this process and all that it started."""
+    import psutil
+
+    total = 0.0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def _switches() -> int:
@@ -138,7 +152,7 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
 def uneven(times: Sequence[float]) -> Iterator[Flag]:
     """``noisy``, ``cold`` and ``drifting``, from seconds per call of the rounds in the order they were taken."""
     count = len(times)
-    if count < 5:
+    if count < FEW:
         return
     q1, median, q3 = (float(value) for value in np.percentile(times, (25, 50, 75)))
     if q3 - q1 > NOISY * median:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..flags import Flag
 from .check import Check, unchecked
 
 
@@ -32,7 +33,8 @@ class ReplayTimer:
 class Outcome:
     """What several processes or devices found for one case.
 
-    ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each.
+    ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each. ``flags``: what was wrong
+    meanwhile.
     """
 
     durations: Sequence[float]
@@ -42,3 +44,4 @@ class Outcome:
     check: Check = field(default_factory=lambda: unchecked("not checked"))
     first_s: float = 0.0
     steps: int | None = None
+    flags: Sequence[Flag] = ()

@@ -10,10 +10,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import WorkMismatch
 from ..schema import Work
+
+if TYPE_CHECKING:
+    from torch.utils.flop_counter import FlopCounterMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,17 @@ class Counted:
     convolution_flops: float = 0.0
 
 
+def flop_counter() -> FlopCounterMode:
+    """torch's own counter; a context."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    return FlopCounterMode(display=False)  # type: ignore[no-untyped-call]
+
+
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:
     """Count one call; ``None`` if it has no tensor arguments or can't run on ``meta`` tensors."""
     import torch
     from torch.utils import _pytree
-    from torch.utils.flop_counter import FlopCounterMode
 
     from .data import tensors
 
@@ -53,7 +62,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
     target = to_meta(call)
-    counter, memory = FlopCounterMode(display=False), _live()
+    counter, memory = flop_counter(), _live()
     try:
         with memory, counter, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
@@ -143,3 +152,12 @@ def agree(declared: Work, counted: Counted | None) -> Work:
             f"{declared.flops:.6g} FLOP declared, {counted.flops:.6g} counted: a multiply-add counts as two"
         )
     return Work(counted.flops, nbytes, declared.items, declared.unit)
+
+
+def require_least(declared: float, ran: float) -> None:
+    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call.
+
+    A real call's count is a lower bound: on CPU tensors the counter misses attention and recurrent layers.
+    """
+    if declared < ran * (1 - 1e-3):
+        raise WorkMismatch(f"{declared:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

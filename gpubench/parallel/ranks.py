@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..devices import Kind, device as find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
+from ..measure import flags
 from ..measure.replay import Outcome
 from ..schema import Work
 from .group import Group
@@ -64,7 +65,11 @@ class Ranks:
             here = min(size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
             names = [f"{kind.name}:{index % here}" for index in range(size)]
         team = self._team(gpubench, names, threads)
+        before = flags.look((), family=True)
         found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
+        # Of ranks that a launcher started, only it knows which processes they are.
+        known = isinstance(team, Group)
+        raised = flags.disturbed(before, flags.look((), family=True), cores()) if known else ()
         slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
         gpubench.parallel = {
             "devices": size,
@@ -74,8 +79,9 @@ class Ranks:
             **found[-1].told,
         }
         outcome = Outcome(
-            slowest, found[0].iterations, list(dict.fromkeys(names)), threads * size, found[0].check, found[0].first_s
-        )
+            slowest, found[0].iterations, list(dict.fromkeys(names)), threads * size, found[0].check, found[0].first_s,
+            flags=tuple(raised),
+        )  # fmt: skip
         if "losses" in gpubench.parallel:
             outcome = replace(outcome, steps=len(gpubench.parallel["losses"]))
         gpubench.replay(outcome, work)

@@ -20,7 +20,7 @@ from ..statistics import mean_interval
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
 SETTINGS = ("variant", "regime", "cache")
-TRAILING = ("dtype", "threads", "status", "reason", *METRICS, "flags")
+TRAILING = ("dtype", "threads", "status", "reason", *METRICS, "check", "flags")
 RATES = {"flop_per_s": "flops", "byte_per_s": "bytes", "item_per_s": "items"}
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -126,6 +126,7 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         link = len({run.machine.device(used).accelerator for used in (case.device, *case.devices)}) > 1
         use = utilisation(result.work, times.median_s, compute_dtype(case.dtype, case.variant), ceilings, link)
         row["utilisation"] = use.fraction if use else None
+        row["check"] = f"{result.check}: {result.check_reason}" if result.check_reason else result.check
         row["flags"] = " ".join(flag.name for flag in result.flags) or None
     return row
 

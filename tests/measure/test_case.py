@@ -97,6 +97,20 @@ def test_half(gpubench):
     assert "4096 FLOP declared, 8192 counted" in unmeasured(run, "test_half")["reason"]
 
 
+def test_a_closure_cant_declare_fewer_flops_than_it_runs(measure):
+    _, run = measure("""
+def test_least(gpubench):
+    x = gpubench.randn(64, 64)
+    gpubench(lambda: x @ x, flops=1)
+def test_right(gpubench):
+    x = gpubench.randn(64, 64)
+    gpubench(lambda: x @ x, flops=2 * 64**3)
+""")
+    assert unmeasured(run, "test_least")["reason"].startswith("WorkMismatch: 1 FLOP declared, 524288 or more counted")
+    ours, _ = only(run)
+    assert (ours["work"]["flops"], ours["check"]["status"]) == (2 * 64**3, "unchecked")
+
+
 def test_attention_and_modules_are_counted(measure):
     _, run = measure("""
 def test_attention(gpubench):

@@ -198,3 +198,13 @@ def test_a_busy_neighbour_is_contended(measured):
             process.kill()
             process.wait()
     assert "contended" in seen
+
+
+def test_what_its_children_use_is_not_others_doing():
+    """The ranks of a case are the processes that it started."""
+    burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
+    child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    family, alone = flags.look((), family=True).own_s, flags.look(()).own_s
+    child.communicate(b"\n")
+    assert family - alone > 0.4

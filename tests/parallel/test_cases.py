@@ -62,6 +62,19 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(ru
     }
 
 
+def test_what_disturbed_the_ranks_is_a_flag_of_their_case(run):
+    source = (
+        """
+from gpubench.measure import flags
+flags.disturbed = lambda before, after, cores: iter([flags.Flag("contended", f"{cores} cores")])
+"""
+        + SOURCE
+    )
+    _, data = run("-k", "none", source=source)
+    (ours,) = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
+    assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]
+
+
 def test_durations_come_from_the_ranks_through_the_replay_timer(run):
     _, data = run("-k", "step and none")
     (case,) = data["benchmarks"]

@@ -72,14 +72,14 @@ def test_exact_text(tmp_path: Path) -> None:
         "run,machine,device,device_name,workload,implementation,variant,regime,cache,form,n,nbytes,pinned,dtype,threads,"
         "status,reason,median_s,low_s,high_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
         "iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s,utilisation,memory_bytes,energy_j,"
-        "item_per_j,check_error,flags\n"
+        "item_per_j,check_error,check,flags\n"
         'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,hot,out,1000,,,float32,'
-        "2,ok,,2.0,,,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,\n"
+        "2,ok,,2.0,,,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,passed,\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,cold,,,4096,true,'
         "float32,2,ok,,0.125,,,0.3,0.0625,0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,0.5,1024.0,0.25,"
-        "256.0,0.0,noisy too-short\n"
+        "256.0,0.0,passed,noisy too-short\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,hot,out,'
-        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,,,\n'
+        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,,,,\n'
     )
 
 
