@@ -209,7 +209,7 @@ x, before = torch.randn(64, device="cuda"), torch.cuda.current_stream()
 try:
     apply("graph", lambda x: x.sum().item(), devices.device("cuda").device)(x)
 except Unmeasurable as error:
-    print(torch.cuda.current_stream() == before, (x - x).abs().sum().item(), error)
+    print(torch.cuda.current_stream() == before, (x - x).abs().sum().item(), error, flush=True)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.startswith("True 0.0 "), done.stderr
