@@ -230,6 +230,7 @@ def main() -> int:
     except Refused as error:
         print(f"validate_gpu: {error}", file=sys.stderr)
         return 2
+    args.out = args.out.resolve()  # the steps' processes work elsewhere
     args.out.mkdir(parents=True, exist_ok=True)
     steps, failed = args.step or list(STEPS), False
 
