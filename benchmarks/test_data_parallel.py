@@ -7,6 +7,7 @@ from gpubench import training
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import Data
+from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
 from gpubench.parallel.counts import device_counts
 from gpubench.parallel.ranks import require
@@ -51,7 +52,8 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
             for index in range(devices):
                 kind.synchronize(index)
 
-        gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], wait)
+        with matmul_precision(gpubench.case.dtype):
+            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], wait)
         if epochs:
             _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)

@@ -8,6 +8,7 @@ import torch
 from gpubench import input_pipeline, training
 from gpubench.devices import CPU
 from gpubench.measure.data import Data
+from gpubench.measure.precision import matmul_precision
 
 VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 32, 128, 512])
@@ -20,7 +21,8 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
     """Time a part of the training step; its loss and gradients are compared with float64 on the CPU."""
     ours = training.trainer(name, gpubench.data, batch, update=optimizer, variant=gpubench.variant, **options)
     if part == "update" and not gpubench.data.meta:
-        ours.backward()
+        with matmul_precision(gpubench.case.dtype):
+            ours.backward()
     count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
     if part == "update":
         elements = sum(parameter.numel() for parameter in ours.parameters)

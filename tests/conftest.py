@@ -16,6 +16,8 @@ for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.
     importlib.import_module(name)
 
 TESTS = Path(__file__).parent
+if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folders, where a relative one leads nowhere
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
 
 VIRTUAL_CONFTEST = f"""
 import sys

@@ -165,7 +165,9 @@ class Cuda(Kind):
     def record(self, call: Callable[[], Any], index: int) -> tuple[Callable[[], None], Any]:
         import torch
 
-        with torch.cuda.device(index):  # streams are the current device's: another's launches would not be captured
+        # Streams are the current device's: another's launches would not be captured. A capture that fails leaves its
+        # own stream current: ours is put back.
+        with torch.cuda.device(index), torch.cuda.stream(torch.cuda.current_stream(index)):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):  # a capture needs everything that a first call allocates to be there

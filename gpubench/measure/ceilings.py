@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SMALLEST, LARGEST = 256, 16384
 TRANSFER_BYTES = 1 << 26
+BLOCK = 65521
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,13 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Uniform in [-1, 1): every bit of it random, since a device's clocks depend on the bits that flip."""
+    """Uniform in [-1, 1): every bit of it random, since a device's clocks depend on the bits that flip.
+
+    A block is repeated whose length is prime: with a power of two, rows of a matrix would be alike.
+    """
     import torch
 
-    seed = torch.rand(min(count, 1 << 16), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
+    seed = torch.rand(min(count, BLOCK), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
 
