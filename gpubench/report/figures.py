@@ -14,7 +14,7 @@ import pandas as pd
 from ..schema import METRICS, TIMERS
 from . import crossings
 from .bars import BarChart, best_rates, single_sizes, speedup_bars
-from .captions import caption
+from .captions import beyond, caption
 from .labels import Names, Row, family, grouped, heading, listed
 from .lines import LineChart, line_charts
 from .one_shot import ONE_SHOT
@@ -96,6 +96,7 @@ def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
             note += (
                 "launches in grey (what a large footprint reached, a small one can), products in their dtype's colour. "
             )
+            note = f"{note.rstrip()}{beyond(own)} "
             title = f"Roofline of {source}"
             facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
             name = f"roofline-{device}" + f"-{run}" * names.several

@@ -124,6 +124,22 @@ def test_everything_named_is_drawn_and_apart(tmp_path: Path) -> None:
         assert axes.get_ylim()[1] > max(rate for roof in panel.roofs if not roof.slope for _, rate in roof.points)
 
 
+def test_ceilings_that_cases_beat_on_a_busy_machine_are_called_too_low(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    for flags in ((), ("contended",)):
+        data = records.run_file(
+            [mark("a.b", 1e-3, flops=2e10)],
+            devices=(records.CPU, records.GPU),
+            ceilings={"cuda:0": CEILINGS},
+            flags=flags,
+        )
+        path.write_text(json.dumps(data))
+        results = table.frame([runfile.read(path)])
+        (figure,) = [f for f in figures.plan(results, pairs.pair(results).table) if isinstance(f.chart, Roofline)]
+        assert ("Up to 200% of a ceiling: the ceilings of this run are too low" in figure.caption) == bool(flags)
+        assert "  " not in figure.caption
+
+
 def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     marks = copy.deepcopy(MARKS)
     marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "implausible", "seen": "3 × the ceiling"}]
