@@ -57,7 +57,7 @@ def _speedups(rows: list[Row], names: Names) -> list[Figure]:
         bars = speedup_bars(members, names, base)
         title = f"Speedup over {base}, by workload"
         facts = f"Speedup = time of {base} / time of the other; each workload at its largest size"
-        words = caption(members, names, _uncertainty(members, "thin line") + bars.note)
+        words = caption(members, names, _uncertainty(members, "thin line") + bars.note + bars.cut)
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
         found.append(Figure(stem, title, facts, words, bars))
         for regime, measure in crossings.MEASURES.items():
@@ -165,7 +165,7 @@ def _pages(
             name if number == 1 else f"{name}-{number}",
             f"{title} ({number} of {len(charts)})" if len(charts) > 1 else title,
             subtitle,
-            caption(chart.rows, names, note),
+            caption(chart.rows, names, note + chart.cut),
             chart,
         )
         for number, chart in enumerate(charts, 1)
