@@ -139,8 +139,10 @@ def _bars(page: Page, panel: BarPanel, x: float, y: float, height: float, slower
     bars = [bar for group in panel.groups for bar in group.bars]
     ratio = not panel.unit
     start = 1.0 if ratio else 0.0
-    notes = [_note(bar, panel.unit) for bar in bars]
-    room = 0.16 + max(text_width(note, SMALL) for note in notes)
+    values = [text(bar.value, panel.unit) if panel.unit else factor(bar.value) for bar in bars]
+    notes = [f"{value}   {bar.note}" if bar.note else value for value, bar in zip(values, bars, strict=True)]
+    first, second = (max(text_width(w, SMALL) for w in words) for words in (values, [bar.note for bar in bars]))
+    room = 0.24 + first + second + 0.16 if ratio else 0.16 + max(text_width(note, SMALL) for note in notes)
     width = WIDTH - RIGHT - x - (room if ratio else 0.0)
     axes = page.axes(x, y, width, height)
     ends = shown(panel.values, panel.ranges)
@@ -154,25 +156,22 @@ def _bars(page: Page, panel: BarPanel, x: float, y: float, height: float, slower
         page.ink(axes.axvspan(low, 1.0, zorder=0, linewidth=0).set_facecolor, "shade")
         page.ink(axes.axvline(1.0, linewidth=1.2, zorder=4).set_color, "muted")
     top, centres = _BETWEEN, []
-    words = iter(notes)
+    words = iter(zip(values, notes, strict=True))
     for group in panel.groups:
         centres.append(top + _THICK * len(group.bars) / 2)
         for bar in group.bars:
-            middle, note = top + _THICK / 2, next(words)
+            middle, (value, note) = top + _THICK / 2, next(words)
             _bar(page, axes, bar, middle, start)
             if ratio:  # not beside the bar, where they would be taken for the value of the last dot
-                page.text(x + width + 0.12, y + height - middle, note, SMALL, "text", va="center_baseline")
+                at, row = x + width + 0.12 + first, y + height - middle
+                page.text(at, row, value, SMALL, "text", ha="right", va="center_baseline")
+                page.text(at + 0.16, row, bar.note, SMALL, "muted", va="center_baseline")
             else:
                 _beside(page, axes, bar, middle, note)
             top += _THICK
         top += _BETWEEN
     axes.yaxis.set_major_locator(FixedLocator(centres))
     return axes
-
-
-def _note(bar: Bar, unit: str) -> str:
-    value = text(bar.value, unit) if unit else factor(bar.value)
-    return f"{value}   {bar.note}" if bar.note else value
 
 
 def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float) -> None:

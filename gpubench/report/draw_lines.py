@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..statistics import Crossover
@@ -102,6 +103,8 @@ def _panel(
             x, [p.low for p in points], [p.high for p in points], alpha=0.18, linewidth=0, zorder=2
         )
         page.ink(band.set_facecolor, curve.colour)
+        if chart.slower is not None:  # the strips are for words
+            band.set_clip_path(Rectangle((0, _STRIP), 1, 1 - 2 * _STRIP, transform=axes.transAxes))
         style = curve.style if chart.styles else [colour for _, colour in chart.colours].index(curve.colour)
         shape = marker(curve.style if chart.one_colour else curve.colour)
         (line,) = axes.plot(
