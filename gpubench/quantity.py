@@ -6,17 +6,22 @@ import math
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
+_DIVISIBLE = ("s", "J", "W")
+"""Units with a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
 
 
 def text(value: float | None, unit: str, digits: int = 3) -> str:
-    """``text(1.5e-4, "s")`` is ``150 µs``; ``None`` is an em dash."""
+    """``text(1.5e-4, "s")`` is ``150 µs``, ``text(0.935, "samples/s")`` has no prefix; ``None`` is an em dash."""
     if value is None or not math.isfinite(value):
         return "—"
     if value == 0:
         return f"0 {unit}"
     rounded = float(f"{value:.{digits - 1}e}")  # first, so that 999.9 becomes 1.00 k and not 1000
     exponent = math.floor(math.log10(abs(rounded)) + 1e-12)
-    step = max(1 - len(_SMALL), min(len(_LARGE) - 1, exponent // 3))
+    least = 1 - len(_SMALL) if unit in _DIVISIBLE else 0
+    if exponent < -4 and not least:
+        return f"{rounded:.{digits - 1}e} {unit}".rstrip()
+    step = max(least, min(len(_LARGE) - 1, exponent // 3))
     prefix = _LARGE[step] if step >= 0 else _SMALL[-step]
     decimals = max(0, digits - 1 - (exponent - 3 * step))
     return f"{rounded / 1000.0**step:.{decimals}f} {prefix}{unit}".rstrip()

@@ -16,6 +16,17 @@ def test_three_digits_and_a_prefix(value, shown):
     assert text(value, "s") == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.935, "samples/s", "0.935 samples/s"), (1.36e6, "samples/s", "1.36 Msamples/s"), (0.02, "/J", "0.0200 /J"),
+        (3.21e-7, "tokens/s", "3.21e-07 tokens/s"), (0.5, "J", "500 mJ"), (0.9999, "B", "1.00 B"),
+    ],
+)  # fmt: skip
+def test_only_what_can_be_divided_has_a_prefix_below_one(value, unit, shown):
+    assert text(value, unit) == shown
+
+
 def test_larger_units():
     assert text(2.5e12, "FLOP/s") == "2.50 TFLOP/s"
     assert bytes_text(4e9) == "4.00 GB"

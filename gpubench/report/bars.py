@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .. import statistics
 from .labels import Names, Row, flagged, grouped, setting, shorten, size_text
+from .scales import CUT, is_cut
 from .series import rate_of, size_of, size_parameter, speedup_of, sweeps, time_of
 
 MOST_GROUPS = 14
@@ -48,6 +49,14 @@ class BarPanel:
     unit: str
     groups: tuple[Group, ...]
 
+    @property
+    def values(self) -> list[float]:
+        return [value for group in self.groups for bar in group.bars for value in (bar.value, *bar.points)]
+
+    @property
+    def ranges(self) -> list[tuple[float, float]]:
+        return [bar.range for group in self.groups for bar in group.bars if bar.range]
+
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
@@ -58,6 +67,12 @@ class BarChart:
     note: str = ""
     rows: tuple[Row, ...] = ()
     slower: str | None = None
+
+    @property
+    def cut(self) -> str:
+        """What the caption says where ranges leave the axis; empty where none does."""
+        cut = any(is_cut(panel.values, panel.ranges) for panel in self.panels if panel.values)
+        return CUT.format("intervals") if cut else ""
 
 
 def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:

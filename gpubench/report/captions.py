@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..records import Run
+from ..roofline import PLAUSIBLE
 from .labels import Names, Row, flagged, listed, shorten
 
 
@@ -34,6 +35,23 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Paired although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
+
+
+def beyond(rows: Iterable[Row]) -> str:
+    """A sentence for where cases beat their ceilings by more than noise because these were measured on a busy machine.
+
+    Without that flag of the run they would be flagged themselves, or do with fewer FLOPs than are counted.
+    """
+    above = [
+        row["utilisation"]
+        for row in rows
+        if (row["utilisation"] or 0) > PLAUSIBLE
+        and any(flag.name == "contended" for flag in row["_run"].flags)
+        and not any(flag.name == "implausible" for flag in row["_result"].flags)
+    ]
+    if not above:
+        return ""
+    return f" Up to {max(above):.0%} of a ceiling: the ceilings of this run are too low, see the flags."
 
 
 def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:

@@ -28,6 +28,16 @@ class Crossing:
     processes: int
     note: str = ""
 
+    @property
+    def disputed(self) -> bool:
+        """Whether some resamples of the processes cross where the mean doesn't."""
+        return self.crossover.size is None and self.crossover.low != self.crossover.high
+
+    def anywhere(self, smallest: float, largest: float) -> bool:
+        """Whether the interval leaves open all the sizes that were measured."""
+        low, high = self.crossover.low, self.crossover.high
+        return low is not None and high is not None and low <= smallest and high >= largest
+
 
 def of(line: Line, regime: str = RESIDENT) -> Crossing:
     """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
@@ -51,7 +61,7 @@ def of(line: Line, regime: str = RESIDENT) -> Crossing:
 def _note(known: Crossover, smallest: float, largest: float) -> str:
     """What the interval leaves open, and that a single size says little."""
     words = ["one size"] if smallest == largest else []
-    if known.size is None and known.low != known.high:
+    if Crossing(known, 0).disputed:
         words.append("processes disagree: in some resamples it crosses")
     elif known.size and not known.low:
         words.append("interval begins below the smallest size")

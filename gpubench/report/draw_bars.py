@@ -17,7 +17,7 @@ from .bars import Bar, BarChart, BarPanel
 from .figures import Figure
 from .labels import factor
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
-from .scales import Ticks, linear_ticks, log_ticks, padded
+from .scales import Ticks, linear_ticks, log_ticks, padded, shown
 from .theme import marker
 
 _THICK, _BETWEEN = 0.17, 0.11
@@ -74,13 +74,7 @@ def _height(panel: BarPanel) -> float:
 def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, height: float) -> Axes:
     used = {bar.colour for group in panel.groups for bar in group.bars}
     columns = [(word, colour) for word, colour in chart.colours if colour in used]
-    widths = [
-        min(_WIDEST_COLUMN, max(text_width(words, SMALL) for words in [word, *_column(panel, colour)])) + 0.22
-        for word, colour in columns
-    ]
-    while sum(widths) > WIDTH - RIGHT - x - _NARROWEST:  # the dots of the last sources do without their figures
-        widths.pop()
-    columns = columns[: len(widths)]
+    named, widths = _columns(panel, columns, WIDTH - RIGHT - x - _NARROWEST)
     width = WIDTH - RIGHT - x - sum(widths)
     axes = page.axes(x, y, width, height)
     low, high = padded([bar.value for group in panel.groups for bar in group.bars])
@@ -96,12 +90,30 @@ def _dots(page: Page, panel: BarPanel, chart: BarChart, x: float, y: float, heig
             page.ink(mark.set_markeredgecolor, bar.colour if bar.flagged else "page")
             mark.set_markeredgewidth(1.4 if bar.flagged else 1.0)
     end = x + width
-    for (word, colour), column in zip(columns, widths, strict=True):
+    for (word, colour), column in zip(columns, widths, strict=False):
         end += column
-        page.text(end, y + height + 0.08, fitted(word, column - 0.1, SMALL), SMALL, "muted", ha="right")
+        if named:
+            page.text(end, y + height + 0.08, word, SMALL, "muted", ha="right")
+        else:
+            page.mark(end - 0.05, y + height + 0.12, colour)
         for words, middle in zip(_column(panel, colour), middles, strict=True):
             page.text(end, y + height - middle, words, SMALL, "text", ha="right", va="center_baseline")
     return axes
+
+
+def _columns(panel: BarPanel, columns: list[tuple[str, int]], room: float) -> tuple[bool, list[float]]:
+    """Whether the columns of figures are headed by their names, and their widths.
+
+    Where names are too long the marker of the legend stands for them; where there is no room for all columns there
+    are none, since a missing one would look like a source without figures.
+    """
+    figures = [max(text_width(words, SMALL) for words in _column(panel, colour)) for _, colour in columns]
+    heads = [text_width(word, SMALL) for word, _ in columns]
+    widths = [max(pair) + 0.22 for pair in zip(figures, heads, strict=True)]
+    if max(heads) <= _WIDEST_COLUMN and sum(widths) <= room:
+        return True, widths
+    widths = [figure + 0.22 for figure in figures]
+    return False, widths if sum(widths) <= room else []
 
 
 def _ticks(low: float, high: float, unit: str, width: float) -> Ticks:
@@ -124,16 +136,17 @@ def _column(panel: BarPanel, colour: int) -> list[str]:
 
 
 def _bars(page: Page, panel: BarPanel, x: float, y: float, height: float, slower: str | None) -> Axes:
-    width = WIDTH - RIGHT - x
-    axes = page.axes(x, y, width, height)
     bars = [bar for group in panel.groups for bar in group.bars]
     ratio = not panel.unit
     start = 1.0 if ratio else 0.0
-    notes = [_note(bar, panel.unit) for bar in bars]
-    values = [value for bar in bars for value in (bar.value, *bar.points, *(bar.range or ()))]
-    low, high = _limits(
-        [*values, 1.0] if ratio else values, ratio, 0.16 + max(text_width(note, SMALL) for note in notes), width
-    )
+    values = [text(bar.value, panel.unit) if panel.unit else factor(bar.value) for bar in bars]
+    notes = [f"{value}   {bar.note}" if bar.note else value for value, bar in zip(values, bars, strict=True)]
+    first, second = (max(text_width(w, SMALL) for w in words) for words in (values, [bar.note for bar in bars]))
+    room = 0.24 + first + second + 0.16 if ratio else 0.16 + max(text_width(note, SMALL) for note in notes)
+    width = WIDTH - RIGHT - x - (room if ratio else 0.0)
+    axes = page.axes(x, y, width, height)
+    ends = shown(panel.values, panel.ranges)
+    low, high = padded([*ends, 1.0], 0.04, 2.0) if ratio else (0.0, ends[1] / (1 - min(room / width, 0.6)))
     axes.set_xscale("log" if ratio else "linear")
     ticks = log_ticks(low, high, "", 8) if ratio else linear_ticks(low, high, panel.unit, 7)
     _frame(page, axes, (low, high), height, ticks)
@@ -143,23 +156,25 @@ def _bars(page: Page, panel: BarPanel, x: float, y: float, height: float, slower
         page.ink(axes.axvspan(low, 1.0, zorder=0, linewidth=0).set_facecolor, "shade")
         page.ink(axes.axvline(1.0, linewidth=1.2, zorder=4).set_color, "muted")
     top, centres = _BETWEEN, []
-    words = iter(notes)
+    words = iter(zip(values, notes, strict=True))
     for group in panel.groups:
         centres.append(top + _THICK * len(group.bars) / 2)
         for bar in group.bars:
-            _bar(page, axes, bar, top + _THICK / 2, start, next(words))
+            middle, (value, note) = top + _THICK / 2, next(words)
+            _bar(page, axes, bar, middle, start)
+            if ratio:  # not beside the bar, where they would be taken for the value of the last dot
+                at, row = x + width + 0.12 + first, y + height - middle
+                page.text(at, row, value, SMALL, "text", ha="right", va="center_baseline")
+                page.text(at + 0.16, row, bar.note, SMALL, "muted", va="center_baseline")
+            else:
+                _beside(page, axes, bar, middle, note)
             top += _THICK
         top += _BETWEEN
     axes.yaxis.set_major_locator(FixedLocator(centres))
     return axes
 
 
-def _note(bar: Bar, unit: str) -> str:
-    value = text(bar.value, unit) if unit else factor(bar.value)
-    return f"{value}   {bar.note}" if bar.note else value
-
-
-def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float, note: str) -> None:
+def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float) -> None:
     (patch,) = axes.barh([middle], [bar.value - start], height=_THICK * 0.86, left=start, zorder=3)
     page.ink(patch.set_facecolor, "page" if bar.flagged else bar.colour)
     if bar.flagged:
@@ -170,13 +185,15 @@ def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float, note: st
         page.ink(whisker.set_color, "text")
     if bar.points:
         count = len(bar.points)
-        (dots,) = axes.plot(bar.points, [middle] * count, marker="o", markersize=3.4, linestyle="", zorder=5)
-        page.ink(dots.set_markerfacecolor, "page")
-        page.ink(dots.set_markeredgecolor, "text")
-        dots.set_markeredgewidth(0.8)
-    end = max(bar.value, start, *bar.points, *(bar.range or ()))
+        (dots,) = axes.plot(bar.points, [middle] * count, marker="o", markersize=3.6, linestyle="", zorder=5)
+        page.ink(dots.set_markerfacecolor, "muted")
+        page.ink(dots.set_markeredgecolor, "page")
+        dots.set_markeredgewidth(0.7)
+
+
+def _beside(page: Page, axes: Axes, bar: Bar, middle: float, note: str) -> None:
     words = axes.annotate(
-        note, (end, middle), (6, 0), textcoords="offset points", va="center", fontsize=SMALL, parse_math=False
+        note, (bar.value, middle), (6, 0), textcoords="offset points", va="center", fontsize=SMALL, parse_math=False
     )
     page.ink(words.set_color, "text")
 
@@ -187,15 +204,3 @@ def _frame(page: Page, axes: Axes, limits: tuple[float, float], height: float, t
     axes.xaxis.set_major_locator(FixedLocator([place for place, _ in ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_ticklabels([label for _, label in ticks], parse_math=False)
-
-
-def _limits(values: list[float], logarithmic: bool, beside: float, width: float) -> tuple[float, float]:
-    """Ends of the axis, with ``beside`` inches of its ``width`` free for the words behind the longest bar."""
-    free = min(beside / width, 0.6)
-    if not logarithmic:
-        return 0.0, max(values) / (1 - free)
-    low, high = min(values), max(values)
-    span = max(math.log(high / low), math.log(2.0))
-    start = math.log(low) - 0.04 * span
-    end = min(700.0, start + 1.04 * span / (1 - free))  # floats end there
-    return math.exp(max(-700.0, start)), math.exp(end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..statistics import Crossover
@@ -12,7 +13,7 @@ from .figures import Figure
 from .labels import size_label, size_text
 from .lines import LineChart, LinePanel
 from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, fitted, text_width
-from .scales import Ticks, log_ticks, padded, size_ticks
+from .scales import Ticks, log_ticks, padded, shown, size_ticks
 from .theme import dashes, marker
 
 _HEIGHTS = {1: 4.1, 2: 2.9, 3: 2.3, 4: 1.9}
@@ -63,9 +64,7 @@ def _columns(count: int) -> int:
 
 
 def _limits(panel: LinePanel, speedup: bool) -> tuple[float, float]:
-    values = [
-        value for curve in panel.curves for point in curve.line.points for value in (point.low, point.high, point.y)
-    ]
+    values = shown(panel.values, panel.ranges)
     if not speedup:
         return padded(values)
     low, high = padded([*values, 1.0], share=0.02, least=3.0)
@@ -104,6 +103,8 @@ def _panel(
             x, [p.low for p in points], [p.high for p in points], alpha=0.18, linewidth=0, zorder=2
         )
         page.ink(band.set_facecolor, curve.colour)
+        if chart.slower is not None:  # the strips are for words
+            band.set_clip_path(Rectangle((0, _STRIP), 1, 1 - 2 * _STRIP, transform=axes.transAxes))
         style = curve.style if chart.styles else [colour for _, colour in chart.colours].index(curve.colour)
         shape = marker(curve.style if chart.one_colour else curve.colour)
         (line,) = axes.plot(
@@ -162,7 +163,9 @@ def _crossovers(
     words = " … ".join(dict.fromkeys(size_text(size, panel.size) for size in (sizes[0], sizes[-1])))
     if len(marked) == 1:
         words += _interval(marked[0][1], ends, panel.size)
-    words = fitted(f"◆ {words}", width - 0.1, SMALL)
+    words = f"◆ {words}"
+    told = f"{words}, by line" if sizes[0] < sizes[-1] else words
+    words = told if text_width(told, SMALL) <= width - 0.1 else fitted(words, width - 0.1, SMALL)
     half = text_width(words, SMALL) / width / 2
     middle = (place(sizes[0]) + place(sizes[-1])) / 2
     at = min(max(middle, half + 0.01), 1 - half - 0.01)

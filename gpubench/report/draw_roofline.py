@@ -22,6 +22,9 @@ _GUTTER = 2.15
 """Inches to the right of a panel for the names of its level ceilings."""
 _WORD = 0.13
 _MARK = 0.075
+_MARK_COUNTS = 8
+"""How many steps of a line a name may lie on rather than on one marker."""
+_NEAR = 0.1
 _LEAST_GAP = 0.16
 """Inches between parallel slopes, or their names would lie on each other."""
 
@@ -105,9 +108,11 @@ def _panel(page: Page, axes: Axes, frame: _Frame, chart: Roofline, width: float)
         obstacles += _slope(page, axes, frame, roof, named, width, [*marks, *lines, *obstacles])
     notable = sorted((mark for mark in panel.marks if mark.label), key=lambda mark: -mark.y)
     points = [(*frame.inches(mark.x, mark.y, width), text_width(mark.label, SMALL)) for mark in notable]
-    boxes = beside(points, _WORD, Box(0, 0, width, _HEIGHT), obstacles, marks)
-    for mark, box in zip(notable, boxes, strict=True):
+    lines = [box for roof in (*level, *sloped) for box in _trace(frame, roof, width)]
+    boxes = beside(points, _WORD, Box(0, 0, width, _HEIGHT), obstacles, marks * _MARK_COUNTS + lines)
+    for mark, box, (x, y, _) in zip(notable, boxes, points, strict=True):
         if box:
+            _lead(page, axes, (x, y), box.nearest(x, y), width)
             _words(page, axes, (box.x / width, (box.y + _WORD / 2) / _HEIGHT), mark.label, "text", 0.0)
 
 
@@ -253,8 +258,23 @@ def _along(x: float, y: float, length: float, angle: float) -> list[Box]:
     ]
 
 
+def _lead(page: Page, axes: Axes, start: tuple[float, float], end: tuple[float, float], width: float) -> None:
+    """A thin line from a marker to its name, where this is not right beside it."""
+    if math.dist(start, end) > _NEAR:
+        x, y = zip(start, end, strict=True)
+        (lead,) = axes.plot(
+            [each / width for each in x],
+            [each / _HEIGHT for each in y],
+            transform=axes.transAxes,
+            linewidth=0.6,
+            zorder=2.4,
+        )
+        page.ink(lead.set_color, "text")
+
+
 def _words(page: Page, axes: Axes, at: tuple[float, float], words: str, role: str, angle: float) -> None:
-    """With a rim in the page's colour, so that lines below them don't cross them out."""
+    """With a rim in the page's colour, so that lines below them don't cross them out; below the markers, which no
+    rim may hide."""
     label = axes.text(
         *at,
         words,
@@ -263,7 +283,7 @@ def _words(page: Page, axes: Axes, at: tuple[float, float], words: str, role: st
         rotation=angle,
         rotation_mode="anchor",
         va="bottom" if angle else "center_baseline",
-        zorder=6,
+        zorder=2.5,
         parse_math=False,
     )
     page.ink(label.set_color, role)

@@ -14,14 +14,15 @@ from .trend import Series, Trend
 
 _HEIGHTS = {1: 3.2, 2: 2.2}
 _BELOW, _ABOVE = 0.42, 0.34
-_DATE = "2026-01-31"
 
 
 def draw_trend(figure: Figure, trend: Trend) -> Page:
     columns = 1 if len(trend.series) == 1 else 2
     rows = math.ceil(len(trend.series) / columns)
     height = _HEIGHTS[columns]
-    keys: list[Key] = [("a run", 0, None, 0), ("level", 6, 0, None), ("change", 1, 1, None)]
+    keys: list[Key] = [("a run", 0, None, 0), ("level", 6, 0, None)]
+    if any(series.changes for series in trend.series):
+        keys.append(("change", 1, 1, None))
     page = Page(figure.title, figure.subtitle, figure.caption, keys, rows * (height + _BELOW + _ABOVE))
     limits = [_limits(series) for series in trend.series]
     ticks = [linear_ticks(low, high, "s", 5) for low, high in limits]
@@ -33,9 +34,14 @@ def draw_trend(figure: Figure, trend: Trend) -> Page:
         y = page.top - (row + 1) * (height + _BELOW + _ABOVE) + _BELOW
         axes = page.axes(x, y, width, height)
         axes.set_ylim(*limits[i])
-        _panel(page, axes, series, ticks[i], max(2, int(width / (text_width(_DATE, SMALL) + 0.3))))
+        _panel(page, axes, series, ticks[i], _most(series, width))
         page.text(x, y + height + 0.07, fitted(series.name, width, NORMAL), NORMAL, "text", weight="bold")
     return page
+
+
+def _most(series: Series, width: float) -> int:
+    """Dates that there is room for."""
+    return max(2, int(width / (max(text_width(date, SMALL) for date in series.dates) + 0.3)))
 
 
 def _limits(series: Series) -> tuple[float, float]:
@@ -55,7 +61,8 @@ def _panel(page: Page, axes: Axes, series: Series, ticks: Ticks, most: int) -> N
     axes.xaxis.set_minor_locator(NullLocator())
     page.grid(axes, "y")
     size = 4.0 if count <= 100 else 2.0
-    (dots,) = axes.plot(range(count), series.times, marker="o", markersize=size, linestyle="", zorder=3)
+    (dots,) = axes.plot(range(count), series.times, marker="o", markersize=size, linestyle="", zorder=5)
+    dots.set_clip_on(False)
     page.ink(dots.set_color, 0)
     dots.set_markeredgewidth(0)
     ends = [0, *series.changes, count]

@@ -81,8 +81,8 @@ def run_flags(results: pd.DataFrame) -> Table:
     """What was seen of whole processes."""
     body = []
     for name, run in _runs(results).items():
-        for flag in run.flags:
-            processes = f"{len(flag.processes)} of {run.processes}"
+        for flag in run.flags:  # a process may raise the same one more than once
+            processes = f"{len(set(flag.processes))} of {run.processes}"
             body.append((flag.name, name, processes, shorten(flag.seen, 160), *_advice(flag.name)))
     columns = ("flag", "run", "processes", "what was seen", "why it may be", "what to try")
     return Table("Flags of whole processes", columns, tuple(body), "They apply to all that these processes measured.")

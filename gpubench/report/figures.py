@@ -14,7 +14,7 @@ import pandas as pd
 from ..schema import METRICS, TIMERS
 from . import crossings
 from .bars import BarChart, best_rates, single_sizes, speedup_bars
-from .captions import caption
+from .captions import beyond, caption
 from .labels import Names, Row, family, grouped, heading, listed
 from .lines import LineChart, line_charts
 from .one_shot import ONE_SHOT
@@ -57,7 +57,7 @@ def _speedups(rows: list[Row], names: Names) -> list[Figure]:
         bars = speedup_bars(members, names, base)
         title = f"Speedup over {base}, by workload"
         facts = f"Speedup = time of {base} / time of the other; each workload at its largest size"
-        words = caption(members, names, _uncertainty(members, "thin line") + bars.note)
+        words = caption(members, names, _uncertainty(members, "thin line") + bars.note + bars.cut)
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
         found.append(Figure(stem, title, facts, words, bars))
         for regime, measure in crossings.MEASURES.items():
@@ -96,6 +96,7 @@ def _rooflines(rows: list[Row], names: Names) -> list[Figure]:
             note += (
                 "launches in grey (what a large footprint reached, a small one can), products in their dtype's colour. "
             )
+            note = f"{note.rstrip()}{beyond(own)} "
             title = f"Roofline of {source}"
             facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
             name = f"roofline-{device}" + f"-{run}" * names.several
@@ -164,7 +165,7 @@ def _pages(
             name if number == 1 else f"{name}-{number}",
             f"{title} ({number} of {len(charts)})" if len(charts) > 1 else title,
             subtitle,
-            caption(chart.rows, names, note),
+            caption(chart.rows, names, note + chart.cut),
             chart,
         )
         for number, chart in enumerate(charts, 1)

@@ -14,6 +14,7 @@ from ..quantity import bytes_text, text
 from ..records import Run
 from ..statistics import ABSENT, ALWAYS, CROSSES, INTERVAL, NEVER
 from . import crossings, facts
+from .captions import beyond
 from .crossings import MEASURES, Crossing
 from .labels import Names, Row, case_name, factor, family, listed, size_label, size_text, terms
 from .one_shot import ONE_SHOT, RESIDENT
@@ -56,11 +57,11 @@ def _speedups(rows: list[Row], names: Names, where: str) -> Table:
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
         groups.setdefault((against, names.source(row), family(row["workload"]), terms(row)), []).append(row)
     shot = any(row["one_shot_speedup"] for row in rows)
-    body = []
+    body, said = [], []
     for (baseline, source, kind, precision), members in sorted(groups.items()):
         swept, single = sweeps(members, speedup_of, names)
         largest = [line.row for sweep in swept for line in sweep.lines] + single
-        best = max(members, key=lambda row: row["speedup"])
+        best = max(members, key=_surely)
         spread = f"{factor(best['speedup'])} ({factor(best['low'])}–{factor(best['high'])})"
         cells = [kind, precision, source, baseline, _mean(row["speedup"] for row in largest)]
         crossed = [_crossovers(members, names, RESIDENT)]
@@ -68,11 +69,13 @@ def _speedups(rows: list[Row], names: Names, where: str) -> Table:
             cells += [_mean(row["one_shot_speedup"] for row in largest), _calls(largest)]
             crossed.append(_crossovers(members, names, ONE_SHOT))
         body.append((*cells, f"{spread} {case_name(best)}", *crossed))
+        said += crossed
     kinds = sorted({row["uncertainty"] for row in rows})
     note = "Largest sizes: geometric mean over each setting's largest size. In brackets: " + ", ".join(kinds)
     if not all(kind.startswith(INTERVAL) for kind in kinds):
         note += " (a spread is no confidence interval)"
-    note += f". Faster from: the size from which it stays ahead; {where}."
+    note += f". Best: by the low end of the interval. Faster from: the size from which it stays ahead; {where}."
+    note += "".join(f" {words}" for word, words in _EXPLAINED.items() if word in " ".join(said))
     if shot:
         note += " One-shot: inputs copied from pageable memory, one call, outputs copied back."
         note += " Break-even: calls on data that stays which make up for the copies; — where it is never faster."
@@ -80,6 +83,12 @@ def _speedups(rows: list[Row], names: Names, where: str) -> Table:
     columns += ["one-shot", "break-even"] if shot else []
     columns += ["best", "faster from"] + (["one-shot faster from"] if shot else [])
     return Table("Speedup", tuple(columns), tuple(body), note)
+
+
+def _surely(row: Row) -> float:
+    """At least so many times faster; the largest of many noisy values would be the noisiest."""
+    value: float = row["low"] if row["uncertainty"].startswith(INTERVAL) else row["speedup"]
+    return value
 
 
 def _mean(values: Iterable[float | None]) -> str:
@@ -95,10 +104,15 @@ def _calls(rows: list[Row]) -> str:
 
 
 def _crossovers(rows: list[Row], names: Names, regime: str) -> str:
-    """``n ≈ 1200 … 40k (4 of 6); never (1 of 6)``; of a single line with its interval."""
+    """``n ≈ 1200 … 40k (4 of 6); never (1 of 6)``; of a single line with its interval.
+
+    Nothing is said to be so that the interval leaves open.
+    """
     lines = [(line, sweep.size) for sweep in sweeps(rows, MEASURES[regime], names)[0] for line in sweep.lines]
     found = [(crossings.of(line, regime), line, size) for line, size in lines]
-    if len(found) == 1 and found[0][0].crossover.kind == CROSSES:
+    known = [each for each in found if not each[0].anywhere(each[1].points[0].x, each[1].points[-1].x)]
+    anywhere, found = len(found) - len(known), known
+    if len(lines) == 1 and found and found[0][0].crossover.kind == CROSSES:
         return _interval(*found[0])
     sizes: dict[str, list[float]] = {}
     for crossing, _, size in found:
@@ -108,11 +122,22 @@ def _crossovers(rows: list[Row], names: Names, regime: str) -> str:
     for size, values in sorted(sizes.items()):
         ends = list(dict.fromkeys(size_text(value, size) for value in (min(values), max(values))))
         words.append(f"{size_label(size)} ≈ {' … '.join(ends)} ({len(values)} of {len(lines)})")
-    kinds = Counter(crossing.crossover.kind for crossing, _, _ in found)
-    for kind, said in ((ALWAYS, "always"), (NEVER, "never"), (ABSENT, ABSENT)):
+    kinds = Counter(_PERHAPS * crossing.disputed + crossing.crossover.kind for crossing, _, _ in found)
+    kinds[_ANYWHERE] = anywhere
+    for kind in (*(each + kind for kind in (ALWAYS, NEVER, ABSENT) for each in ("", _PERHAPS)), _ANYWHERE):
         if kinds[kind]:
-            words.append(f"{said} ({kinds[kind]} of {len(lines)})")
+            words.append(f"{kind} ({kinds[kind]} of {len(lines)})")
     return "; ".join(words) or "—"
+
+
+_PERHAPS, _ANYWHERE = "perhaps ", "may be anywhere"
+_EXPLAINED = {
+    NEVER: "Never: behind at all sizes, and not gaining with size.",
+    ABSENT: "Not in this range: behind at the largest size; a larger one may tell.",
+    _PERHAPS: "Perhaps: the interval of the crossover allows for another answer.",
+    _ANYWHERE: "May be anywhere: that interval holds all sizes measured.",
+}
+"""Words for crossovers that don't speak for themselves."""
 
 
 def _interval(crossing: Crossing, line: Line, size: str) -> str:
@@ -204,6 +229,7 @@ def _rates(rows: list[Row], names: Names) -> Table:
     note = "Work of a call / median wall time; bytes are compulsory traffic (inputs read once, outputs written once)."
     if "utilisation" in more:
         note += " Utilisation: the least time that the measured ceilings allow / the time taken."
+        note += beyond([row for _, row in best.values()])
     if len(body) > MOST_ROWS:
         note += f" {len(body) - MOST_ROWS} more are in results.csv."
     columns = ("workload", "device", "dtype", "rate", *(_MORE[column][0] for column in more), "reached by")

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 T = TypeVar("T")
 LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy"}
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
 
 
@@ -104,10 +104,15 @@ def size_text(size: float, name: str = "") -> str:
         return text(size, "B", 3).replace(".00", "").replace(".0 ", " ")
     power = round(math.log10(size))
     if power >= 3 and math.isclose(size, 10.0**power, rel_tol=1e-9):
-        return "10" + str(power).translate(_SUPERSCRIPTS)
+        return raised(power)
     if size < 10_000:
         return f"{size:.4g}" if size == int(size) else f"{float(f'{size:.3g}'):g}"
     return text(size, "", 3).replace(".0 ", " ").replace(" ", "")
+
+
+def raised(power: int) -> str:
+    """``10⁻⁴``."""
+    return "10" + str(power).translate(_SUPERSCRIPTS)
 
 
 def size_label(name: str) -> str:

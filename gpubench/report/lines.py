@@ -13,6 +13,7 @@ from . import crossings
 from .crossings import Crossing
 from .labels import Names, Row, grouped, setting, shorten
 from .one_shot import RESIDENT
+from .scales import CUT, is_cut
 from .series import Line, Sweep, varying
 
 MOST_LINES = 6
@@ -36,6 +37,14 @@ class LinePanel:
     size: str
     curves: tuple[Curve, ...]
 
+    @property
+    def values(self) -> list[float]:
+        return [point.y for curve in self.curves for point in curve.line.points]
+
+    @property
+    def ranges(self) -> list[tuple[float, float]]:
+        return [(point.low, point.high) for curve in self.curves for point in curve.line.points]
+
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
@@ -47,6 +56,11 @@ class LineChart:
     unit: str
     slower: str | None
     rows: tuple[Row, ...]
+
+    @property
+    def cut(self) -> str:
+        """What the caption says where bands leave the axis; empty where none does."""
+        return CUT.format("bands") if any(is_cut(panel.values, panel.ranges) for panel in self.panels) else ""
 
     @property
     def one_colour(self) -> bool:

@@ -51,6 +51,13 @@ class Page:
         artist = self.figure.text(x / WIDTH, y / self.height, words, fontsize=size, parse_math=False, **how)
         self.ink(artist.set_color, role)
 
+    def mark(self, x: float, y: float, colour: int) -> None:
+        """The marker that the legend has for a colour."""
+        mark = Line2D([x / WIDTH], [y / self.height], linestyle="", marker=marker(colour), markersize=5.5)
+        mark.set_transform(self.figure.transFigure)
+        self.figure.add_artist(mark)
+        self.ink(mark.set_color, colour)
+
     def axes(self, x: float, y: float, width: float, height: float) -> Axes:
         """Bare axes with their lower left corner at (x, y), themed; ticks are the caller's."""
         axes = self.figure.add_axes((x / WIDTH, y / self.height, width / WIDTH, height / self.height))

@@ -23,6 +23,10 @@ class Box:
             and other.y < self.y + self.height
         )
 
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Its point that is nearest to (x, y)."""
+        return min(max(x, self.x), self.x + self.width), min(max(y, self.y), self.y + self.height)
+
     def within(self, other: Box) -> bool:
         right, top = self.x + self.width, self.y + self.height
         return (
@@ -89,6 +93,6 @@ def beside(
 
 _AROUND = tuple(
     (dx * reach, dy * reach)
-    for reach in (1.0, 2.2)
+    for reach in (1.0, 1.6, 2.2)
     for dx, dy in ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 )

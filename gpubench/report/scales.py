@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ..quantity import text
-from .labels import size_text
+from .labels import raised, size_text
 
 Ticks = list[tuple[float, str]]
 
@@ -54,12 +54,35 @@ def linear_ticks(low: float, high: float, unit: str, most: int = 6) -> Ticks:
 
 def tick_text(value: float, unit: str) -> str:
     """``100 µs``, ``2 TFLOP/s``, ``0.5×``: as short as a round value can be."""
+    if not unit and (value < 0.001 or value >= 1e6):
+        power = math.floor(math.log10(value) + 1e-9)
+        lead = f"{value / 10.0**power:.3g}"
+        return f"{f'{lead}·' * (lead != '1')}{raised(power)}×"
     if not unit:
         return f"{value:,.0f}×" if value >= 1000 else f"{value:.4g}×"
     if value == 0:
         return "0"
     number, _, rest = text(value, unit, 4).partition(" ")
     return f"{float(number):g} {rest}"
+
+
+BEYOND = 10.0
+"""How many times beyond the outermost values their ranges are shown: wider ones would flatten what they surround."""
+
+CUT = "Axes end a decade beyond the values: wider {} are cut there. "
+
+
+def shown(values: Sequence[float], ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Ends of the values and of their ranges, as far as these are worth showing."""
+    low, high = min(values), max(values)
+    lows, highs = zip((low, high), *ranges, strict=True)
+    return max(min(lows), low / BEYOND), min(max(highs), high * BEYOND)
+
+
+def is_cut(values: Sequence[float], ranges: Sequence[tuple[float, float]]) -> bool:
+    """Whether an end of a range lies beyond what is shown."""
+    low, high = shown(values, ranges)
+    return any(start < low or end > high for start, end in ranges)
 
 
 def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:

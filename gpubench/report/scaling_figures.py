@@ -113,7 +113,7 @@ def _against(
     kinds = sorted({row["uncertainty"] for row in used if row["uncertainty"]})
     note = (_NOTE if ideal else "") + f"Band: {', '.join(kinds)}. "
     chart = LineChart(tuple(panels), keys, (), unit, slower, tuple(used))
-    return Figure(name, title, subtitle, caption(used, names, note), chart)
+    return Figure(name, title, subtitle, caption(used, names, note + chart.cut), chart)
 
 
 def _curve(method: str, points: list[Point], rows: list[Row]) -> Curve:
@@ -158,9 +158,10 @@ def _bus(rows: list[Row], names: Names) -> Figure | None:
         curves.append(Curve(line, rank, 0))
     panel = LinePanel("all_reduce", "nbytes", tuple(curves))
     subtitle = "algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
-    words = caption(own, names, "Line: median of the slowest rank; band: interquartile range of the rounds. ")
     colours = tuple((str(curve.line.terms["method"]), curve.colour) for curve in curves)
     chart = LineChart((panel,), colours, (), "B/s", None, tuple(own))
+    note = "Line: median of the slowest rank; band: interquartile range of the rounds. "
+    words = caption(own, names, note + chart.cut)
     return Figure("scaling-bus-bandwidth", "all_reduce: bus bandwidth", subtitle, words, chart)
 
 

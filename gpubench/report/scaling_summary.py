@@ -19,7 +19,8 @@ def told(scaled: pd.DataFrame) -> Table:
         times = _ranged(row["scaling"], row["scaling_low"], row["scaling_high"])
         best = _ranged(row["speedup"], row["low"], row["high"])
         each = f" × {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row["threads"] else ""
-        pieces = f", {row['microbatches']} microbatches" if row["microbatches"] else ""
+        count = row["microbatches"]
+        pieces = f", {count} microbatch{'es' * (count != 1)}" if count else ""
         body.append(
             (
                 row["workload"],

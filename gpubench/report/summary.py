@@ -60,15 +60,18 @@ def show(summary: Summary, console: Console | None = None) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    from .columns import fitted
+
     console = console or Console(width=None if sys.stdout.isatty() else 120)
     for table in summary.tables:
         grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
             grid.caption = Text(table.note)
-        for column in table.columns:
-            grid.add_column(column, overflow="fold")
-        for row in table.rows:
-            grid.add_row(*(Text(cell) for cell in row))
+        head, *body = fitted([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
+        for column in head:
+            grid.add_column(Text(column), overflow="fold")
+        for row in body:
+            grid.add_row(*map(Text, row))
         console.print(grid)
 
 

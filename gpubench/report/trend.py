@@ -100,6 +100,8 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
 def _series(name: str, rows: Sequence[Row], level: float) -> Series:
     times = [statistics.geometric_mean([each.median_s for each in row["_result"].times.processes]) for row in rows]
     dates = [row["_run"].date or "" for row in rows]
+    if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
+        dates = [f"{_moment(row['_run']):%Y-%m-%d %H:%M}" for row in rows]
     changes = statistics.change_points(times, level)
     while changes:  # a step too small to matter is none
         levels = _levels(times, changes)

@@ -21,6 +21,7 @@ from gpubench.report.draw_bars import draw_bars
 from gpubench.report.draw_lines import draw_lines
 from gpubench.report.figures import Figure
 from gpubench.report.lines import LineChart
+from gpubench.report.page import Page
 from gpubench.schema import Case
 
 
@@ -187,6 +188,34 @@ def test_the_interval_of_a_crossover_is_marked(tmp_path: Path) -> None:
     assert f"◆ 11.4k ({low / 1e3:.1f}k–{high / 1e3:.1f}k)" in [text.get_text() for text in axes.texts]
 
 
+def test_a_wide_interval_is_cut_and_does_not_flatten_the_lines(tmp_path: Path) -> None:
+    data = marked(True)
+    for entry in data["benchmarks"][-1]["extra_info"]["gpubench"]["processes"]:
+        entry["median_s"] *= (1e-3, 1.0, 1e3)[entry["process"]]
+    found = {each.name: each for each in plan(tmp_path, data)}
+    figure = found["speedup-over-cpu-a"]
+    values = [y for _, y in points(figure)]
+    low, high = draw_lines(figure, lines(figure)).figure.axes[0].get_ylim()
+    strips = 2.5  # room for words at either end, in decades
+    assert math.log10(high / low) < math.log10(max(values) / min(values)) + 2 + strips
+    assert "wider bands are cut there" in figure.caption
+    assert "wider intervals are cut there" in found["speedup-over-cpu"].caption
+    assert not any("cut there" in figure.caption for figure in plan(tmp_path, marked(True)))
+
+
+def test_a_range_over_lines_is_called_one(tmp_path: Path) -> None:
+    data = crossing()
+    for mark in crossing()["benchmarks"]:
+        ours = mark["extra_info"]["gpubench"]
+        case = Case("a.b", ours["device"], "float64", {"n": mark["params"]["n"]}, size="n", devices=(ours["device"],))
+        factor = 2 if case.device == "cpu" else 1
+        data["benchmarks"].append(records.benchmark(case, mark["stats"]["median"] * factor))
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu-a"]
+    texts = [text.get_text() for text in draw_lines(figure, lines(figure)).figure.axes[0].texts]
+    (label,) = [text for text in texts if "◆" in text]
+    assert label.endswith("k, by line")
+
+
 def test_one_process_marks_no_interval(tmp_path: Path) -> None:
     (figure,) = [each for each in plan(tmp_path, marked(False)) if each.name == "speedup-over-cpu-a"]
     known = lines(figure).panels[0].curves[0].crossing
@@ -214,6 +243,46 @@ def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     assert isinstance(rates, BarChart)
     assert [bar.flagged for panel in rates.panels for group in panel.groups for bar in group.bars] == [False, True]
     assert not any("Hollow" in figure.caption for figure in plan(tmp_path, crossing()))
+
+
+def bars(figure: Figure) -> tuple[BarChart, Page]:
+    assert isinstance(figure.chart, BarChart)
+    page = draw_bars(figure, figure.chart)
+    page.ink.apply(theme.LIGHT)
+    return figure.chart, page
+
+
+def test_the_value_of_a_bar_stands_in_its_own_column_and_dots_are_solid(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case("a.b", device, "float32", {"form": form}, devices=(device,)), time)
+        for device, times in (("cpu", (1.0, 1.0)), ("cuda:0", (1.0, 0.25)))
+        for form, time in zip("xy", times, strict=True)
+    ]
+    data = records.run_file(marks, devices=(records.CPU, records.GPU))
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu"]
+    _, page = bars(figure)
+    (axes,) = page.figure.axes
+    (value,) = [text for text in page.figure.texts if text.get_text() == "2.00×"]
+    assert value.get_position()[0] > axes.get_position().x1
+    assert not axes.texts
+    (dots,) = [line for line in axes.lines if list(line.get_xdata()) == [1.0, 4.0]]
+    assert dots.get_markerfacecolor() == theme.colour(theme.LIGHT, "muted")
+
+
+@pytest.mark.parametrize(("count", "columns"), [(2, 2), (4, 4), (9, 0)])
+def test_figures_of_all_sources_stand_beside_the_dots_or_none(tmp_path: Path, count: int, columns: int) -> None:
+    devices = [{**records.GPU, "name": f"an accelerator with a long name:{i}"} for i in range(count)]
+    marks = [
+        records.benchmark(Case(f"a.{n}", device["name"], "float32", devices=(device["name"],)), 1.0, work={"flops": n})
+        for device in devices
+        for n in (1e9, 1e12)
+    ]
+    data = records.run_file(marks, devices=(records.CPU, *devices))
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "highest-rates"]
+    _, page = bars(figure)
+    texts = [text.get_text() for text in page.figure.texts]
+    assert texts.count("1.00 TFLOP/s") == columns
+    assert not any("…" in text for text in texts)
 
 
 def test_cases_whose_names_differ_late_have_a_row_each(tmp_path: Path) -> None:
@@ -340,6 +409,9 @@ def test_ticks() -> None:
         "30 GB/s",
         "40 GB/s",
     ]
+    assert [scales.tick_text(value, "") for value in (2e-6, 1e-4, 0.001, 1000, 1e7)] == [
+        "2·10⁻⁶×", "10⁻⁴×", "0.001×", "1,000×", "10⁷×",
+    ]  # fmt: skip
     assert [label for _, label in scales.size_ticks([64, 256, 1024], "n", 9)] == ["64", "256", "1024"]
     assert [label for _, label in scales.size_ticks([10**3, 10**9], "nbytes", 9)] == ["1 kB", "1 GB"]
     assert [label for _, label in scales.size_ticks([10**5, 65536], "n", 9)] == ["65.5k", "10⁵"]

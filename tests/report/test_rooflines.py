@@ -11,7 +11,7 @@ import pytest
 import records
 
 from gpubench import runfile
-from gpubench.report import draw, figures, pairs, table
+from gpubench.report import draw, figures, pairs, table, theme
 from gpubench.report.draw_roofline import draw_roofline
 from gpubench.report.figures import Figure
 from gpubench.report.rooflines import Roofline, RoofPanel
@@ -122,6 +122,39 @@ def test_everything_named_is_drawn_and_apart(tmp_path: Path) -> None:
         assert axes.get_xlim()[0] < min(m.x for m in panel.marks) <= max(m.x for m in panel.marks) < axes.get_xlim()[1]
         assert axes.get_ylim()[0] < min(m.y for m in panel.marks)
         assert axes.get_ylim()[1] > max(rate for roof in panel.roofs if not roof.slope for _, rate in roof.points)
+
+
+def test_names_keep_off_markers_and_never_hide_one(tmp_path: Path) -> None:
+    (figure,) = plan(tmp_path, MARKS + SMALL)
+    assert isinstance(figure.chart, Roofline)
+    page = draw_roofline(figure, figure.chart)
+    page.ink.apply(theme.LIGHT)
+    for axes in page.figure.axes:
+        names = [text for text in axes.texts if text.get_path_effects()]
+        markers = [line for line in axes.lines if line.get_marker() not in ("", "None", None)]
+        assert max(text.get_zorder() for text in names) < min(line.get_zorder() for line in markers)
+        boxes = [text.get_window_extent() for text in names]
+        for line in markers:
+            x, y = axes.transData.transform((line.get_xdata()[0], line.get_ydata()[0]))
+            assert not any(
+                box.contains(x, y) for box, name in zip(boxes, names, strict=True) if not name.get_rotation()
+            )
+
+
+def test_ceilings_that_cases_beat_on_a_busy_machine_are_called_too_low(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    for flags in ((), ("contended",)):
+        data = records.run_file(
+            [mark("a.b", 1e-3, flops=2e10)],
+            devices=(records.CPU, records.GPU),
+            ceilings={"cuda:0": CEILINGS},
+            flags=flags,
+        )
+        path.write_text(json.dumps(data))
+        results = table.frame([runfile.read(path)])
+        (figure,) = [f for f in figures.plan(results, pairs.pair(results).table) if isinstance(f.chart, Roofline)]
+        assert ("Up to 200% of a ceiling: the ceilings of this run are too low" in figure.caption) == bool(flags)
+        assert "  " not in figure.caption
 
 
 def test_flagged_cases_are_hollow(tmp_path: Path) -> None:

@@ -195,3 +195,10 @@ def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
     assert row[6].startswith("0.96×")
     assert row[7] == "80%"
     assert "one process with 2 threads" in told.note
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "naive, 1 microbatch"), (2, "naive, 2 microbatches")])
+def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: str) -> None:
+    piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
+    told = scaling_summary.told(scaling.frame(table.frame([read(tmp_path, [*CPU, piped])])))
+    assert words in [row[1] for row in told.rows]

@@ -43,6 +43,76 @@ def test_speedups(tmp_path: Path) -> None:
     assert row["faster from"] == "n ≈ 34.3k"
 
 
+def spread_marks(times: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) -> dict[str, Any]:
+    """Times of the processes on the CPU and on the device, at each size."""
+    marks = [
+        records.benchmark(
+            Case("a.b", device, "float32", {"n": n}, size="n", devices=(device,)), own[len(own) // 2], medians=own
+        )
+        for n, sides in times.items()
+        for device, own in zip(("cpu", "cuda:0"), sides, strict=True)
+    ]
+    return records.run_file(marks, devices=(records.CPU, records.GPU), processes=3)
+
+
+STEADY = (1.0, 1.01, 1.02)
+
+
+def test_the_best_is_that_which_is_surely_fast_and_not_the_noisiest(tmp_path: Path) -> None:
+    noisy = (0.001, 0.02, 4.0)
+    (row,) = rows(summarise(tmp_path, spread_marks({10: (STEADY, noisy), 20: (STEADY, (0.5, 0.51, 0.52))})), "Speedup")
+    assert row["best"].startswith("1.98× (")
+    assert row["best"].endswith("n=20")
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        ((STEADY, (0.5, 0.51, 0.52)), "always (1 of 1)"),
+        (((0.001, 0.02, 4.0), (0.001, 0.002, 0.004)), "may be anywhere (1 of 1)"),
+    ],
+)
+def test_always_is_said_only_where_the_interval_allows_nothing_else(
+    tmp_path: Path, sides: tuple[tuple[float, ...], tuple[float, ...]], said: str
+) -> None:
+    words = summarise(tmp_path, spread_marks({10: sides, 20: sides}))
+    (row,) = rows(words, "Speedup")
+    assert row["faster from"] == said
+    (found,) = [each for each in words.tables if each.title == "Speedup"]
+    assert ("May be anywhere: " in found.note) == ("anywhere" in said)
+
+
+def test_a_disputed_crossover_is_only_perhaps_so(tmp_path: Path) -> None:
+    doubted = ((0.9, 1.0, 1.4), STEADY)
+    words = summarise(tmp_path, spread_marks({10: doubted, 20: ((3.0, 3.1, 3.2), STEADY)}))
+    (row,) = rows(words, "Speedup")
+    assert row["faster from"] == "perhaps always (1 of 1)"
+
+
+def test_words_for_no_crossover_are_explained_where_they_stand(tmp_path: Path) -> None:
+    for second, word in ((3.0, "Never: "), (1.5, "Not in this range: ")):
+        words = summarise(tmp_path, spread_marks({10: ((1.0,), (2.0,)), 20: ((1.0,), (second,))}))
+        (found,) = [each for each in words.tables if each.title == "Speedup"]
+        assert word in found.note
+        assert found.note.count(": behind") == 1
+
+
+def test_rates_above_doubtful_ceilings_are_commented(tmp_path: Path) -> None:
+    marks = [records.benchmark(Case("a.b", "cpu", "float32", {"n": 1}), 1e-3, work={"flops": 7e8})]
+    ceilings = {"cpu": {"throughput": {"float32": 4e11}}}
+    for flags, said in (((), False), (("contended",), True)):
+        words = summarise(tmp_path, records.run_file(marks, ceilings=ceilings, flags=flags))
+        (found,) = [each for each in words.tables if each.title == "Highest rates"]
+        assert rows(words, "Highest rates")[0]["utilisation"] == "175%"
+        assert ("Up to 175% of a ceiling: the ceilings of this run are too low, see the flags." in found.note) == said
+
+
+def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
+    data = records.run_file(gpu_marks(), devices=(records.CPU, records.GPU), processes=2, flags=("contended",) * 2)
+    (row,) = rows(summarise(tmp_path, data), "Flags of whole processes")
+    assert row["processes"] == "2 of 2"
+
+
 def gpu_marks(*, moved: float | None = None, **of_all: Any) -> list[dict[str, Any]]:
     """Equal at 11,111 elements; on the device, all but 0.1 ns an element is launching."""
     marks = []

@@ -10,7 +10,8 @@ import pytest
 import records
 
 from gpubench.cli import main
-from gpubench.report import table, trend
+from gpubench.report import figures, table, trend
+from gpubench.report.draw_trend import draw_trend
 from gpubench.runfile import read
 from gpubench.schema import Case
 from gpubench.statistics import change_points
@@ -47,6 +48,24 @@ def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
     assert stepped.series[0].dates[18] == "2026-01-19"
     assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
     assert all(series.changes == () for series in steady.series)
+
+
+def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> None:
+    paths = history(tmp_path, 8)
+    for i, path in enumerate(sorted(paths)):
+        data = json.loads(path.read_text())
+        data["gpubench"]["started"] = data["datetime"] = f"2026-01-31T{8 + i:02}:30:00+00:00"
+        path.write_text(json.dumps(data))
+    assert seen(paths)[0].series[0].dates[:2] == ("2026-01-31 08:30", "2026-01-31 09:30")
+
+
+def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
+    found = seen(history(tmp_path))
+    for figure, each in zip(figures.plan_trends(found), found, strict=True):
+        page = draw_trend(figure, each)
+        words = [text.get_text() for text in page.figure.texts]
+        assert ("change" in words) == (each.workload == "a.stepped")
+        assert not any(line.get_clip_on() for line in page.figure.axes[0].lines if len(line.get_xdata()) == RUNS)
 
 
 def test_among_many_workloads_only_those_that_changed_are_drawn(tmp_path: Path) -> None:

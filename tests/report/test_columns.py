@@ -1,0 +1,47 @@
+"""Tables on a terminal: where cells are broken."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gpubench.report import columns, summary
+from gpubench.report.summary import Summary, Table
+
+HEAD = ("workload", "a note of several words", "speedup")
+BODY = ("distributed.all_reduce", "why this is so, at some length, with reasons", "1.12× (0.543×–2.32×)")
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (22, ["distributed.all_reduce"]),
+        (18, ["distributed.all_", "reduce"]),
+        (12, ["distributed.", "all_reduce"]),
+        (4, ["dist", "ribu", "ted.", "all_", "redu", "ce"]),
+    ],
+)
+def test_a_name_is_broken_where_it_has_a_joint(width: int, lines: list[str]) -> None:
+    assert columns.wrapped("distributed.all_reduce", width).split("\n") == lines
+
+
+def test_a_number_stays_in_one_piece() -> None:
+    assert columns.wrapped("1.12× (0.543×–2.32×)", 15).split("\n") == ["1.12×", "(0.543×–2.32×)"]
+    assert columns.wrapped("1.12× (0.543×–2.32×)", 9).split("\n") == ["1.12×", "(0.543×–", "2.32×)"]
+
+
+def test_names_and_numbers_come_before_prose() -> None:
+    """Which is broken at spaces as often as it takes."""
+    (_, cells) = columns.fitted([HEAD, BODY], 60)
+    assert cells[0] == BODY[0]
+    assert "(0.543×–2.32×)" in cells[2].split("\n")
+    assert max(map(len, cells[1].split("\n"))) < len(BODY[1])
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 120, 300])
+def test_a_table_is_as_wide_as_the_terminal_at_most(width: int) -> None:
+    stream = io.StringIO()
+    summary.show(Summary((Table("A table", HEAD, (BODY, ("", "", "—"))),)), Console(file=stream, width=width))
+    assert max(map(len, stream.getvalue().splitlines())) <= width
