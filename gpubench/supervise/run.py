@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
-            return plan.show(paths(args), options(args), args.preset or "quick")
+            return plan.show(paths(args), options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
         return _explain(error.code, Progress(), error.log, False)
@@ -91,9 +91,7 @@ def _fresh(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]
     """A new run. The earlier one in its folder is put back unless this one begins to measure."""
     folder = Path("out" if args.output is None else args.output)
     files, passed = paths(args), options(args)
-    if args.processes is not None and args.processes < 1:
-        raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    processes = args.processes or (1 if args.preset == "smoke" else 3)
+    processes = _processes(args)
     if args.output == "":
         raise UsageError("-o needs the name of a folder")
     _require_writable(folder)
@@ -152,6 +150,12 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
         print("gpubench run: nothing is missing; what failed is not tried again", file=sys.stderr)
     return supervisor
+
+
+def _processes(args: argparse.Namespace) -> int:
+    if args.processes is not None and args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    return args.processes or (1 if args.preset == "smoke" else 3)
 
 
 def _deadline(args: argparse.Namespace) -> float:
