@@ -105,11 +105,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
+    if session.testsfailed or AMBIGUOUS not in config.stash:
+        return  # a file that can't be imported, or a -k that pytest refused: it won't run any
     supervised = bool(config.getoption("--gpubench-ledger"))  # then plain benchmarks are cases too
     wanted = "benchmark" if supervised else "gpubench"
     ours = [item for item in session.items if wanted in _fixture_names(item)]
-    if session.testsfailed:
-        return  # a file that can't be imported: pytest won't run any
     if not ours or config.option.collectonly or config.getoption("--gpubench-plan"):
         if ours:
             config.stash[MEASURING] = True

@@ -39,3 +39,8 @@ def seconds_text(value: float | None) -> str:
 def bytes_text(value: float | None) -> str:
     """``1.50 GB``: powers of 1000, as memory bandwidths use."""
     return text(value, "B")
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 case``, ``2 cases``."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")

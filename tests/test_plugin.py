@@ -302,6 +302,12 @@ def test_op(gpubench, op):
     assert len(set(ids)) == 6
 
 
+def test_an_expression_that_pytest_refuses_is_no_internal_error(run):
+    result = run(CASE, "-k", "neg and and", "--benchmark-json=run.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "INTERNALERROR" not in str(result.stdout) + str(result.stderr)
+
+
 def test_options_count_from_the_environment_too(run, monkeypatch, pytester):
     monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-min-rounds=17")
     run(CASE, "--benchmark-json=run.json")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from .. import earlier
 from ..errors import UsageError
 from ..records import Process, Result, Run
 from ..runfile import Foreign, read
@@ -95,7 +96,7 @@ def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
             yield read(path)
             continue
         found = 0
-        for file in sorted(path.glob("*.json")):
+        for file in earlier.files(path):
             with suppress(Foreign):
                 run = read(file)
                 found += 1

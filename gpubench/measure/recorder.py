@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from ..errors import UsageError
+from ..forecast import CEILINGS_S, RANKS_S
 from ..ledger import Follower, Ledger
 from ..runfile import write
 from ..schema import KEY, OK, Case
 from ..version import __version__
 from . import environment, output
+from .cost import COMPILE_S
 from .session import Session
 from .terms import case_of
 
@@ -64,7 +66,7 @@ class Recorder:
             process=session.asked.process,
             cases=[item.nodeid for item in cases],
             identities={item.nodeid: case_of(item).as_dict() for item in cases},
-            predicted_s=len(cases) * session.preset.typical,
+            predicted_s=self._predicted_s(cases),
             fingerprint=fingerprint,
             machine_info=machine,
             commit_info=commit,
@@ -73,6 +75,18 @@ class Recorder:
             gpubench=output.about(session, __version__),
             **output.began(session),
         )
+
+    def _predicted_s(self, cases: list[pytest.Item]) -> float:
+        """Seconds that these cases and the ceilings will take in a run's first process, as ``--list`` foresees it but
+        for cases that will be skipped or are slow: those it finds out by counting their work."""
+        session = self.session
+        own = [case_of(item) for item in cases]
+        ranks = sum("gpubench_ranks" in getattr(item, "fixturenames", ()) for item in cases)
+        seconds = (len(cases) - ranks) * session.preset.typical + ranks * RANKS_S
+        seconds += COMPILE_S * sum(case.variant == "compile" for case in own)
+        if session.asked.ceilings:
+            seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
+        return seconds
 
     def _require_same(self, now: dict[str, Any]) -> None:
         """Raise UsageError if an earlier session of this ledger was of another machine, torch or code."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..devices import Kind, device as find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
+from ..forecast import RANKS_S
 from ..measure import flags
 from ..measure.replay import Outcome
 from ..schema import Work
@@ -54,7 +55,7 @@ class Ranks:
         On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.plan(2.0)
+        gpubench.plan(RANKS_S)
         kind = gpubench.home.kind
         size = 1 if all_threads else count
         threads = (gpubench.case.threads or cores()) if all_threads else 1

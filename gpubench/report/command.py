@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .. import earlier
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..records import Run
 from ..runfile import Foreign, read
@@ -93,7 +94,7 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
             found.setdefault(path.resolve(), _lean(path))
             continue
         inside: dict[Path, Run] = {}
-        for file in sorted(path.glob("*.json")):
+        for file in earlier.files(path):
             with suppress(Foreign):
                 inside[file.resolve()] = _lean(file)
         if not inside:

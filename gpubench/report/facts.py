@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -132,14 +133,23 @@ def method(runs: Sequence[Run], rows: list[Row]) -> Table:
     waited = ", the wait for the device included" if all(time.timer in TIMERS for time in times) else ""
     tf32 = {True: "on", False: "off", None: "unknown"}
     named = " but for cases of dtype tf32" if any(row["dtype"] == "tf32" for row in rows) else ""
-    checks = [row["_result"].check for row in rows if row["_result"].check]
+    checks = Counter(row["check"] for row in rows if row["check"])
     body = [
         ("clock", join(sorted({time.timer for time in times}))),
-        ("time", "median over rounds of the wall time of a call" + waited),
+        ("time", "wall time of a call: median over rounds, geometric mean of processes" + waited),
         ("processes", join([run.processes for run in runs])),
         ("TF32", join([tf32[run.machine.tf32] for run in runs]) + named),
-        ("answers checked", f"{checks.count('passed')} of {len(times)} cases" if checks else "unknown"),
+        ("answers checked", f"{checks.pop('passed', 0)} of {len(times)} cases" if checks else "unknown"),
+        ("not checked", _reasons(checks) or "unknown"),
         ("preset", join([run.preset and _PRESETS.get(run.preset, run.preset) for run in runs])),
         ("gpubench", join([run.version for run in runs])),
     ]
     return Table("How it was measured", ("what", "how"), tuple(row for row in body if row[1] != "unknown"))
+
+
+def _reasons(unchecked: Counter[str]) -> str:
+    """``4: the case asks for no check``; the most frequent, and how many more there are."""
+    shown = unchecked.most_common(3)
+    words = [f"{count}: {shorten(why.removeprefix('unchecked: '), 120)}" for why, count in shown]
+    more = unchecked.total() - sum(count for _, count in shown)
+    return "; ".join([*words, *([f"{more} for other reasons, see results.csv"] if more else [])])

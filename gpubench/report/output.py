@@ -14,7 +14,10 @@ from ..wholefile import replace
 
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"
-_CHART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+"""Lists the tables and charts that a report wrote. Earlier versions had it in charts/, and listed only these."""
+TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+"""Those that every report writes."""
+_OURS = re.compile(r"[a-z]+\.(csv|md)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 
 
 def prepare(folder: Path) -> None:
@@ -28,9 +31,10 @@ def prepare(folder: Path) -> None:
 
 
 def save(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
-    """Write everything, and remove the charts that an earlier report left there and this one no longer has.
+    """Write everything, and remove what an earlier report left there and this one no longer has.
 
-    Only files named in the manifest of that earlier report are removed: what others put there stays.
+    Only files named in the manifest of that earlier report are removed or replaced: what others put there stays.
+    Raises UsageError before anything is written.
     """
     prepare(folder)
     pictures = folder / CHARTS
@@ -38,15 +42,18 @@ def save(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -
         if pictures.is_symlink():
             raise UsageError(f"{pictures}: is a link; charts are written inside {folder} only")
         prepare(pictures)
-    stale = _written(pictures) - set(charts)
-    for name in stale:
+    drawn = {f"{CHARTS}/{name}" for name in charts}
+    require_ours(folder, [*tables, *drawn])
+    for name in _ours(folder) - {*tables, *drawn}:
         with suppress(OSError):
-            (pictures / name).unlink()
+            (folder / name).unlink()
+    # first: a report that is killed must not leave files that no later one would replace
+    replace(folder / MANIFEST, (json.dumps(sorted({*tables, *drawn}), indent=1) + "\n").encode())
+    with suppress(OSError):
+        (pictures / MANIFEST).unlink()
     # a file name may hold bytes that are no text
     files = {folder / name: text.encode(errors="replace") for name, text in tables.items()}
     files |= {pictures / name: content for name, content in charts.items()}
-    if charts or stale:
-        files[pictures / MANIFEST] = (json.dumps(sorted(charts), indent=1) + "\n").encode()
     for path, content in files.items():
         replace(path, content)
     return list(files)
@@ -65,10 +72,31 @@ def file_names(titles: Iterable[str]) -> list[str]:
     return names
 
 
-def _written(pictures: Path) -> set[str]:
+def require_ours(folder: Path, names: Iterable[str]) -> None:
+    """Raise UsageError if one of these files is there and wasn't written by a report."""
+    ours = _ours(folder)
+    for name in names:
+        path = folder / name
+        if name not in ours and (path.exists() or path.is_symlink()):
+            raise UsageError(
+                f"{path}: was not written by gpubench and would be replaced: move it, or choose another -o"
+            )
+
+
+def _ours(folder: Path) -> set[str]:
+    """The files that a report wrote, relative to its folder. Of earlier versions, which kept no list of tables: all
+    tables beside their list of charts, or where none of the four that they always wrote is missing."""
+    listed = _names(folder / MANIFEST)
+    drawn = {f"{CHARTS}/{name}" for name in _names(folder / CHARTS / MANIFEST)}
+    ours = {name for name in listed | drawn if _OURS.fullmatch(name)}
+    if drawn or (not listed and all((folder / name).is_file() for name in TABLES)):
+        ours |= {*TABLES, "scaling.csv"}
+    return ours
+
+
+def _names(manifest: Path) -> set[str]:
     try:
-        names = json.loads((pictures / MANIFEST).read_text())
+        names = json.loads(manifest.read_text())
     except (OSError, ValueError, RecursionError):
         return set()
-    entries = names if isinstance(names, list) else []
-    return {name for name in entries if isinstance(name, str) and _CHART.fullmatch(name)}
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

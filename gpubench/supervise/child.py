@@ -2,10 +2,11 @@
 
 import sys
 
-from .process import die_with_supervisor
+from .process import die_with_supervisor, import_from_here
 
 if __name__ == "__main__":
     die_with_supervisor()
+    import_from_here()
 
     import pytest
 

@@ -7,7 +7,8 @@ import argparse
 from ..report.options import formats
 from ..schema import CACHES, DTYPES, PRESETS, VARIANTS
 
-PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads", "seed", "cache", "machine")
+PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads", "seed", "cache",
+             "ranks_deadline", "machine")  # fmt: skip
 """Options that are the plugin's own, prefixed with ``--gpubench-`` there."""
 
 
@@ -36,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; default: the cores it may use")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of all inputs")
     parser.add_argument("--cache", choices=(*CACHES, "both"), help="flush the device's last cache before each round?")
+    parser.add_argument(
+        "--ranks-deadline", metavar="S", help="several processes without progress for so long count as hanging (60)"
+    )
     parser.add_argument("--no-ceilings", action="store_true", help="don't measure what each device can do at best")
     parser.add_argument("--machine", metavar="LABEL", help="name of this machine in the report")
     parser.add_argument("--identify", action="store_true", help="keep host name and paths in the run file")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError
-from ..quantity import seconds_text
+from ..forecast import CEILINGS_S, whole_s
+from ..quantity import counted, seconds_text
 from . import process
 
 DEADLINE_S = 120.0
@@ -25,7 +26,7 @@ class NoPlan(GpubenchError):
         self.code, self.log = code, log
 
 
-def show(paths: Sequence[str], options: Sequence[str], preset: str) -> int:
+def show(paths: Sequence[str], options: Sequence[str], preset: str, processes: int) -> int:
     """Print the cases; returns the exit code. Raises :class:`NoPlan` when there are none."""
     with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
         plan, log = Path(scratch) / "plan.json", Path(scratch) / "log"
@@ -35,11 +36,11 @@ def show(paths: Sequence[str], options: Sequence[str], preset: str) -> int:
         cases = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else []
         if not cases:
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
-    _print(cases, preset)
+    _print(cases, preset, processes, "--gpubench-no-ceilings" not in options)
     return 0
 
 
-def _print(cases: list[dict[str, Any]], preset: str) -> None:
+def _print(cases: list[dict[str, Any]], preset: str, processes: int, ceilings: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -58,10 +59,13 @@ def _print(cases: list[dict[str, Any]], preset: str) -> None:
     console = Console(width=None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS", "160"))))
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
-    total = sum(case["case_s"] for case in measured)
-    skipped = len(cases) - len(measured)
+    first_s = sum(case["case_s"] for case in measured)
+    if ceilings:
+        first_s += CEILINGS_S[preset] * len({case["device"] for case in measured})
+    many = f" in {processes} processes" if processes > 1 else ""
     console.print(
-        f"{len(measured)} cases, about {seconds_text(total)} with preset {preset}; {skipped} will be skipped",
+        f"{counted(len(cases), 'case')}{many}, about {seconds_text(whole_s(first_s, processes))} with preset {preset};"
+        f" {len(cases) - len(measured)} of them will be skipped",
         markup=False,
         highlight=False,
     )

@@ -44,7 +44,8 @@ class Place:
 def command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
-    arguments = [python, "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    # -P: a folder called gpubench where we are started is another, and would be taken for ours
+    arguments = [python, "-P", "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
     files = [Path(path.split("::")[0]) for path in paths]
     if all(file.is_relative_to(own) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
@@ -61,7 +62,8 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = base.get("PYTHONPATH", "")
-    if parent in sys.path and "site-packages" not in parent and parent not in path.split(os.pathsep):
+    known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
+    if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
     return {
         **base,
@@ -70,6 +72,20 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
         "PYTHONFAULTHANDLER": "1",
         SUPERVISOR: str(os.getpid()),
     }
+
+
+def import_from_here() -> None:
+    """Called in the child once this package is imported: put the working folder on the import path as
+    ``python -m pytest`` does, for modules beside the tests. One that holds another gpubench comes last, after the
+    folder of ours: the processes that are started from here get this path."""
+    here = os.getcwd()
+    if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
+        return
+    other = any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py"))
+    if other:
+        sys.path += [str(PACKAGE.parent), here]
+    else:
+        sys.path.insert(0, here)
 
 
 def die_with_supervisor() -> None:

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ..forecast import FURTHER, START_S, whole_s
 from ..ledger import Event
-from ..quantity import seconds_text
+from ..quantity import counted, seconds_text
 from ..schema import OK
 
 EVERY_S = 15.0
 """Seconds between two lines when there is no terminal."""
-FURTHER = 0.4
-"""What a further process costs, measured: starting, making the data, warming up; the rounds are shared."""
+TRUSTED = 0.1
+"""Once so much of what was predicted is done, the pace seen so far is that of the rest."""
 
 
 class Progress:
@@ -27,7 +28,10 @@ class Progress:
         self.done = 0
         self.predicted_s = 0.0
         self._processes = 1
-        self._before = 0
+        self._to_start: set[int] = set()
+        self._case_s = 0.0  # predicted, of a case in the first process
+        self._left_s = 0.0  # the same, of all that is still to come
+        self._passed_s = 0.0  # and of what was measured
         self._began = time.monotonic()
         self._told = self._began
         self._bar: Any = None
@@ -36,11 +40,13 @@ class Progress:
     def expect(self, processes: int, events: Sequence[Event]) -> None:
         """Of how many processes the run will be, and what an earlier one has done of it."""
         self._processes = processes
-        self._before = sum(event["event"] == "end" for event in events)
         for event in events:
-            if event["event"] == "session":
+            if event["event"] == "session" and not self.cases:
                 self._size(event)
-                break
+            elif event["event"] == "end" and self.cases:
+                self._take_off(event)
+                self.cases -= 1
+        self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
@@ -68,7 +74,11 @@ class Progress:
         if event["event"] == "session" and not self.cases:
             self._size(event)
             many = f" in {self._processes} processes" if self._processes > 1 else ""
-            self._say(f"{len(event['cases'])} cases{many}, about {seconds_text(self.predicted_s)}")
+            self._say(f"{counted(len(event['cases']), 'case')}{many}, about {seconds_text(self.predicted_s)}")
+        elif event["event"] == "session" and event["process"] in self._to_start:
+            self._to_start.remove(event["process"])
+            self._left_s -= START_S
+            self._passed_s += START_S
         elif event["event"] == "start" and self._bar:
             case = event["case"]
             self._bar.update(self._task, description=f"{case['id']} on {case['device']}")
@@ -76,24 +86,36 @@ class Progress:
             self.done += 1
             if event.get("reason"):
                 self.reasons[f"{event['status']}: {event['reason']}"] += 1
-            if event["status"] != OK and event["process"] == 0:
-                self.cases -= self._processes - 1  # the other processes won't try it
+            seconds = self._take_off(event)
+            if event["status"] == OK:
+                self._passed_s += seconds
             self._advance()
 
     def _size(self, event: Event) -> None:
-        self.cases = len(event["cases"]) * self._processes - self._before
-        self.predicted_s = float(event["predicted_s"]) * (1 + FURTHER * (self._processes - 1))
+        first_s = float(event["predicted_s"])
+        self.cases = len(event["cases"]) * self._processes
+        self.predicted_s = whole_s(first_s, self._processes)
+        self._to_start = set(range(1, self._processes))
+        self._case_s = first_s / max(1, len(event["cases"]))
+        self._left_s = self.predicted_s - START_S  # the first process has started
         self._began = time.monotonic()
 
+    def _take_off(self, end: Event) -> float:
+        """What was predicted of a case that has ended in a process, no longer to come."""
+        seconds = self._case_s * (FURTHER if end["process"] else 1)
+        self._left_s -= seconds
+        if end["status"] != OK and end["process"] == 0:  # the other processes won't try it
+            self.cases -= self._processes - 1
+            self._left_s -= self._case_s * FURTHER * (self._processes - 1)
+        return seconds
+
     def left_s(self) -> float:
-        """Seconds still to go: the prediction at first, then more and more what was seen."""
-        if not self.cases:
-            return 0.0
-        share = self.done / self.cases
-        elapsed = time.monotonic() - self._began
-        predicted = self.predicted_s * (1 - share)
-        seen = elapsed / share * (1 - share) if share else predicted
-        return (1 - share) * predicted + share * seen
+        """Seconds still to go: the prediction at first, and soon the prediction at the pace seen so far."""
+        if not self._passed_s:
+            return max(0.0, self._left_s)
+        pace = (time.monotonic() - self._began) / self._passed_s
+        trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + max(0.0, self._left_s))))
+        return max(0.0, self._left_s) * (1 - trust + trust * pace)
 
     def _advance(self) -> None:
         if self._bar:
@@ -101,7 +123,9 @@ class Progress:
             self._bar.update(self._task, completed=self.done, total=self.cases, left=left)
         elif time.monotonic() - self._told >= EVERY_S or self.done == self.cases:
             self._told = time.monotonic()
-            self._say(f"{self.done} of {self.cases} measurements, about {seconds_text(round(self.left_s()))} left")
+            self._say(
+                f"{self.done} of {counted(self.cases, 'measurement')}, about {seconds_text(round(self.left_s()))} left"
+            )
 
     def _say(self, text: str) -> None:
         if not self._bar:

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0, or 2 with one line on stderr for what can't be read or written."""
     from ..ledger import read
+    from ..quantity import counted
     from ..runfile import write
     from .merge import assemble
 
@@ -39,5 +40,5 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench recover: {error}", file=sys.stderr)
         return 2
     measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
-    print(f"{target}: {measured} cases measured, {rest} not")
+    print(f"{target}: {counted(measured, 'case')} measured, {rest} not")
     return 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from ..earlier import LEDGER, RUN_FILE, Earlier
 from ..errors import GpubenchError, RunFileError, UsageError
-from ..ledger import Ledger, Lock, read
+from ..ledger import Event, Ledger, Lock, read
+from ..quantity import counted
+from ..report import output
 from ..runfile import write
 from ..schema import OK, SCHEMA_VERSION
 from . import merge, plan, process
@@ -26,10 +30,10 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 when all that was asked for was measured or skipped for a reason, 1 when a case failed or the run was
     stopped, 2 when the input can't be used."""
     try:
-        if args.list and args.resume:
+        if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
-            return plan.show(paths(args), options(args), args.preset or "quick")
+            return plan.show(paths(args), options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
         return _explain(error.code, Progress(), error.log, False)
@@ -39,14 +43,19 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    with Progress() as progress:
-        supervisor = _resumed(args, progress) if args.resume else _fresh(args, progress)
+    progress, unable = Progress(), None
+    run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _fresh(args, progress)
+    with run as supervisor, progress:
         progress.expect(supervisor.processes, supervisor.events)
-        unable: Unable | None = None
         try:
             supervisor.measure()
         except Unable as error:
             unable = error
+    return _finish(args, supervisor, progress, unable)
+
+
+def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None) -> int:
+    """Write the run file and the report, or say why there is nothing to write."""
     if unable and unable.code == _USAGE:
         raise UsageError(_complaint(_lines(supervisor.log)))
     sessions = any(event["event"] == "session" for event in supervisor.events)
@@ -55,7 +64,7 @@ def _measure(args: argparse.Namespace) -> int:
         return INCOMPLETE
     if not sessions:
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
-    run_file = supervisor.folder / "run.json"
+    run_file = supervisor.folder / RUN_FILE
     data = merge.assemble(supervisor.events)
     write(run_file, data)
     whole = not unable and not supervisor.interrupted
@@ -71,24 +80,42 @@ def _measure(args: argparse.Namespace) -> int:
             f" (go on with: gpubench run --resume {supervisor.folder})",
             file=sys.stderr,
         )
-    bad = any(event["event"] == "end" and event["status"] not in ACCEPTABLE for event in supervisor.events)
+    bad = sum(event["event"] == "end" and event["status"] not in ACCEPTABLE for event in supervisor.events)
+    if bad:
+        print(f"gpubench run: {counted(bad, 'case')} failed: see {supervisor.log}", file=sys.stderr)
     return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not bad else INCOMPLETE)
 
 
-def _fresh(args: argparse.Namespace, progress: Progress) -> Supervisor:
-    folder = Path(args.output or "out")
+@contextlib.contextmanager
+def _fresh(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
+    """A new run. The earlier one in its folder is put back unless this one begins to measure."""
+    folder = Path("out" if args.output is None else args.output)
     files, passed = paths(args), options(args)
-    if args.processes is not None and args.processes < 1:
-        raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    processes = args.processes or (1 if args.preset == "smoke" else 3)
+    processes = _processes(args)
+    if args.output == "":
+        raise UsageError("-o needs the name of a folder")
     _require_writable(folder)
-    supervisor = Supervisor(folder, files, passed, processes, _deadline(args), progress.tell)
-    _set_aside(supervisor.ledger)
-    supervisor.log.write_bytes(b"")
-    facts = {"processes": processes, "options": passed, "paths": files, "deadline_s": supervisor.deadline_s}
-    _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, **facts)
-    supervisor.lock = Lock(supervisor.ledger)
-    return supervisor
+    deadline_s = _deadline(args)
+    earlier = Earlier(folder)
+    began = False
+
+    def tell(event: Event) -> None:
+        nonlocal began
+        began = began or event["event"] == "session"
+        if began:
+            earlier.announce()
+        progress.tell(event)
+
+    supervisor = Supervisor(folder, files, passed, processes, deadline_s, tell)
+    try:
+        supervisor.log.write_bytes(b"")
+        facts = {"processes": processes, "options": passed, "paths": files, "deadline_s": deadline_s}
+        _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, **facts)
+        supervisor.lock = Lock(supervisor.ledger)
+        yield supervisor
+    finally:
+        if not began:
+            earlier.restore()
 
 
 def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
@@ -99,8 +126,12 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
         named = f"--{given[0].replace('_', '-')}" if given else (args.paths or args.pytest)[0]
         raise UsageError(f"--resume goes on with the run's own options: leave out {named}")
     target = Path(args.resume)
+    if not args.resume:
+        raise UsageError("--resume needs the folder of a run")
+    if not target.is_dir() and target.name not in (RUN_FILE, LEDGER):
+        raise UsageError(f"{target}: no run to go on with: expected the folder of a run")
     folder = target if target.is_dir() else target.parent
-    ledger = folder / "run.ledger.jsonl"
+    ledger = folder / LEDGER
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to go on with: {ledger.name} is not there")
     lock = Lock(ledger)
@@ -121,30 +152,16 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     return supervisor
 
 
+def _processes(args: argparse.Namespace) -> int:
+    if args.processes is not None and args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    return args.processes or (1 if args.preset == "smoke" else 3)
+
+
 def _deadline(args: argparse.Namespace) -> float:
     if args.deadline is not None and not args.deadline > 0:
         raise UsageError(f"the deadline must be above 0 s, not {args.deadline:g}")
     return float(args.deadline or (600.0 if args.preset == "full" else 120.0))
-
-
-def _set_aside(ledger: Path) -> None:
-    """An unfinished run's ledger is kept under another name: what was measured is not ours to throw away."""
-    if not ledger.exists():
-        return
-    Lock(ledger).release()
-    try:
-        seen = {event["event"] for event in read(ledger)}
-        unfinished = "end" in seen and "complete" not in seen
-    except RunFileError:
-        unfinished = False
-    if unfinished:
-        kept = next(
-            path for i in itertools.count(1) if not (path := ledger.with_name(f"run.{i}.ledger.jsonl")).exists()
-        )
-        ledger.rename(kept)
-        print(f"gpubench run: an unfinished run was here: its ledger is now {kept}", file=sys.stderr)
-    else:
-        ledger.unlink()
 
 
 def _append(path: Path, event: str, **facts: object) -> None:
@@ -183,7 +200,7 @@ def options(args: argparse.Namespace) -> list[str]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Before any measuring: an hour's run must not fail at its last line."""
+    """Before any measuring: an hour's run must not fail at its last line, over somebody else's tables neither."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -191,11 +208,13 @@ def _require_writable(folder: Path) -> None:
     except OSError as error:
         why = "it is no folder" if folder.exists() and not folder.is_dir() else error.strerror
         raise UsageError(f"{folder}: can't write there: {why}") from None
+    output.require_ours(folder, output.TABLES)
 
 
 def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) -> int:
     """Nothing was measured: say why in a line, from what pytest said."""
     lines = _lines(log)
+    seen = f": see {log}" if isinstance(log, Path) else ""
     if interrupted:
         print("gpubench run: stopped before anything was measured", file=sys.stderr)
         return INCOMPLETE
@@ -206,20 +225,29 @@ def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) 
         print("gpubench run: no case matches", file=sys.stderr)
         return UNUSABLE
     if code == _INTERRUPTED:
-        wrong = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
-        print(f"gpubench run: the files can't be collected: {(wrong or lines[-1:])[-1]}", file=sys.stderr)
+        print(f"gpubench run: {_uncollected(lines)}{seen}", file=sys.stderr)
         return UNUSABLE
     for reason, count in progress.reasons.most_common(5):
         print(f"gpubench run: {count} × {reason}", file=sys.stderr)
     if not progress.reasons:
         print("\n".join(lines[-15:]), file=sys.stderr)
-    print(f"gpubench run: nothing was measured (pytest ended with {code})", file=sys.stderr)
+    print(f"gpubench run: nothing was measured (pytest ended with {code}){seen}", file=sys.stderr)
     return INCOMPLETE
 
 
 def _lines(log: Path | str) -> list[str]:
     said = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
     return [line for line in said.splitlines() if line.strip()]
+
+
+def _uncollected(lines: list[str]) -> str:
+    """Which files pytest can't collect, and what is wrong with the last of them, with its line if that is known."""
+    files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
+    wrong = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
+    places = [text.rpartition(", ")[2] for text in wrong if text.startswith('File "') and ", line " in text]
+    name = ", ".join(files[-3:]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    where = f", {places[-1]}" if places else ""
+    return f"{name or 'the files'} can't be collected: {(wrong or lines[-1:])[-1]}{where}"
 
 
 def _complaint(lines: list[str]) -> str:

@@ -17,7 +17,7 @@ from gpubench.report import command, output
 from gpubench.report.options import add_arguments
 from gpubench.schema import Case
 
-TABLES = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
+WRITTEN = {*output.TABLES, output.MANIFEST}
 
 
 def report(*words: str | Path) -> int:
@@ -68,7 +68,7 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_no_charts(run: Path, tmp_path: Path) -> None:
     assert report(run, "-o", tmp_path / "out", "--no-charts") == 0
-    assert names(tmp_path / "out") == TABLES
+    assert names(tmp_path / "out") == WRITTEN
 
 
 def test_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,21 +86,65 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     mine = out / "charts" / "mine.svg"
     mine.write_text("mine")
     (tmp_path / "precious.svg").write_text("precious")
-    manifest = out / "charts" / output.MANIFEST
-    manifest.write_text(json.dumps([*json.loads(manifest.read_text()), "../../precious.svg", "old-light.svg"]))
+    (out / "notes.md").write_text("mine")
+    manifest = out / output.MANIFEST
+    more = ["charts/../../precious.svg", "../precious.svg", "charts/old-light.svg"]
+    manifest.write_text(json.dumps([*json.loads(manifest.read_text()), *more]))
     (out / "charts" / "old-light.svg").write_text("old")
     assert report(run, "-o", out, "--no-charts") == 0
-    assert names(out) == {
-        "results.csv",
-        "speedup.csv",
-        "crossover.csv",
-        "summary.md",
-        "charts/mine.svg",
-        f"charts/{output.MANIFEST}",
-    }
+    assert names(out) == WRITTEN | {"charts/mine.svg", "notes.md"}
     assert (tmp_path / "precious.svg").read_text() == "precious"
     manifest.write_text("[" * 100_000)
     assert report(run, "-o", out) == 0
+
+
+@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg"])
+def test_a_file_of_anothers_is_never_replaced(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    mine = tmp_path / "mine" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert report(run, "-o", tmp_path / "mine") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"gpubench report: {mine}: was not written by gpubench")
+    assert names(tmp_path / "mine") == {name}
+    assert mine.read_text() == "mine"
+
+
+def test_one_added_to_a_report_is_not_replaced_either(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert report(run, "-o", out, "--no-charts") == 0
+    (out / "charts").mkdir()
+    (out / "charts" / "time-a-light.svg").write_text("mine")
+    assert report(run, "-o", out) == 2
+    assert names(out) == WRITTEN | {"charts/time-a-light.svg"}
+
+
+@pytest.mark.parametrize("charts", [True, False])
+def test_a_report_of_an_earlier_version_is_made_anew(run: Path, tmp_path: Path, charts: bool) -> None:
+    """It listed its charts, in their folder, and no tables."""
+    out = tmp_path / "out"
+    assert report(run, "-o", out, *([] if charts else ["--no-charts"])) == 0
+    (out / output.MANIFEST).unlink()
+    if charts:
+        drawn = [path.name for path in (out / "charts").iterdir()]
+        (out / "charts" / output.MANIFEST).write_text(json.dumps([*drawn, "old-light.svg"]))
+        (out / "charts" / "old-light.svg").write_text("old")
+    assert report(run, "-o", out) == 0
+    assert output.MANIFEST in names(out)
+    assert not {f"charts/{output.MANIFEST}", "charts/old-light.svg"} & names(out)
+
+
+def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
+    """A new run in the same folder keeps the earlier one beside it."""
+    for name in ("run", "run.1"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(small(label=name)))
+    assert report(tmp_path, "-o", tmp_path / "both", "--no-charts") == 0
+    (tmp_path / "run.ledger.jsonl").touch()
+    assert report(tmp_path, "-o", tmp_path / "latest", "--no-charts") == 0
+    counts = [(tmp_path / folder / "results.csv").read_text().count("\nrun.1,") for folder in ("both", "latest")]
+    assert counts == [4, 0]
 
 
 def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,8 +78,8 @@ def test_list_predicts_without_measuring(folder):
     assert done.returncode == 0, done.stderr
     assert "mine.neg[float32-n=8]" in done.stdout
     assert "over budget" in done.stdout or "GB more on cpu" in done.stdout
-    assert "2 cases, about" in done.stdout
-    assert "1 will be skipped" in done.stdout
+    assert "3 cases in 3 processes, about" in done.stdout
+    assert "1 of them will be skipped" in done.stdout
     assert not (folder / "out").exists()
 
 
@@ -90,6 +90,55 @@ def test_a_failed_case_fails_the_run_and_the_others_are_reported(folder):
     rows = (folder / "out/results.csv").read_text()
     assert rows.count(",ok,") == 2
     assert "ValueError: mine" in rows
+    assert f"gpubench run: 1 case failed: see {Path('out/run.log')}" in done.stderr.splitlines()
+
+
+def test_tables_of_anothers_are_refused_before_measuring(folder):
+    (folder / "summary.md").write_text("mine")
+    done = gpubench("run", "test_mine.py", "-o", ".", cwd=folder)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "summary.md: was not written by gpubench" in line
+    assert {path.name for path in folder.iterdir()} == {"summary.md", "test_mine.py"}
+
+
+def test_a_folder_of_our_name_is_not_taken_for_us(folder):
+    """Neither by the measuring process nor by those that it starts; modules of one's own are found all the same."""
+    (folder / "gpubench").mkdir()
+    (folder / "gpubench/__init__.py").write_text("raise ImportError('the wrong one')\n")
+    (folder / "beside.py").write_text("")
+    (folder / "inner").mkdir()
+    source = (
+        CASES
+        + """
+import beside, multiprocessing, sys
+
+def other():
+    from gpubench.version import __version__
+
+def test_other(gpubench):
+    child = multiprocessing.get_context("spawn").Process(target=other)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    gpubench(torch.neg, gpubench.randn(4))
+"""
+    )
+    (folder / "inner/test_inner.py").write_text(source)
+    command = [sys.executable, "-P", "-m", "gpubench", "run", "inner", "--preset=smoke", "--no-charts"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out/results.csv").read_text().count(",ok,") == 3
+
+
+def test_every_option_of_the_plugin_is_one_of_ours():
+    from gpubench import cli, options
+    from gpubench.supervise.options import PASSED_ON
+
+    assert {name.replace("-", "_") for name, *_ in options._OPTIONS} == set(PASSED_ON)
+    given = vars(cli.parser().parse_args(["run", "--ranks-deadline=5"]))
+    assert set(PASSED_ON) <= set(given)
+    assert given["ranks_deadline"] == "5"
 
 
 def test_plain_benchmarks_are_measured_beside_ours(folder):
@@ -147,7 +196,13 @@ def test_a_file_that_cant_be_imported_is_named(folder):
     (folder / "test_mine.py").write_text("import no_such_module\n")
     done = gpubench("run", "test_mine.py", cwd=folder)
     assert done.returncode == 2
-    assert "No module named 'no_such_module'" in done.stderr
+    assert done.stderr == (
+        "gpubench run: test_mine.py can't be collected: ModuleNotFoundError: No module named 'no_such_module':"
+        f" see {Path('out/run.log')}\n"
+    )
+    (folder / "test_mine.py").write_text("import os\nos.path.join(\n")
+    done = gpubench("run", "test_mine.py", cwd=folder)
+    assert "test_mine.py can't be collected: SyntaxError: '(' was never closed, line 2: see" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -162,6 +217,11 @@ def test_a_file_that_cant_be_imported_is_named(folder):
         (["test_mine.py", "-o", "test_mine.py"], "can't write there"),
         (["test_mine.py", "--threads=100000"], "threads must be at most"),
         (["test_mine.py", "--", "--no-such-option"], "unrecognized arguments"),
+        (["test_mine.py", "--ranks-deadline=0"], "ranks-deadline must be seconds above 0"),
+        (["test_mine.py", "-k", "matmul and and"], "Wrong expression passed to '-k': matmul and and"),
+        (["test_mine.py", "-k", "matmul and and", "--list"], "Wrong expression passed to '-k': matmul and and"),
+        (["test_mine.py", "-o", ""], "-o needs the name of a folder"),
+        (["--resume", ""], "--resume needs the folder of a run"),
     ],
 )
 def test_bad_input_is_refused_in_a_line(folder, arguments, says):

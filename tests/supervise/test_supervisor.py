@@ -223,6 +223,27 @@ def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
     assert (tmp_path / "out/run.1.ledger.jsonl").exists()
 
 
+def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path):
+    (tmp_path / "test_good.py").write_text(GOOD)
+    out = tmp_path / "out"
+    assert run(tmp_path, "test_good.py", "--preset=smoke", "--seed=1").returncode == 0
+    first = {name: (out / name).read_bytes() for name in ("run.json", "run.ledger.jsonl")}
+    refused = run(tmp_path, "test_good.py", "-k", "nothing")
+    assert refused.stderr == "gpubench run: no case matches\n"
+    assert {name: (out / name).read_bytes() for name in first} == first
+    second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "16")
+    assert second.returncode == 0, second.stderr
+    assert second.stderr.count(f"finished run was here: it is now out{os.sep}run.1.json and run.1.ledger.jsonl") == 1
+    assert [(out / name.replace("run", "run.1")).read_bytes() for name in first] == list(first.values())
+    assert len(data(tmp_path)["benchmarks"]) == 1
+    assert run(tmp_path, "test_good.py", "--preset=smoke").returncode == 0
+    assert (out / "run.1.json").read_bytes() == first["run.json"]
+    assert (out / "run.2.json").exists()
+    assert "nothing is missing" in run(tmp_path, "--resume", "out").stderr
+    assert len(data(tmp_path)["benchmarks"]) == 3
+    assert "expected the folder of a run" in run(tmp_path, "--resume", "out/run.1.ledger.jsonl").stderr
+
+
 def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
     child = subprocess.Popen(
