@@ -266,7 +266,8 @@ def test_the_value_of_a_bar_stands_in_its_own_column_and_dots_are_solid(tmp_path
     assert value.get_position()[0] > axes.get_position().x1
     assert not axes.texts
     (dots,) = [line for line in axes.lines if list(line.get_xdata()) == [1.0, 4.0]]
-    assert dots.get_markerfacecolor() == theme.colour(theme.LIGHT, "muted")
+    assert dots.get_markerfacecolor() == theme.colour(theme.LIGHT, "text")
+    assert dots.get_markeredgewidth() == 0
 
 
 @pytest.mark.parametrize(("count", "columns"), [(2, 2), (4, 4), (9, 0)])
