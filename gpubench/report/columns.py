@@ -11,6 +11,9 @@ _LEAST = 4
 _PIECES = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
 """Where a word that is too long may be broken: in a range, in a name, never in a number."""
 
+_QUANTITY = re.compile(r"[\d.,]+ \S{1,12}")
+"""A number and its unit: one word."""
+
 
 def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     """The cells, the first row being the head, with line breaks that make the columns together ``room`` wide.
@@ -22,7 +25,7 @@ def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     widest = [max(map(cell_len, column)) for column in columns]
     if sum(widest) <= room:
         return [list(row) for row in rows]
-    widths = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    widths = [max(cell_len(word) for cell in column for word in _words(cell)) for column in columns]
     if sum(widths) > room:
         pieces = [
             max(cell_len(piece) for cell in column for word in cell.split() or [""] for piece in _PIECES.split(word))
@@ -46,10 +49,14 @@ def _shrunk(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]
     return found
 
 
+def _words(cell: str) -> list[str]:
+    return [cell] if _QUANTITY.fullmatch(cell) else cell.split() or [""]
+
+
 def wrapped(cell: str, width: int) -> str:
     """At spaces; a longer word at the ends of its pieces, and a longer piece anywhere."""
     lines = [""]
-    for word in cell.split():
+    for word in cell.split() if cell_len(cell) > width else [cell]:
         joined = f"{lines[-1]} {word}".lstrip()
         if cell_len(joined) <= width:
             lines[-1] = joined

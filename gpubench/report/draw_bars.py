@@ -185,10 +185,9 @@ def _bar(page: Page, axes: Axes, bar: Bar, middle: float, start: float) -> None:
         page.ink(whisker.set_color, "text")
     if bar.points:
         count = len(bar.points)
-        (dots,) = axes.plot(bar.points, [middle] * count, marker="o", markersize=3.6, linestyle="", zorder=5)
-        page.ink(dots.set_markerfacecolor, "muted")
-        page.ink(dots.set_markeredgecolor, "page")
-        dots.set_markeredgewidth(0.7)
+        (dots,) = axes.plot(bar.points, [middle] * count, marker="o", markersize=3.2, linestyle="", zorder=5)
+        page.ink(dots.set_markerfacecolor, "text")
+        dots.set_markeredgewidth(0)  # a rim would make them look hollow, which means flagged
 
 
 def _beside(page: Page, axes: Axes, bar: Bar, middle: float, note: str) -> None:

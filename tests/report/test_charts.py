@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 import records
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpubench import runfile
 from gpubench.report import draw, figures, pairs, scales, table, theme
 from gpubench.report.bars import BarChart
-from gpubench.report.draw_bars import draw_bars
 from gpubench.report.draw_lines import draw_lines
 from gpubench.report.figures import Figure
 from gpubench.report.lines import LineChart
-from gpubench.report.page import Page
 from gpubench.schema import Case
 
 
@@ -245,46 +242,6 @@ def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     assert not any("Hollow" in figure.caption for figure in plan(tmp_path, crossing()))
 
 
-def bars(figure: Figure) -> tuple[BarChart, Page]:
-    assert isinstance(figure.chart, BarChart)
-    page = draw_bars(figure, figure.chart)
-    page.ink.apply(theme.LIGHT)
-    return figure.chart, page
-
-
-def test_the_value_of_a_bar_stands_in_its_own_column_and_dots_are_solid(tmp_path: Path) -> None:
-    marks = [
-        records.benchmark(Case("a.b", device, "float32", {"form": form}, devices=(device,)), time)
-        for device, times in (("cpu", (1.0, 1.0)), ("cuda:0", (1.0, 0.25)))
-        for form, time in zip("xy", times, strict=True)
-    ]
-    data = records.run_file(marks, devices=(records.CPU, records.GPU))
-    (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu"]
-    _, page = bars(figure)
-    (axes,) = page.figure.axes
-    (value,) = [text for text in page.figure.texts if text.get_text() == "2.00×"]
-    assert value.get_position()[0] > axes.get_position().x1
-    assert not axes.texts
-    (dots,) = [line for line in axes.lines if list(line.get_xdata()) == [1.0, 4.0]]
-    assert dots.get_markerfacecolor() == theme.colour(theme.LIGHT, "muted")
-
-
-@pytest.mark.parametrize(("count", "columns"), [(2, 2), (4, 4), (9, 0)])
-def test_figures_of_all_sources_stand_beside_the_dots_or_none(tmp_path: Path, count: int, columns: int) -> None:
-    devices = [{**records.GPU, "name": f"an accelerator with a long name:{i}"} for i in range(count)]
-    marks = [
-        records.benchmark(Case(f"a.{n}", device["name"], "float32", devices=(device["name"],)), 1.0, work={"flops": n})
-        for device in devices
-        for n in (1e9, 1e12)
-    ]
-    data = records.run_file(marks, devices=(records.CPU, *devices))
-    (figure,) = [each for each in plan(tmp_path, data) if each.name == "highest-rates"]
-    _, page = bars(figure)
-    texts = [text.get_text() for text in page.figure.texts]
-    assert texts.count("1.00 TFLOP/s") == columns
-    assert not any("…" in text for text in texts)
-
-
 def test_cases_whose_names_differ_late_have_a_row_each(tmp_path: Path) -> None:
     long = "a parameter value of many words, "
     marks = [
@@ -295,21 +252,6 @@ def test_cases_whose_names_differ_late_have_a_row_each(tmp_path: Path) -> None:
     assert isinstance(figure.chart, BarChart)
     (panel,) = figure.chart.panels
     assert [len(group.bars) for group in panel.groups] == [1, 1, 1, 1]
-
-
-def test_ticks_of_a_narrow_axis_have_room_for_their_words(tmp_path: Path) -> None:
-    marks = [
-        records.benchmark(Case(f"a.{i}", "cpu", "float32"), 1.0, work={"items": items, "unit": "token"})
-        for i, items in enumerate((79, 860, 19_000))
-    ]
-    (figure,) = [each for each in plan(tmp_path, records.run_file(marks)) if each.name == "highest-rates"]
-    assert isinstance(figure.chart, BarChart)
-    drawn = draw_bars(figure, figure.chart).figure
-    FigureCanvasAgg(drawn).draw()
-    for axes in drawn.axes:
-        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
-        assert len(boxes) >= 2
-        assert all(left.x1 + 5 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_unmeasured_is_never_drawn(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_a_number_stays_in_one_piece() -> None:
     assert columns.wrapped("1.12× (0.543×–2.32×)", 9).split("\n") == ["1.12×", "(0.543×–", "2.32×)"]
 
 
+def test_a_number_keeps_its_unit() -> None:
+    cells = columns.fitted([("rate", "note"), ("2.27 TFLOP/s", "many words " * 9)], 40)[1]
+    assert cells[0] == "2.27 TFLOP/s"
+    assert columns.wrapped("2.27 TFLOP/s", 8).split("\n") == ["2.27", "TFLOP/s"]
+
+
 def test_names_and_numbers_come_before_prose() -> None:
     """Which is broken at spaces as often as it takes."""
     (_, cells) = columns.fitted([HEAD, BODY], 60)
