@@ -80,9 +80,10 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
             f" (go on with: gpubench run --resume {supervisor.folder})",
             file=sys.stderr,
         )
-    bad = sum(event["event"] == "end" and event["status"] not in ACCEPTABLE for event in supervisor.events)
-    if bad:
-        print(f"gpubench run: {counted(bad, 'case')} failed: see {supervisor.log}", file=sys.stderr)
+    ends = [event for event in supervisor.events if event["event"] == "end"]
+    bad = {event["fullname"] for event in ends if event["status"] not in ACCEPTABLE}
+    if bad and not supervisor.interrupted:
+        print(f"gpubench run: {counted(len(bad), 'case')} failed: see {supervisor.log}", file=sys.stderr)
     return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not bad else INCOMPLETE)
 
 
