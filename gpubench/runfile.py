@@ -66,6 +66,7 @@ def read(path: str | os.PathLike[str]) -> Run:
         seed=ours["seed"].optional("whole"),
         ceilings=_ceilings(ours["ceilings"]),
         flags=_flags(ours["processes"]),
+        slow_threads=_slow_threads(ours["processes"]),
     )
 
 
@@ -214,6 +215,15 @@ def _flags(processes: At) -> tuple[Raised, ...]:
             if name in ADVICE:
                 found.setdefault(name, (seen, []))[1].append(entry["process"].count(0))
     return tuple(Raised(name, seen, tuple(where)) for name, (seen, where) in found.items())
+
+
+def _slow_threads(processes: At) -> tuple[int, ...]:
+    found = []
+    for entry in processes:
+        one, every = (entry["canary"][name].optional("positive") for name in ("one_s", "all_s"))
+        if one and every and every > one:
+            found.append(entry["process"].count(0))
+    return tuple(found)
 
 
 _BANDWIDTH = ("footprint_bytes", "byte_per_s")
