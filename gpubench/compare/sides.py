@@ -15,6 +15,8 @@ from ..records import Process, Result, Run
 from ..runfile import Foreign, read
 from ..schema import Work
 
+SMOKE = "smoke"
+"""The preset that only tries every case's code."""
 FASTEST = 0.1
 """The share of a process's rounds that stands for it undisturbed."""
 LATE = 1.5
@@ -38,7 +40,8 @@ class Key:
 class Observation:
     """One process's word on a case, in seconds per call: the median of its rounds, their fastest tenth, the fastest.
 
-    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart.
+    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart. That of a
+    ``smoke`` run has too few rounds to say anything; in a ``contended`` one more threads were slower than one.
     """
 
     median_s: float
@@ -46,6 +49,8 @@ class Observation:
     least_s: float
     late: float = 0.0
     process: tuple[int, int] = (0, 0)
+    smoke: bool = False
+    contended: bool = False
 
     def scaled(self, factor: float) -> Observation:
         return replace(
@@ -114,7 +119,7 @@ def _add(side: Side, run: Run) -> None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
             processes = result.times.processes
-            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs)) for process in processes)
+            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs), run) for process in processes)
             side.work[key] = result.work, result.case.dtype
 
 
@@ -127,12 +132,15 @@ def key_of(result: Result) -> Key:
     return Key(f"{case.id}{regime}", case.device, case.implementation)
 
 
-def _observation(process: Process, run: int) -> Observation:
+def _observation(process: Process, number: int, run: Run) -> Observation:
     samples = sorted(process.samples)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
-    return Observation(process.median_s, fast, samples[0], late, (run, process.index))
+    contended = process.index in run.slow_threads
+    return Observation(
+        process.median_s, fast, samples[0], late, (number, process.index), run.preset == SMOKE, contended
+    )
 
 
 def merged(side: Side, more: Side) -> None:
