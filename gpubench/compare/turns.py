@@ -41,6 +41,8 @@ def measure(args: argparse.Namespace) -> Comparison:
         for side, own in zip((base, new), pair, strict=True):
             merged(side, own)
         seen.add(pair[0].cases, pair[1].cases)
+        if seen.count == 1:
+            _say(f"base measured with {before.place.python}, new with {after.place.python}")
         if any(run.preset == SMOKE for side in pair for run in side.runs):
             _say("a smoke run proves nothing: one pair shows that both sides can be measured")
             return True
