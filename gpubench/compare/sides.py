@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..errors import UsageError
+from .. import folders
 from ..records import Process, Result, Run
-from ..runfile import Foreign, read
+from ..runfile import read
 from ..schema import Work
 
 SMOKE = "smoke"
@@ -82,7 +80,7 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """
     side = Side(name)
     for run in _runs(paths):
-        content = hashlib.sha256(run.path.read_bytes()).digest()
+        content = folders.identity(run.path)
         if content in side.contents:
             side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
             continue
@@ -96,17 +94,10 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
 
 def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
     for path in map(Path, paths):
-        if not path.is_dir():
+        if path.is_dir():
+            yield from folders.runs(path, read)
+        else:
             yield read(path)
-            continue
-        found = 0
-        for file in sorted(path.glob("*.json")):
-            with suppress(Foreign):
-                run = read(file)
-                found += 1
-                yield run
-        if not found:
-            raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
 
 
 def _add(side: Side, run: Run) -> None:
