@@ -73,6 +73,33 @@ def test_several_runs_a_side_and_folders(save, tmp_path: Path, capsys) -> None:
     assert json.loads(capsys.readouterr().out)["cases"][1]["processes"] == {"base": 4, "new": 4}
 
 
+def test_runs_in_folders_of_their_own(save, tmp_path: Path, capsys) -> None:
+    for side, factor in (("base", 1.0), ("new", 1.2)):
+        for i in range(2):
+            (tmp_path / side / f"r{i}").mkdir(parents=True)
+            save(f"{side}/r{i}/run.json", run_file(factor, i * 1e-3))
+        save(f"{side}/copy.json", run_file(factor))
+    code, document = compared(capsys, "--base", str(tmp_path / "base"), "--new", str(tmp_path / "new"))
+    assert code == 1
+    assert document["cases"][1]["processes"] == {"base": 6, "new": 6}
+    assert [note for note in document["notes"] if "is a copy of" in note]
+
+
+@pytest.mark.parametrize("words", [["compare"], ["compare", "--format=json"], ["export"], ["report"]])
+def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> None:
+    run = save("run.json", run_file())  # fits into a buffer, so that the last flush fails
+    more = {"compare": ["--base", run, "--new", run], "export": [run, "--to=bmf"]}
+    more["report"] = [run, "--no-charts", "-o", str(tmp_path / "out")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "gpubench", *words, *more[words[0]]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
 def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
     base = run_file(names=("a.fast", "only.base", "went.wrong"))
     new = run_file(names=("a.fast", "only.new"))
