@@ -93,7 +93,7 @@ def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> No
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "gpubench", *words, *more[words[0]]]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writer)
     assert done.returncode == 141
