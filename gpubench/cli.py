@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from .version import __version__
@@ -20,6 +21,9 @@ COMMANDS = {
     "export": ("compare.export_options", "compare.export", "a run file for github-action-benchmark, Bencher or as CSV"),
     "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
 }
+
+BROKEN_PIPE = 128 + 13
+"""What a shell calls the end of a program by SIGPIPE."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; returns its exit code: 0 for success, 2 for input that can't be used."""
+    """Run a subcommand; returns its exit code: 0 for success, 2 for input that can't be used, 141 where the reader of
+    our output has gone, as with ``| head``: 1 would pass for a verdict."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # closed when we were started
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
@@ -56,7 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f".{COMMANDS[args.command][1]}", __package__)
     try:
         code: int = module.main(args)
-    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
-        sys.stderr.close()
-        return 1
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _unread()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # rich makes an exit of it
+            return _unread()
+        raise
     return code
+
+
+def _unread() -> int:
+    for stream in (sys.stdout, sys.stderr):  # what is left would fail again at exit, and change the code
+        with suppress(BrokenPipeError):
+            stream.close()
+    return BROKEN_PIPE

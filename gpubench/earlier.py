@@ -72,10 +72,8 @@ class Earlier:
         self._moved.clear()
 
 
-def files(folder: Path) -> list[Path]:
-    """The JSON files of a folder by name. In an output folder of ``gpubench run`` earlier runs are left out: together
-    with the latest they would pass for one more machine, or for more processes of the same code."""
-    found = sorted(folder.glob("*.json"))
-    if (folder / RUN_FILE).exists() and (folder / LEDGER).exists():
-        found = [path for path in found if not _KEPT.fullmatch(path.name)]
-    return found
+def kept(path: Path) -> bool:
+    """Whether it is an earlier run that an output folder keeps: together with the latest it would pass for one more
+    machine, or for more processes of the same code."""
+    folder = path.parent
+    return bool(_KEPT.fullmatch(path.name)) and (folder / RUN_FILE).exists() and (folder / LEDGER).exists()

@@ -144,7 +144,8 @@ class Machine:
 class Run:
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
-    ``flags`` are those of whole processes: what was seen applies to all they measured.
+    ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
+    processes whose thread canary took longer on all threads than on one.
     """
 
     path: Path
@@ -158,6 +159,7 @@ class Run:
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
+    slow_threads: tuple[int, ...] = ()
 
     @property
     def date(self) -> str | None:

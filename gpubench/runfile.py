@@ -67,6 +67,7 @@ def read(path: str | os.PathLike[str]) -> Run:
         seed=ours["seed"].optional("whole"),
         ceilings=_ceilings(ours["ceilings"]),
         flags=_flags(ours["processes"]),
+        slow_threads=_slow_threads(ours["processes"]),
     )
 
 
@@ -226,6 +227,15 @@ def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
     if not seen or any(flag.name == "noisy" for flag in flags):
         return ()
     return (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
+
+
+def _slow_threads(processes: At) -> tuple[int, ...]:
+    found = []
+    for entry in processes:
+        one, every = (entry["canary"][name].optional("positive") for name in ("one_s", "all_s"))
+        if one and every and every > one:
+            found.append(entry["process"].count(0))
+    return tuple(found)
 
 
 _BANDWIDTH = ("footprint_bytes", "byte_per_s")

@@ -93,6 +93,8 @@ def measured_case() -> dict[str, Any]:
     data["gpubench"]["ceilings"] = {"cuda:0": copy.deepcopy(CEILINGS)}
     data["gpubench"]["processes"][0]["flags"] = [{"flag": "contended", "seen": "load 3.1 on 2 cores"}]
     data["gpubench"]["processes"][1]["flags"] = [{"flag": "contended", "seen": "load 5.0 on 2 cores"}]
+    data["gpubench"]["processes"][0]["canary"] = {"threads": 2, "one_s": 2e-4, "all_s": 1e-4}
+    data["gpubench"]["processes"][1]["canary"] = {"threads": 2, "one_s": 2e-4, "all_s": 7e-3}
     return data
 
 
@@ -104,6 +106,7 @@ def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
     assert (result.precision, result.case.cache) == ({"tf32": True, "float32_matmul": "high"}, "cold")
     assert result.flags == (runfile.Raised("noisy", "IQR 40 % of the median", (1,)),)
     assert run.flags == (runfile.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
+    assert run.slow_threads == (1,)
     assert run.seed == 0
     bandwidth = (Bandwidth("copy", "memory", 1e9, 4e12),)
     assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
@@ -113,7 +116,7 @@ def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
     run = runfile.read(save(tmp_path, one_case()))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
-    assert (run.ceilings, run.flags) == ({}, ())
+    assert (run.ceilings, run.flags, run.slow_threads) == ({}, (), ())
 
 
 def test_a_flag_of_tomorrow_is_not_passed_on(tmp_path: Path) -> None:

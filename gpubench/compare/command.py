@@ -48,6 +48,7 @@ def compare(
     notes += [f"another machine: {text}" for text in found.machine]
     notes += [f"other software: {text}" for text in found.software]
     notes += filter(None, [facts.presets(base, new)])
+    notes += facts.doubts(base, new)
     both = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {path}: a run compared with itself says nothing of noise" for path in both]
     scale: dict[Key, float] = {}

@@ -33,6 +33,7 @@ class Conditions:
                 for one in observations:
                     late[one.process].append(one.late)
             self._late.append(dict(late))
+        base, new = _calm(base), _calm(new)
         keys = [key for key in new if key in base]
         self._speed: list[dict[_Process, float]] = []
         """Empty where nothing is to be taken off."""
@@ -50,10 +51,15 @@ class Conditions:
             if abs(shared[1] - shared[0]) <= BEYOND * DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1]):
                 self._speed, self.shared = speeds, shared[1] - shared[0]
 
+    def counts(self, side: int, one: Observation) -> bool:
+        """Whether that is evidence for anything."""
+        return not one.smoke and not self.disturbed(side, one)
+
     def disturbed(self, side: int, one: Observation) -> bool:
-        """By all cases but this: one that became bimodal says nothing of the machine."""
+        """By the thread canary, or by late rounds of all cases but this: one that became bimodal says nothing of the
+        machine. Flags of a case don't count: work on another core raises them too, and held nothing up."""
         late = self._late[side][one.process]
-        return len(late) > 1 and (sum(late) - one.late) / (len(late) - 1) > DISTURBED
+        return one.contended or (len(late) > 1 and (sum(late) - one.late) / (len(late) - 1) > DISTURBED)
 
     def uneven(self, key: Key, base: Cases, new: Cases) -> bool:
         """Whether some process of just one side was disturbed."""
@@ -69,6 +75,12 @@ class Conditions:
         share it and show nothing, those of a run each show it all."""
         count, runs = len(observations), len({one.process[0] for one in observations})
         return self.drift**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
+
+
+def _calm(side: Cases) -> Cases:
+    """Without what would pass for drift: the few rounds of smoke runs, and threads that waited for each other."""
+    kept = {key: [one for one in seen if not one.smoke and not one.contended] for key, seen in side.items()}
+    return {key: seen for key, seen in kept.items() if seen}
 
 
 def _speeds(keys: Sequence[Key], sides: tuple[Cases, Cases]) -> list[dict[_Process, float]]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..records import Run
-from .sides import Side
+from .sides import SMOKE, Side
 
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
-NONE = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +75,16 @@ def presets(base: Side, new: Side) -> str | None:
     if all(used) and used[0] != used[1]:
         return f"presets differ: base {', '.join(used[0])}, new {', '.join(used[1])}; only cases of both are compared"
     return None
+
+
+def doubts(base: Side, new: Side) -> list[str]:
+    """A line for what keeps runs, or processes of them, from being evidence."""
+    found = []
+    tried = [side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs)]
+    if tried:
+        found.append(f"smoke runs prove nothing, their rounds are too few ({' and '.join(tried)}): measure quick ones")
+    for side in (base, new):
+        slow, of = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
+        if slow:
+            found.append(f"{side.name}: in {slow} of {of} processes more threads were slower than one (thread canary)")
+    return found

@@ -19,7 +19,7 @@ from .. import statistics
 from ..statistics import Estimate
 from .conditions import Conditions
 from .sides import Key, Observation
-from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, Verdict, decide, percent
+from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, TRIED_ONLY, Verdict, decide, percent
 
 LEVEL = 0.01
 """Share of false discoveries; pairs afford less of it than runs apart, and still see a slowdown of 10 %."""
@@ -38,6 +38,7 @@ def least_pairs(cases: int, share: float = 1.0) -> int:
 class _Pair:
     base_s: float
     new_s: float
+    smoke: bool
 
 
 class Sequential:
@@ -50,24 +51,25 @@ class Sequential:
         self.looked = 0
         """The number of pairs at the latest look."""
         self._pairs: dict[Key, list[_Pair]] = {}
-        self._disturbed: dict[Key, list[_Pair]] = {}
+        self._left_out: dict[Key, list[_Pair]] = {}
         self._proven: dict[Key, Verdict] = {}
         self._spent = 0.0
 
     def add(self, base: Mapping[Key, Sequence[Observation]], new: Mapping[Key, Sequence[Observation]]) -> None:
         """One run of either side; a process each, or the geometric mean of several. A pair of which a neighbour
-        disturbed just one is left out."""
+        disturbed just one is left out, and so is any of a smoke run."""
         self.count += 1
         conditions = Conditions(base, new)
         for key in new:
             if key in base:
-                kept = self._disturbed if conditions.uneven(key, base, new) else self._pairs
-                times = [statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new)]
-                kept.setdefault(key, []).append(_Pair(*times))
+                smoke = any(one.smoke for one in (*base[key], *new[key]))
+                kept = self._left_out if smoke or conditions.uneven(key, base, new) else self._pairs
+                before, after = (statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new))
+                kept.setdefault(key, []).append(_Pair(before, after, smoke))
 
     @property
     def cases(self) -> int:
-        return len(self._pairs.keys() | self._disturbed.keys())
+        return len(self._pairs.keys() | self._left_out.keys())
 
     @property
     def due(self) -> bool:
@@ -95,13 +97,12 @@ class Sequential:
             if verdict.verdict in (SLOWER, FASTER):
                 self._proven.setdefault(key, verdict)
             found.append(self._proven.get(key, verdict))
-        return [*found, *(_unknown(key, pairs) for key, pairs in self._disturbed.items() if key not in self._pairs)]
+        return [*found, *(_unknown(key, pairs) for key, pairs in self._left_out.items() if key not in self._pairs)]
 
     def _judge(self, key: Key, values: Sequence[float], worse: float, better: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - _UNCERTAIN * share)
         word = decide(ratio, worse, better, self.threshold, LEVEL)
-        pairs = self._pairs[key]
-        base_s, new_s = _times(pairs)
+        base_s, new_s = _typical(self._pairs[key], ratio.value)
         more = self._more(values) if word == AMBIGUOUS else None
         if word != AMBIGUOUS:
             advice = ""
@@ -120,14 +121,17 @@ class Sequential:
         return None if needed is None else max(1, max(needed, least_pairs(self.cases)) - len(values))
 
 
-def _times(pairs: Sequence[_Pair]) -> tuple[float, float]:
-    base, new = zip(*((pair.base_s, pair.new_s) for pair in pairs), strict=True)
-    return statistics.geometric_mean(base), statistics.geometric_mean(new)
+def _typical(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
+    """Seconds of either side: the median pair's, set apart by the ratio. Each side's own mean would contradict it, as
+    one pair that something held up moves a mean and not the estimate."""
+    middle = float(np.median([math.sqrt(pair.base_s * pair.new_s) for pair in pairs]))
+    return middle / math.sqrt(ratio), middle * math.sqrt(ratio)
 
 
 def _unknown(key: Key, pairs: Sequence[_Pair]) -> Verdict:
-    """Of a case all of whose pairs were disturbed."""
-    base_s, new_s = _times(pairs)
-    ratio = Estimate(new_s / base_s, 0.0, math.inf, statistics.SPREAD)
-    advice = "something else ran beside just one side of each pair: use fewer --threads, or a quieter machine"
+    """Of a case all of whose pairs were left out."""
+    ratio = Estimate(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
+    base_s, new_s = _typical(pairs, ratio.value)
+    busy = "something else ran beside just one side of each pair: use fewer --threads, or a quieter machine"
+    advice = TRIED_ONLY if any(pair.smoke for pair in pairs) else busy
     return Verdict(key, AMBIGUOUS, ratio, base_s, new_s, None, (0, 0), advice)

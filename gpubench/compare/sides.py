@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .. import earlier
-from ..errors import UsageError
+from .. import folders
 from ..records import Process, Result, Run
-from ..runfile import Foreign, read
+from ..runfile import read
 from ..schema import Work
 
+SMOKE = "smoke"
+"""The preset that only tries every case's code."""
 FASTEST = 0.1
 """The share of a process's rounds that stands for it undisturbed."""
 LATE = 1.5
@@ -39,7 +38,8 @@ class Key:
 class Observation:
     """One process's word on a case, in seconds per call: the median of its rounds, their fastest tenth, the fastest.
 
-    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart.
+    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart. That of a
+    ``smoke`` run has too few rounds to say anything; in a ``contended`` one more threads were slower than one.
     """
 
     median_s: float
@@ -47,6 +47,8 @@ class Observation:
     least_s: float
     late: float = 0.0
     process: tuple[int, int] = (0, 0)
+    smoke: bool = False
+    contended: bool = False
 
     def scaled(self, factor: float) -> Observation:
         return replace(
@@ -78,7 +80,7 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """
     side = Side(name)
     for run in _runs(paths):
-        content = hashlib.sha256(run.path.read_bytes()).digest()
+        content = folders.identity(run.path)
         if content in side.contents:
             side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
             continue
@@ -92,17 +94,10 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
 
 def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
     for path in map(Path, paths):
-        if not path.is_dir():
+        if path.is_dir():
+            yield from folders.runs(path, read)
+        else:
             yield read(path)
-            continue
-        found = 0
-        for file in earlier.files(path):
-            with suppress(Foreign):
-                run = read(file)
-                found += 1
-                yield run
-        if not found:
-            raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
 
 
 def _add(side: Side, run: Run) -> None:
@@ -115,7 +110,7 @@ def _add(side: Side, run: Run) -> None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
             processes = result.times.processes
-            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs)) for process in processes)
+            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs), run) for process in processes)
             side.work[key] = result.work, result.case.dtype
 
 
@@ -128,12 +123,15 @@ def key_of(result: Result) -> Key:
     return Key(f"{case.id}{regime}", case.device, case.implementation)
 
 
-def _observation(process: Process, run: int) -> Observation:
+def _observation(process: Process, number: int, run: Run) -> Observation:
     samples = sorted(process.samples)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
-    return Observation(process.median_s, fast, samples[0], late, (run, process.index))
+    contended = process.index in run.slow_threads
+    return Observation(
+        process.median_s, fast, samples[0], late, (number, process.index), run.preset == SMOKE, contended
+    )
 
 
 def merged(side: Side, more: Side) -> None:

@@ -14,7 +14,7 @@ from ..supervise.interleave import Interleave, environment
 from . import facts
 from .document import NEW, Comparison, Missing, missing_cases
 from .sequential import Sequential, least_pairs
-from .sides import Side, merged, read_side
+from .sides import SMOKE, Side, merged, read_side
 from .verdict import AMBIGUOUS, Verdict
 
 DEADLINE_S = 120.0
@@ -41,11 +41,17 @@ def measure(args: argparse.Namespace) -> Comparison:
         for side, own in zip((base, new), pair, strict=True):
             merged(side, own)
         seen.add(pair[0].cases, pair[1].cases)
+        if seen.count == 1:
+            _say(f"base measured with {before.place.python}, new with {after.place.python}")
+        if any(run.preset == SMOKE for side in pair for run in side.runs):
+            _say("a smoke run proves nothing: one pair shows that both sides can be measured")
+            return True
         if seen.count == 1 and seen.cases:
             allowed = min(args.pairs, max(1, int(args.budget / (time.monotonic() - began))))
             if allowed < least_pairs(seen.cases):
-                notes.append(_too_few(allowed, seen.cases))
-                _say(notes[0])
+                _say(_too_few(allowed, seen.cases))
+                if args.format != "table" or args.github_summary:  # else it would stand twice in one terminal
+                    notes.append(_too_few(allowed, seen.cases))
         if not seen.due:
             _say(f"pair {seen.count} of at most {args.pairs}")
             return False
@@ -61,6 +67,7 @@ def measure(args: argparse.Namespace) -> Comparison:
     found = facts.differences(base, new, (key.device for key in new.cases))
     notes += [f"other software: {text}" for text in found.software]
     notes += [f"measured on other terms: {text}" for text in found.machine]
+    notes += facts.doubts(base, new)
     if turns.interrupted:
         notes.append("interrupted: judged by the pairs that were complete")
     _say(f"{pairs} pairs in {time.monotonic() - began:.0f} s; run files in {folder}/base and {folder}/new")

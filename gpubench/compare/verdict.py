@@ -28,14 +28,17 @@ SPREAD_OF_ONE = 0.25
 TYPICAL_SPREAD = 0.03
 """What most cases' processes differ by on an idle machine: for advice where nothing is observed, not for verdicts."""
 MOST_NEEDED = 100
+TRIED_ONLY = "a smoke run takes too few rounds to prove anything: measure with the quick preset"
+BUSY = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over the suite, None without evidence.
 
-    ``processes`` are those of base and new, ``advice`` says what would settle an ambiguous case,
-    ``more`` how many more runs a side it takes; None where that is too many.
+    ``base_s`` and ``new_s`` come from the same evidence as the ratio. ``processes`` are those of base and new,
+    ``advice`` says what would settle an ambiguous case, ``more`` how many more runs a side it takes; None where that
+    is too many.
     """
 
     key: Key
@@ -53,17 +56,18 @@ class Verdict:
 class _Evidence:
     """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence.
 
-    ``used`` are the processes of either side that it rests on, of so many ``runs``; ``disturbed`` says that too few of
-    them had the machine to themselves for any proof, ``alike`` that it would be a change if the other cases hadn't
-    changed as much. ``drift`` is that from run to run if the processes don't show it.
+    ``times`` are those of base and new, ``used`` the processes of either side that it rests on, of so many ``runs``;
+    ``unfit`` says what keeps too many of them from counting for any proof, ``alike`` that it would be a change if the
+    other cases hadn't changed as much. ``drift`` is that from run to run if the processes don't show it.
     """
 
     ratio: Estimate
     slower_p: float
     faster_p: float
     spread: float
+    times: tuple[float, float]
     used: tuple[int, int] = (0, 0)
-    disturbed: bool = False
+    unfit: str = ""
     alike: bool = False
     runs: tuple[int, int] = (0, 0)
     drift: float = 0.0
@@ -85,16 +89,13 @@ def judge(
     found = []
     for key, each, worse, better in zip(keys, evidence, slower, faster, strict=True):
         word = decide(each.ratio, worse, better, threshold)
-        p = None if each.disturbed or (math.isnan(each.spread) and word == AMBIGUOUS) else worse
-        more, advice = None, ""
-        if word == AMBIGUOUS and each.disturbed:
-            advice = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
-        elif word == AMBIGUOUS and each.alike:
+        p = None if math.isnan(each.spread) and word == AMBIGUOUS else worse
+        more, advice = None, each.unfit
+        if word == AMBIGUOUS and each.alike:
             advice = "it changed as all cases did, which may be the machine's drift: --interleave would tell"
-        elif word == AMBIGUOUS:
+        elif word == AMBIGUOUS and not each.unfit:
             more, advice = _advice(each, threshold, len(keys), per_run)
-        base_s, new_s = (statistics.geometric_mean([one.median_s for one in side[key]]) for side in (base, new))
-        found.append(Verdict(key, word, each.ratio, base_s, new_s, p, each.used, advice, more))
+        found.append(Verdict(key, word, each.ratio, *each.times, p, each.used, advice, more))
     return found
 
 
@@ -110,16 +111,14 @@ def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, 
 
 
 def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, threshold: float) -> _Evidence:
-    """From the processes that had the machine to themselves; where that leaves less than two a side, no proof."""
-    base, new = ([one for one in side if not conditions.disturbed(i, one)] for i, side in enumerate(sides))
-    disturbed = min(len(base), len(new)) < 2 <= min(map(len, sides))
-    if min(len(base), len(new)) < 2:
-        base, new = map(list, sides)
+    """From the processes that count; where that leaves less than two a side, or than the one there was, no proof."""
+    base, new = ([one for one in side if conditions.counts(i, one)] for i, side in enumerate(sides))
     counts = len(base), len(new)
+    if min(counts) < min(2, *map(len, sides)):
+        return _weigh_nothing(*sides)
     if min(counts) < 2 and sum(counts) < 4:
         return replace(_weigh_one(base, new), used=counts)
-    found = replace(_weigh(base, new, conditions, threshold), used=counts, disturbed=disturbed)
-    return replace(found, slower_p=1.0, faster_p=1.0) if disturbed else found
+    return replace(_weigh(base, new, conditions, threshold), used=counts)
 
 
 def _weigh(base: Processes, new: Processes, conditions: Conditions, threshold: float) -> _Evidence:
@@ -146,6 +145,7 @@ def _weigh(base: Processes, new: Processes, conditions: Conditions, threshold: f
         slower if alone >= most else 1.0,
         faster if alone <= 1 / most else 1.0,
         spread,
+        _times(base, new),
         alike=alike,
         runs=(_runs(base), _runs(new)),
         drift=conditions.drift if hidden else 0.0,
@@ -159,12 +159,27 @@ def _runs(processes: Processes) -> int:
 def _weigh_one(base: Processes, new: Processes) -> _Evidence:
     """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
     round of the slower side must still be slower than the other's median."""
-    sides = [[one.median_s for one in side] for side in (base, new)]
-    value = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
-    slower = min(one.least_s for one in new) / max(sides[0])
-    faster = min(one.least_s for one in base) / max(sides[1])
+    slower = min(one.least_s for one in new) / max(one.median_s for one in base)
+    faster = min(one.least_s for one in base) / max(one.median_s for one in new)
     ps = [statistics.larger_p_of_one(ratio, SPREAD_OF_ONE) for ratio in (slower, faster)]
-    return _Evidence(Estimate(value, 0.0, math.inf, statistics.SPREAD), ps[0], ps[1], math.nan)
+    times = _times(base, new)
+    return _Evidence(_unbounded(times), ps[0], ps[1], math.nan, times)
+
+
+def _weigh_nothing(base: Processes, new: Processes) -> _Evidence:
+    """What was seen, by processes that prove nothing."""
+    times = _times(base, new)
+    why = TRIED_ONLY if any(one.smoke for one in (*base, *new)) else BUSY
+    return _Evidence(_unbounded(times), 1.0, 1.0, math.nan, times, (len(base), len(new)), why)
+
+
+def _times(base: Processes, new: Processes) -> tuple[float, float]:
+    before, after = (statistics.geometric_mean([one.median_s for one in side]) for side in (base, new))
+    return before, after
+
+
+def _unbounded(times: tuple[float, float]) -> Estimate:
+    return Estimate(times[1] / times[0], 0.0, math.inf, statistics.SPREAD)
 
 
 def _advice(each: _Evidence, threshold: float, cases: int, per_run: float) -> tuple[int | None, str]:

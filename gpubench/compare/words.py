@@ -24,7 +24,7 @@ _COLUMNS = ("case", "verdict", "change", "95% interval", "base", "new", "p", "pr
 
 
 def show_table(comparison: Comparison) -> None:
-    tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts))]
+    tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts), comparison)]
     tables += [_missing(comparison), _notes(comparison)]
     show(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {comparison.line}")
@@ -37,10 +37,10 @@ def markdown(comparison: Comparison) -> str:
     same = [each for each in verdicts if each.verdict == SAME]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
     if changed:
-        lines += [*markdown_table(_changes("", changed)), ""]
+        lines += [*markdown_table(_changes("", changed, comparison)), ""]
     if same:
         lines += ["<details><summary>", f"{len(same)} the same", "</summary>", ""]
-        lines += [*markdown_table(_changes("", same)), "", "</details>", ""]
+        lines += [*markdown_table(_changes("", same, comparison)), "", "</details>", ""]
     for table in (_missing(comparison), _notes(comparison)):
         if table.rows:
             lines += [f"### {table.title}", "", *markdown_table(table), ""]
@@ -90,7 +90,7 @@ def interval_text(verdict: Verdict) -> str:
     return f"{change_text(low)} … {change_text(high)}" if low > 0 and math.isfinite(high) else "—"
 
 
-def _changes(title: str, verdicts: Sequence[Verdict]) -> Table:
+def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
     rows = []
     for each in verdicts[:MOST_ROWS]:
         ours, theirs = each.processes
@@ -106,13 +106,14 @@ def _changes(title: str, verdicts: Sequence[Verdict]) -> Table:
                 f"{ours}" if ours == theirs else f"{ours}, {theirs}",
             )
         )
-    notes = [_settling(verdicts)] if any(each.advice for each in verdicts) else []
+    in_turn = comparison.pairs is not None
+    notes = [_settling(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
     if len(verdicts) > MOST_ROWS:
         notes.append(f"{len(verdicts) - MOST_ROWS} more rows are in --format json.")
     return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
 
 
-def _settling(verdicts: Sequence[Verdict]) -> str:
+def _settling(verdicts: Sequence[Verdict], in_turn: bool) -> str:
     """What it takes to settle the ambiguous cases: those that take least and most."""
     open_ = [each for each in verdicts if each.advice]
     solvable = sorted((each for each in open_ if each.more is not None), key=lambda each: each.more or 0)
@@ -122,7 +123,8 @@ def _settling(verdicts: Sequence[Verdict]) -> str:
     if solvable[-1].more != solvable[0].more:
         text += f" in {shorten(str(solvable[0].key))}; {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
     hopeless = len(open_) - len(solvable)
-    return text + (f"; {hopeless} would take a quieter machine, or --interleave." if hopeless else ".")
+    quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
+    return text + (f"; {hopeless} would take {quieter}." if hopeless else ".")
 
 
 def _missing(comparison: Comparison) -> Table:

@@ -6,14 +6,13 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import earlier
-from ..errors import GpubenchError, RunFileError, UsageError
+from .. import folders
+from ..errors import GpubenchError, RunFileError
 from ..records import Run
-from ..runfile import Foreign, read
+from ..runfile import read
 from . import crossings, findings, output, pairs, scaling, scaling_summary, summary, table, trend
 from .labels import Names
 from .options import FORMATS
@@ -87,19 +86,11 @@ def write_report(
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
-    """Run files in the order given, each once; of a folder its run files by name, other JSON files left out."""
-    found: dict[Path, Run] = {}
+    """Run files in the order given, each once, and so are copies of one; of a folder those at any depth."""
+    found: dict[bytes, Run] = {}
     for path in map(Path, paths):
-        if not path.is_dir():
-            found.setdefault(path.resolve(), _lean(path))
-            continue
-        inside: dict[Path, Run] = {}
-        for file in earlier.files(path):
-            with suppress(Foreign):
-                inside[file.resolve()] = _lean(file)
-        if not inside:
-            raise UsageError(f"{path}: no run file in this folder (*.json written by pytest --benchmark-json)")
-        found |= {file: run for file, run in inside.items() if file not in found}
+        for run in folders.runs(path, _lean) if path.is_dir() else [_lean(path)]:
+            found.setdefault(folders.identity(run.path), run)
     runs = list(found.values())
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")

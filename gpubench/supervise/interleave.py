@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,12 @@ from ..runfile import write
 from . import merge, process
 from .supervisor import Supervisor, Unable
 
-_PYTHONS = ("bin/python", "Scripts/python.exe")
+_PYTHONS = tuple(
+    f"{place}/{part}" for place in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")
+)
+_NEEDED = ("pytest", "pytest_benchmark", "torch")
+_PROBE = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {_NEEDED})))"
+_PROBE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +39,32 @@ class Environment:
 
 def environment(name: str, text: str, paths: Sequence[str]) -> Environment:
     """``text`` is a Python to measure with, or the folder of a checkout: its code comes first on the import path, its
-    benchmark files and its ``.venv`` are used where it has them. Raises UsageError."""
+    benchmark files are used where it has them, and the Python of its ``.tox/measure`` or ``.venv`` where that can
+    measure. Raises UsageError."""
     target = Path(text)
     if target.is_dir():
         folder = target.resolve()
-        python = next((str(folder / ".venv" / part) for part in _PYTHONS if (folder / ".venv" / part).exists()), None)
+        python = next((path for part in _PYTHONS if _can_measure(path := str(folder / part))), sys.executable)
         imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
         own = [str(folder / "benchmarks")] if (folder / "benchmarks").is_dir() else [str(process.suite())]
         files = tuple(_file(path, folder) for path in paths) or tuple(own)
-        return Environment(name, process.Place(python or sys.executable, folder, imports), files)
+        return Environment(name, process.Place(python, folder, imports), files)
     found = shutil.which(text)
     if found is None:
         raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout")
     # not resolved: a virtual environment's Python is a link, and is known by where the link lies
     files = tuple(_file(path, Path.cwd()) for path in paths) or (str(process.suite()),)
     return Environment(name, process.Place(os.path.abspath(found)), files)
+
+
+def _can_measure(python: str) -> bool:
+    """Whether it finds what a measuring process imports. A checkout's environment may be there for anything: one that
+    holds only tox can't measure. Nothing is imported, which for torch takes seconds."""
+    try:
+        done = subprocess.run([python, "-c", _PROBE], capture_output=True, timeout=_PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _file(text: str, folder: Path) -> str:

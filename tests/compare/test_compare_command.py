@@ -15,7 +15,11 @@ from suites import NAMES, plain, run_file
 
 from gpubench.cli import main
 from gpubench.compare import words
+from gpubench.compare.document import Comparison
+from gpubench.compare.sides import Key
+from gpubench.compare.verdict import AMBIGUOUS, Verdict
 from gpubench.schema import Case
+from gpubench.statistics import Estimate
 
 
 def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
@@ -67,6 +71,33 @@ def test_several_runs_a_side_and_folders(save, tmp_path: Path, capsys) -> None:
             save(f"{side}/{i}.json", plain(run_file(factor, i * 1e-3)))
     assert main(["compare", "--base", str(tmp_path / "base"), "--new", str(tmp_path / "new"), "--format=json"]) == 1
     assert json.loads(capsys.readouterr().out)["cases"][1]["processes"] == {"base": 4, "new": 4}
+
+
+def test_runs_in_folders_of_their_own(save, tmp_path: Path, capsys) -> None:
+    for side, factor in (("base", 1.0), ("new", 1.2)):
+        for i in range(2):
+            (tmp_path / side / f"r{i}").mkdir(parents=True)
+            save(f"{side}/r{i}/run.json", run_file(factor, i * 1e-3))
+        save(f"{side}/copy.json", run_file(factor))
+    code, document = compared(capsys, "--base", str(tmp_path / "base"), "--new", str(tmp_path / "new"))
+    assert code == 1
+    assert document["cases"][1]["processes"] == {"base": 6, "new": 6}
+    assert [note for note in document["notes"] if "is a copy of" in note]
+
+
+@pytest.mark.parametrize("words", [["compare"], ["compare", "--format=json"], ["export"], ["report"]])
+def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> None:
+    run = save("run.json", run_file())  # fits into a buffer, so that the last flush fails
+    more = {"compare": ["--base", run, "--new", run], "export": [run, "--to=bmf"]}
+    more["report"] = [run, "--no-charts", "-o", str(tmp_path / "out")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "gpubench", *words, *more[words[0]]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == ""
 
 
 def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
@@ -156,6 +187,90 @@ def test_other_presets_are_named(save, capsys) -> None:
     files = ["--base", save("base.json", run_file()), "--new", save("new.json", smoke)]
     assert main(["compare", *files, "--format", "json"]) == 0
     assert "presets differ: base quick, new smoke" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
+def smoke(data):
+    data["gpubench"]["preset"] = "smoke"
+    return data
+
+
+def contended(data, *processes):
+    """With a neighbour that the thread canary of these processes noticed."""
+    for process in processes:
+        seen = {"flags": [{"flag": "contended", "seen": "a 256×256 product took 7 ms on 2 threads and 150 µs on one"}]}
+        seen["canary"] = {"threads": 2, "one_s": 1.5e-4, "all_s": 7e-3}
+        data["gpubench"]["processes"][process] |= seen
+    return data
+
+
+def compared(capsys, *words):
+    code = main(["compare", *words, "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("sides", [("base",), ("new",), ("base", "new")])
+def test_a_smoke_run_proves_nothing_and_says_what_would(save, capsys, sides) -> None:
+    files = []
+    for name, factor in (("base", 1), ("new", 1500)):
+        data = run_file(factor)
+        files += [f"--{name}", save(f"{name}.json", smoke(data) if name in sides else data)]
+    code, document = compared(capsys, *files)
+    assert (code, document["verdict"]) == (0, "ambiguous")
+    for case in document["cases"]:
+        assert (case["verdict"], case["p"], case["low"], case["high"]) == ("ambiguous", None, None, None)
+        assert "smoke run" in case["advice"]
+        assert "quick preset" in case["advice"]
+    assert any(f"smoke runs prove nothing, their rounds are too few ({' and '.join(sides)})" in note
+               for note in document["notes"])  # fmt: skip
+
+
+def test_a_smoke_run_among_others_does_not_count(save, capsys) -> None:
+    new = [save("new.json", run_file(1.2, 1e-4)), save("smoke.json", smoke(run_file(0.1)))]
+    code, document = compared(capsys, "--base", save("base.json", run_file()), "--new", *new)
+    assert code == 1
+    case = document["cases"][1]
+    assert (case["verdict"], case["processes"]) == ("slower", {"base": 3, "new": 3})
+    assert case["new_s"] / case["base_s"] == pytest.approx(case["ratio"]) == pytest.approx(1.2, rel=1e-3)
+
+
+def test_a_process_whose_threads_were_slow_is_no_evidence(save, capsys) -> None:
+    base = save("base.json", run_file())
+    code, document = compared(capsys, "--base", base, "--new", save("one.json", contended(run_file(1.5), 1)))
+    assert code == 1
+    assert document["cases"][1]["processes"] == {"base": 3, "new": 2}
+    code, document = compared(capsys, "--base", base, "--new", save("two.json", contended(run_file(1.5), 0, 2)))
+    assert (code, document["verdict"]) == (0, "ambiguous")
+    assert {case["p"] for case in document["cases"]} == {None}
+    assert "the machine was busy" in document["cases"][1]["advice"]
+    assert "new: in 2 of 3 processes more threads were slower than one (thread canary)" in document["notes"]
+
+
+def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(save, capsys) -> None:
+    case = Case("a.slow", "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+    quiet, slow = (records.run_file([records.benchmark(case, time)]) for time in (1e-3, 1.5))
+    base = save("base.json", quiet)
+    assert compared(capsys, "--base", base, "--new", save("quiet.json", slow))[0] == 1
+    code, document = compared(capsys, "--base", base, "--new", save("busy.json", contended(slow, 0)))
+    assert (code, document["verdict"]) == (0, "ambiguous")
+    assert "the machine was busy" in document["cases"][0]["advice"]
+
+
+def test_a_load_at_the_start_and_flags_of_a_case_are_only_hints(save, capsys) -> None:
+    new = run_file(1.5, flags=("contended",))
+    for mark in new["benchmarks"]:
+        for process in mark["extra_info"]["gpubench"]["processes"]:
+            process["flags"] = [{"flag": "contended", "seen": "other processes used 50% of the 2 cores"}]
+    code, document = compared(capsys, "--base", save("base.json", run_file()), "--new", save("new.json", new))
+    assert (code, document["cases"][1]["processes"]) == (1, {"base": 3, "new": 3})
+
+
+def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
+    key, ratio = Key("a.b", "cpu", "torch"), Estimate(1.0, 0.5, 2.0, "")
+    verdicts = tuple(Verdict(key, AMBIGUOUS, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None))
+    for pairs, told in ((None, True), (9, False)):
+        shown = words.markdown(Comparison(verdicts, (), (), 0.05, pairs))
+        assert "a quieter machine" in shown
+        assert ("interleave" in shown) == told
 
 
 def test_markdown_escapes_and_folds(save, capsys) -> None:

@@ -292,3 +292,46 @@ def test_a_case_of_which_every_pair_was_disturbed_is_ambiguous_and_told_why():
     assert {each.verdict for each in found} == {AMBIGUOUS}
     assert "beside just one side" in found[0].advice
     assert found[0].p is None
+
+
+def test_base_and_new_say_what_the_change_says():
+    """One pair that something held up moves a mean, and must not make a table contradict itself."""
+    seen = Sequential(20, 0.05)
+    for i in range(11):
+        held = 400.0 if i == 3 else 1.0
+        seen.add({CASES[0]: observed([1.0 + 0.01 * i])}, {CASES[0]: observed([held * (1.08 + 0.01 * i)])})
+    (only,) = seen.look()
+    assert only.new_s / only.base_s == pytest.approx(only.ratio.value)
+    assert only.ratio.value == pytest.approx(1.08, rel=0.01)
+    assert only.base_s == pytest.approx(1.05, rel=0.03)
+
+
+def test_processes_that_do_not_count_are_in_no_column():
+    random = np.random.default_rng(8)
+    new = side(random, 3, 0.01)
+    new = {key: [*seen[:2], replace(seen[2], median_s=9.0, contended=True)] for key, seen in new.items()}
+    for each in judge(side(random, 3, 0.01), new):
+        assert each.processes == (3, 2)
+        assert each.new_s / each.base_s == pytest.approx(each.ratio.value)
+        assert each.new_s < 2
+
+
+def test_pairs_of_smoke_runs_prove_nothing():
+    seen = Sequential(20, 0.05)
+    for _ in range(20):
+        new = {key: [replace(one, smoke=True) for one in observed([1.5])] for key in CASES}
+        seen.add({key: observed([1.0]) for key in CASES}, new)
+        assert not seen.due
+    found = seen.look(last=True)
+    assert {(each.verdict, each.p) for each in found} == {(AMBIGUOUS, None)}
+    assert "quick preset" in found[0].advice
+
+
+def test_a_pair_in_which_one_sides_threads_were_slow_is_left_out():
+    seen = Sequential(20, 0.05)
+    for i in range(12):
+        busy = [replace(one, contended=i % 2 > 0) for one in observed([30.0 if i % 2 else 1.0])]
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: busy})
+    (only,) = seen.look(last=True)
+    assert only.processes == (6, 6)
+    assert only.ratio.value == pytest.approx(1.0)

@@ -162,6 +162,37 @@ def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "c.json: line 1 column 17" in capsys.readouterr().err
 
 
+def test_runs_in_folders_of_their_own_are_found_once_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nightly, out = tmp_path / "nightly", tmp_path / "out"
+    for name in ("r1", "r2"):
+        assert report(saved(nightly / name / "run.json", small(label=f"{name} (synthetic)")), "-o", nightly / name) == 0
+    assert (nightly / "r1" / output.MANIFEST).exists()
+    saved(nightly / "latest.json", small(label="r2 (synthetic)"))  # a copy
+    saved(nightly / ".tox/lib/run.json", small(label="not ours"))
+    assert report(nightly, nightly / "r1/run.json", "-o", out, "--no-charts") == 0
+    rows = (out / "results.csv").read_text().splitlines()[1:]
+    assert [row.partition(" (synthetic)")[0].rpartition(",")[2] for row in rows] == ["r2"] * 4 + ["r1"] * 4
+    capsys.readouterr()
+    (nightly / "r1/run.json").write_text('{"benchmarks": [')
+    assert report(nightly, "-o", out, "--no-charts") == 2
+    assert "r1/run.json: line 1 column 17" in capsys.readouterr().err
+
+
+def test_a_folder_of_other_json_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(tmp_path / "deep/other.json", {"something": "else"})
+    assert report(tmp_path, "-o", tmp_path / "out") == 2
+    shown = capsys.readouterr().err
+    assert "no run file in this folder or those in it" in shown
+    assert "only other JSON such as deep/other.json" in shown
+    assert shown.count("\n") == 1
+
+
+def saved(path: Path, data: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data))
+    return path
+
+
 BAD = {
     "missing": None,
     "empty": "",

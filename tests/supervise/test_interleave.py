@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,12 +87,37 @@ def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
         turns.measure(10, 1e9, lambda base, new: False)
 
 
+def python(folder: Path, *options: str) -> str:
+    """A Python there that starts ours; with ``-I -S`` one that has nothing installed."""
+    path = folder / "bin/python"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(options)} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_checkouts_environment_is_used_only_if_it_can_measure(tmp_path: Path) -> None:
+    def used() -> str:
+        return environment("base", str(tmp_path), []).place.python
+
+    python(tmp_path / ".venv", "-I", "-S")  # as one that holds only tox
+    assert used() == sys.executable
+    measure = python(tmp_path / ".tox/measure")
+    assert used() == measure
+    shutil.rmtree(tmp_path / ".venv")
+    python(tmp_path / ".venv")
+    assert used() == measure
+    Path(measure).write_text("no program")
+    assert used() == str(tmp_path / ".venv/bin/python")
+
+
 def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout, other = tmp_path / "checkout", tmp_path / "other"
-    for part in ("src", "benchmarks", ".venv/bin"):
+    for part in ("src", "benchmarks"):
         (checkout / part).mkdir(parents=True)
     other.mkdir()
-    for file in (checkout / "mine.py", checkout / ".venv/bin/python", other / "theirs.py"):
+    python(checkout / ".venv")
+    for file in (checkout / "mine.py", other / "theirs.py"):
         file.touch()
     monkeypatch.chdir(other)
     mine = environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
@@ -140,12 +166,31 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     assert "the budget of 0.1 s is spent" in done.stderr
     assert {path.name for path in (tmp_path / "out/compare-1/base").iterdir()} == {"000.json"}
     assert "--budget and --pairs allow some 1 pairs" in done.stderr
+    assert "--budget and --pairs allow some 1 pairs" in document["notes"][0]
+    assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
     again = compare(tmp_path, *words, "--budget=0.1", "--", "--benchmark-max-time=0.05")
     assert again.returncode == 0, again.stderr
+    assert (again.stdout + again.stderr).count("--budget and --pairs allow some") == 1
     assert (tmp_path / "out/compare-2/base/000.json").exists()
     again = compare(tmp_path, *words, "-o", "out/compare-1")
     assert again.returncode == 2
     assert "holds the turns of an earlier comparison" in again.stderr
+
+
+def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -> None:
+    for name, delay in (("before", 0.0001), ("after", 0.05)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
+        (tmp_path / name / "test_mine.py").write_text(SOURCE)
+    words = ["--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1"]
+    done = compare(tmp_path, *words, "--preset=smoke", "--format=json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["verdict"], document["pairs"]) == ("ambiguous", 1)
+    assert "quick preset" in document["cases"][0]["advice"]
+    assert "smoke runs prove nothing" in document["notes"][0]
+    assert "one pair shows that both sides can be measured" in done.stderr
+    assert "--budget" not in done.stderr
 
 
 @pytest.mark.parametrize(
