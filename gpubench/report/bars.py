@@ -143,7 +143,7 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
         panels.append(BarPanel(label, unit, tuple(groups[:MOST_GROUPS])))
     if not panels:
         return None
-    note = "Work of a call / median wall time; bytes are compulsory traffic; all values: results.csv. "
+    note = "Work of a call / its wall time; bytes are compulsory traffic; all values: results.csv. "
     note += f"The {cut} lowest are in results.csv only. " if cut else ""
     shown = [group for panel in panels for group in panel.groups]
     return BarChart(tuple(panels), _used(shown, names), note, tuple(rows))
@@ -163,7 +163,7 @@ def single_sizes(rows: list[Row], names: Names) -> Iterable[BarChart]:
     for start in range(0, len(found), MOST_BARS):
         page = [group for group, _ in found[start : start + MOST_BARS]]
         own = tuple(row for _, members in found[start : start + MOST_BARS] for row in members)
-        yield BarChart((BarPanel("", "s", tuple(page)),), _used(page, names), "Median over the rounds. ", own)
+        yield BarChart((BarPanel("", "s", tuple(page)),), _used(page, names), "Median over rounds, geometric mean of processes. ", own)
 
 
 def _label(row: Row) -> str:

@@ -34,10 +34,12 @@ def draw_lines(figure: Figure, chart: LineChart) -> Page:
     ]
     keys += [(word, None, style, style if one else None) for word, style in chart.styles if word]
     page = Page(figure.title, figure.subtitle, figure.caption, keys, rows * (height + _BELOW + _ABOVE))
-    limits = [_limits(panel, chart.slower is not None) for panel in panels]
-    shared = (min(low for low, _ in limits), max(high for _, high in limits))
-    together = math.log10(shared[1] / shared[0]) <= 6.5
-    ends = [_data(shared if together else own, chart.slower is not None) for own in limits]
+    ends = [_ends(panel, chart.slower is not None) for panel in panels]
+    shared = (min(low for low, _ in ends), max(high for _, high in ends))
+    together = math.log10(shared[1] / shared[0]) <= 5
+    if together:
+        ends = [shared] * len(panels)
+    limits = [_limits(own, chart.slower is not None) for own in ends]
     ticks = [log_ticks(low, high, chart.unit, 7 if columns < 3 else 5) for low, high in ends]
     gutter = 0.12 + max(text_width(label, SMALL) for own in ticks for _, label in own)
     gap = 0.28 if together else gutter + 0.25
@@ -47,7 +49,7 @@ def draw_lines(figure: Figure, chart: LineChart) -> Page:
         x = LEFT + gutter + column * (width + gap)
         y = page.top - (row + 1) * (height + _BELOW + _ABOVE) + _BELOW
         axes = page.axes(x, y, width, height)
-        _panel(page, axes, chart, panel, shared if together else limits[i], ticks[i], width)
+        _panel(page, axes, chart, panel, limits[i], ticks[i], width)
         if together and column:
             axes.tick_params(labelleft=False)
         page.text(x, y + height + 0.07, fitted(panel.title, width * 0.95, NORMAL), NORMAL, "text", weight="bold")
@@ -63,19 +65,16 @@ def _columns(count: int) -> int:
     return 3 if count in (5, 6, 9) else 4
 
 
-def _limits(panel: LinePanel, speedup: bool) -> tuple[float, float]:
+def _ends(panel: LinePanel, speedup: bool) -> tuple[float, float]:
+    """The part of the axis that may hold data and ticks."""
     values = shown(panel.values, panel.ranges)
-    if not speedup:
-        return padded(values)
-    low, high = padded([*values, 1.0], share=0.02, least=3.0)
-    room = (high / low) ** (_STRIP / (1 - 2 * _STRIP))
-    return low / room, high * room
+    return padded([*values, 1.0], share=0.02, least=3.0) if speedup else padded(values)
 
 
-def _data(limits: tuple[float, float], speedup: bool) -> tuple[float, float]:
-    """The part of the axis that may hold data: ticks stay out of the strips."""
-    strip = (limits[1] / limits[0]) ** _STRIP if speedup else 1.0
-    return limits[0] * strip, limits[1] / strip
+def _limits(ends: tuple[float, float], speedup: bool) -> tuple[float, float]:
+    """With a strip above and below for words, in charts of speedups."""
+    room = (ends[1] / ends[0]) ** (_STRIP / (1 - 2 * _STRIP)) if speedup else 1.0
+    return ends[0] / room, ends[1] * room
 
 
 def _panel(

@@ -126,7 +126,7 @@ def _rates(rows: list[Row], alone: list[Row], names: Names) -> list[Figure]:
                 name=f"{rate.label.lower()}-{kind}",
                 title=f"{heading(kind)}: {rate.label.lower()}",
                 subtitle=f"{rate.unit} against size; higher is better",
-                note="Line: work of a call / median wall time; band: interquartile range of the rounds. ",
+                note="Line: work of a call / its wall time; band: interquartile range of the rounds. ",
             )
     return found
 
@@ -143,7 +143,7 @@ def _times(rows: list[Row], names: Names) -> list[Figure]:
             name=f"time-{kind}",
             title=f"{heading(kind)}: time per call",
             subtitle=f"Wall time against size{_waited(members)}; lower is better",
-            note="Line: median; band: interquartile range of the rounds. ",
+            note="Line: median over rounds, geometric mean of processes; band: interquartile range of the rounds. ",
         )
     for bars in single_sizes(single, names):
         own = caption(bars.rows, names, bars.note)

@@ -226,7 +226,7 @@ def _rates(rows: list[Row], names: Names) -> Table:
         (*key[:3], text(value, key[3]), *(_MORE[column][1](row[column]) for column in more), case_name(row))
         for key, (value, row) in sorted(best.items(), key=lambda entry: entry[0])
     ]
-    note = "Work of a call / median wall time; bytes are compulsory traffic (inputs read once, outputs written once)."
+    note = "Work of a call / its wall time; bytes are compulsory traffic (inputs read once, outputs written once)."
     if "utilisation" in more:
         note += " Utilisation: the least time that the measured ceilings allow / the time taken."
         note += beyond([row for _, row in best.values()])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import records
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 
 from gpubench import runfile
 from gpubench.report import draw, figures, pairs, scales, table, theme
@@ -172,6 +173,27 @@ def marked(processes: bool) -> dict[str, Any]:
         ]
         mark["stats"]["data"] = []
     return data
+
+
+def test_no_band_is_cut_that_fits(tmp_path: Path) -> None:
+    """The panels of a chart share an axis: the strips for words are as wide as its whole range asks for."""
+    marks = [
+        records.benchmark(
+            Case(name, device, "float32", {"n": n}, size="n", devices=(device,)),
+            median,
+            medians=(median, 1.1 * median, 1.2 * median),
+        )
+        for name, factor in (("a.low", 0.001), ("a.high", 100.0))
+        for device, median in (("cpu", 1e-3), ("cuda:0", 1e-3 / factor))
+        for n in (10, 1000)
+    ]
+    data = records.run_file(marks, devices=(records.CPU, records.GPU), processes=3)
+    (figure,) = [each for each in plan(tmp_path, data) if each.name == "speedup-over-cpu-a"]
+    for axes, panel in zip(draw_lines(figure, lines(figure)).figure.axes, lines(figure).panels, strict=True):
+        (band,) = [each for each in axes.collections if isinstance(each, PolyCollection)]
+        free = axes.transAxes.inverted().transform(axes.transData.transform(band.get_paths()[0].vertices))[:, 1]
+        clipped = band.get_clip_box().transformed(axes.transAxes.inverted())
+        assert clipped.y0 <= free.min() <= free.max() <= clipped.y1, panel.title
 
 
 def test_the_interval_of_a_crossover_is_marked(tmp_path: Path) -> None:
