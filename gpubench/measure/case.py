@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -136,12 +135,7 @@ class Gpubench(Inputs):
             seconds, why = self._session.rates.predict(work, self.home, self.case.dtype)
             budget.require(seconds, f"predicted: {why}", self.allowance, slack=budget.SLACK)
             expected = self._reference(check, fn, example, named, work, counted)
-            # What can't be counted beforehand, a closure or a bound method, is counted as it runs.
-            unseen = work.flops if self._session.first and counted is None and not devices else None
-            counting = unseen is not None and self.case.variant == "eager"
-            result, first_s, ran = self._first_call(call, example, named, expected, counting)
-            if unseen is not None and ran:
-                require_least(unseen, ran)
+            result, first_s = self._first_call(call, example, named, expected)
             if isinstance(expected, Reference) and seconds is None and self._unknown_cost(first_s) > self._reference_s:
                 expected = checking.unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
             outcome = expected.check(result) if isinstance(expected, Reference) else expected
@@ -153,6 +147,11 @@ class Gpubench(Inputs):
                 setup = self._flushing(setup)
             call_s, round_s = self._warm_up(call, example, named, setup)
             budget.require(call_s, "seen in warm-up", self.allowance)
+            if self._session.first and counted is None and again and work.flops and self.case.variant == "eager":
+                # Not in the first call, which may prepare what the others need.
+                with flop_counter() as counter:
+                    again()
+                require_least(work.flops, counter.get_total_flops())
             record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
             if self.enabled and call_s < LONG_CALL and setup is None:
                 record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
@@ -268,17 +267,13 @@ class Gpubench(Inputs):
         """What a float64 reference may take when nothing is known but the first call: a CPU is slower than most."""
         return first_s * (50 if self.home.accelerator else 2)
 
-    def _first_call(
-        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any, counting: bool
-    ) -> tuple[Any, float, float]:
-        """Its result, seconds and, if wanted, counted FLOPs. If it is to be checked, ``out=`` is poisoned first."""
+    def _first_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, expected: Any) -> Any:
+        """Its result and seconds. If it is to be checked, ``out=`` is poisoned first."""
         if isinstance(expected, Reference):
             checking.poison(kwargs)
-        counter = flop_counter() if counting else None
         start = self._clock()
-        with counter or contextlib.nullcontext():
-            result = call(*args, **kwargs)
-        return result, self._clock() - start, counter.get_total_flops() if counter else 0.0
+        result = call(*args, **kwargs)
+        return result, self._clock() - start
 
     def _flushing(self, setup: Callable[[], Any] | None) -> Callable[[], Any]:
         """A set-up that leaves the cache cold."""

@@ -163,7 +163,8 @@ def single_sizes(rows: list[Row], names: Names) -> Iterable[BarChart]:
     for start in range(0, len(found), MOST_BARS):
         page = [group for group, _ in found[start : start + MOST_BARS]]
         own = tuple(row for _, members in found[start : start + MOST_BARS] for row in members)
-        yield BarChart((BarPanel("", "s", tuple(page)),), _used(page, names), "Median over rounds, geometric mean of processes. ", own)
+        note = "Median over rounds, geometric mean of processes. "
+        yield BarChart((BarPanel("", "s", tuple(page)),), _used(page, names), note, own)
 
 
 def _label(row: Row) -> str:
