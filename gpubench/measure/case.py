@@ -145,6 +145,7 @@ class Gpubench(Inputs):
             again = partial(call, *example, **named) if setup is None else None
             if self._flush is not None:
                 setup = self._flushing(setup)
+            before = flags.look(self._clock.devices)  # from here on: a few rounds alone may be too short to tell
             call_s, round_s = self._warm_up(call, example, named, setup)
             budget.require(call_s, "seen in warm-up", self.allowance)
             if self._session.first and counted is None and again and work.flops and self.case.variant == "eager":
@@ -157,7 +158,8 @@ class Gpubench(Inputs):
                 record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
             if self._peak:
                 self._peak.reset()
-            before = flags.look(self._clock.devices)
+            # A device's clocks have risen by now; they are not to fall again.
+            before = dataclasses.replace(before, clocks=flags.look(self._clock.devices).clocks)
             result = self._rounds(call, args, kwargs, setup, call_s, round_s)
             for used in self._clock.devices:
                 used.synchronize()
