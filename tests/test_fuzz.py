@@ -29,6 +29,7 @@ from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated
 from gpubench import jsonfile, ledger, runfile
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.command import write_report
+from gpubench.report.output import MANIFEST
 from gpubench.supervise import merge
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
@@ -132,7 +133,8 @@ def report(content: bytes, folder: Path, figures: Figures) -> None:
     path.write_bytes(content)
     if figures.call("report", path.name, lambda: write_report([path], out, charts=False)) is None:
         return
-    assert {entry.name for entry in out.iterdir()} == {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
+    tables = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
+    assert {entry.name for entry in out.iterdir()} == {*tables, MANIFEST}
     for name in ("results.csv", "speedup.csv"):
         rows = list(csv.reader(io.StringIO((out / name).read_text(encoding="utf-8"))))
         assert len({len(row) for row in rows}) == 1
