@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from gpubench import training
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
-from gpubench.parallel.counts import device_counts
-from gpubench.parallel.ranks import require
+from gpubench.parallel.ranks import device_counts, require
+from gpubench.workloads import training
 
 pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
 

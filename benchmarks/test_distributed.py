@@ -5,11 +5,11 @@ On a CPU a device is a core, with one thread. The baseline is one process with a
 
 import pytest
 
-from gpubench import training
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
-from gpubench.parallel.counts import device_counts
 from gpubench.parallel.distributed import Training
-from gpubench.schema import Work
+from gpubench.parallel.ranks import device_counts
+from gpubench.runfile.schema import Work
+from gpubench.workloads import training
 
 pytestmark = pytest.mark.parallel
 

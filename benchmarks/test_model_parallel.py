@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpubench import training
-from gpubench.parallel.counts import device_counts
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.model_parallel import Pipeline, ideal_speedup
-from gpubench.schema import Work
+from gpubench.parallel.ranks import device_counts
+from gpubench.runfile.schema import Work
+from gpubench.workloads import training
 
 pytestmark = pytest.mark.parallel
 

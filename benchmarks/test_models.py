@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gpubench import models
+from gpubench.workloads import models
 
 pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile", "graph"], size="batch")
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from gpubench import input_pipeline, training
 from gpubench.devices import CPU
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
+from gpubench.workloads import input_pipeline, training
 
 VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 32, 128, 512])

@@ -8,18 +8,19 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from types import ModuleType
 from typing import NoReturn
 
 from .version import __version__
 
 COMMANDS = {
-    # name: (module of add_arguments, module of main, help)
-    "run": ("supervise.options", "supervise.run", "measure this machine: run file, CSV, charts, summary"),
-    "recover": ("supervise.recover", "supervise.recover", "make a run file from the ledger of an interrupted run"),
-    "report": ("report.options", "report.command", "tables, charts and a summary from run files"),
-    "compare": ("compare.options", "compare.command", "did it change? two sets of runs, a verdict for each case"),
-    "export": ("compare.export_options", "compare.export", "a run file for github-action-benchmark, Bencher or as CSV"),
-    "env": ("measure.options", "measure.environment", "which devices torch sees and by what name, or why it sees none"),
+    # in gpubench.commands: name, help
+    "run": "measure this machine: run file, CSV, charts, summary",
+    "recover": "make a run file from the ledger of an interrupted run",
+    "report": "tables, charts and a summary from run files",
+    "compare": "did it change? two sets of runs, a verdict for each case",
+    "export": "a run file for github-action-benchmark, Bencher or as CSV",
+    "env": "which devices torch sees and by what name, or why it sees none",
 }
 
 BROKEN_PIPE = 128 + 13
@@ -34,15 +35,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line; imports the option modules only, which are standard library only."""
+    """The whole command line; the commands import what they need only when they run."""
     top = Parser(
         prog="gpubench", description="How much faster is the GPU than the CPU? In numbers that can be trusted."
     )
     top.add_argument("--version", action="version", version=f"gpubench {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (options, _, text) in COMMANDS.items():
+    for name, text in COMMANDS.items():
         sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        importlib.import_module(f".{options}", __package__).add_arguments(sub)
+        _command(name).add_arguments(sub)
     return top
 
 
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.pytest = words[split + 1 :]
     if args.pytest and args.command not in ("run", "compare"):
         parser().error("-- and what follows it is for gpubench run and compare --interleave")
-    module = importlib.import_module(f".{COMMANDS[args.command][1]}", __package__)
+    module = _command(args.command)
     try:
         code: int = module.main(args)
         sys.stdout.flush()
@@ -69,6 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _unread()
         raise
     return code
+
+
+def _command(name: str) -> ModuleType:
+    return importlib.import_module(f".commands.{name}", __package__)
 
 
 def _unread() -> int:

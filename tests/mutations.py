@@ -10,8 +10,8 @@ from typing import Any
 import records
 from hypothesis import strategies as st
 
-from gpubench import ledger
-from gpubench.schema import Case
+from gpubench.runfile import ledger
+from gpubench.runfile.schema import Case
 
 # What is mutated ------------------------------------------------------------------------------------------------------
 

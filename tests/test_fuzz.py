@@ -26,11 +26,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated_runs, places, whole_ledger, whole_run
 
-from gpubench import jsonfile, ledger, runfile
+from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
-from gpubench.report.command import write_report
 from gpubench.report.output import MANIFEST
-from gpubench.supervise import merge
+from gpubench.runfile import ledger, merge, reader
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
@@ -104,7 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_run(content: bytes, folder: Path, figures: Figures) -> None:
     path = folder / "mutated run.json"
     path.write_bytes(content)
-    run = figures.call("run file", path.name, runfile.read, path)
+    run = figures.call("run file", path.name, reader.read, path)
     for result in run.results if run else ():
         assert (result.times is None) == (result.status != "ok")
         assert result.times is None or result.times.median_s > 0
@@ -123,9 +122,9 @@ def read_ledger(content: bytes, folder: Path, figures: Figures) -> None:
     if data is None:
         return
     made.unlink(missing_ok=True)
-    figures.call("write", made.name, runfile.write, made, data)
+    figures.call("write", made.name, reader.write, made, data)
     if made.exists():
-        figures.call("assembled file", made.name, runfile.read, made)
+        figures.call("assembled file", made.name, reader.read, made)
 
 
 def report(content: bytes, folder: Path, figures: Figures) -> None:
@@ -222,12 +221,12 @@ def test_reports(content: bytes, folder: Path, figures: Figures) -> None:
 
 def test_what_is_mutated_is_sound(folder: Path) -> None:
     for data in RUNS:
-        runfile.write(folder / "sound.json", data)
-        assert len(runfile.read(folder / "sound.json").results) >= 4
+        reader.write(folder / "sound.json", data)
+        assert len(reader.read(folder / "sound.json").results) >= 4
     content = "".join(dumped(event) + "\n" for event in LEDGER)
     (folder / "sound.ledger.jsonl").write_text(content)
-    runfile.write(folder / "made.json", merge.assemble(ledger.read(folder / "sound.ledger.jsonl")))
-    statuses = [result.status for result in runfile.read(folder / "made.json").results]
+    reader.write(folder / "made.json", merge.assemble(ledger.read(folder / "sound.ledger.jsonl")))
+    statuses = [result.status for result in reader.read(folder / "made.json").results]
     assert statuses == ["ok"] * 4 + ["error", "crashed", "skipped"]
 
 
@@ -260,7 +259,7 @@ READING = """
 import os, resource, sys, time
 from gpubench import jsonfile, ledger, runfile
 from gpubench.errors import GpubenchError
-from gpubench.supervise.merge import assemble
+from gpubench.runfile.merge import assemble
 before = time.process_time()
 for read in (runfile.read, lambda path: assemble(ledger.read(path)), lambda path: list(follower.events())):
     path = sys.argv[1]
@@ -306,16 +305,16 @@ def test_many_samples_are_read_in_good_time(tmp_path: Path, figures: Figures) ->
     ours["processes"] = [ours["processes"][0] | {"process": i, "kept": 200} for i in range(3)]
     data["benchmarks"] = [mark] * 1000
     path = tmp_path / "large.json"
-    runfile.write(path, data)
-    assert path.stat().st_size < jsonfile.LARGEST
-    assert len(figures.call("a large run", path.name, runfile.read, path).results) == 1001
+    reader.write(path, data)
+    assert path.stat().st_size < reader.LARGEST
+    assert len(figures.call("a large run", path.name, reader.read, path).results) == 1001
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/proc/self/mem", "/"])
 def test_devices_and_folders_are_no_files(device: str) -> None:
     if not Path(device).exists():
         pytest.skip(f"no {device} here")
-    for read in (runfile.read, ledger.read):
+    for read in (reader.read, ledger.read):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
@@ -337,7 +336,7 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff\n.json"))
     path.write_text("{")
     with pytest.raises(RunFileError) as caught:
-        runfile.read(path)
+        reader.read(path)
     assert str(caught.value).isprintable()
     path.write_text(json.dumps(whole_run()))
     write_report([path], tmp_path / "out", charts=False)

@@ -217,7 +217,7 @@ except Unmeasurable as error:
 
 
 def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
-    from gpubench.measure.cache import Flush
+    from gpubench.measure.probes.accelerator import Flush
     from gpubench.measure.probes.device import device_time
 
     x = torch.randn(CUDA.cache_bytes(0) // 4 // 8, device="cuda")
@@ -251,8 +251,8 @@ def test_add(gpubench):
 
 def test_a_missing_wait_beats_every_ceiling(gpu):
     """A clock that doesn't wait reads the launch: far beyond what the card can do."""
-    from gpubench.measure import ceilings, flags
-    from gpubench.schema import Work
+    from gpubench.measure import ceilings, disturbance
+    from gpubench.runfile.schema import Work
 
     found = ceilings.measure({gpu: ["float32"]}, "quick")["cuda:0"]
     a = torch.randn(4096, 4096, device="cuda")
@@ -264,5 +264,7 @@ def test_a_missing_wait_beats_every_ceiling(gpu):
     a @ a
     unwaited = time.perf_counter() - start
     gpu.synchronize()
-    raised = [flag.name for flag in flags.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)]
+    raised = [
+        flag.name for flag in disturbance.impossible(Work(flops=2 * 4096**3), unwaited, "float32", found, True, 0.0)
+    ]
     assert raised == ["implausible"]

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpubench import devices, training
+from gpubench import devices
 from gpubench.measure.budget import PRESETS
 from gpubench.measure.data import Data
 from gpubench.parallel import data_parallel
 from gpubench.parallel.collective import AllReduce
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.group import Group
-from gpubench.parallel.timing import measure
+from gpubench.parallel.rank import measure
+from gpubench.parallel.team import Group
+from gpubench.workloads import training
 
 sys.path.insert(0, str(Path(__file__).parent / "parallel"))
 import methods

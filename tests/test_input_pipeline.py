@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from gpubench import input_pipeline
+from gpubench.workloads import input_pipeline
 
 CASE = """
 import pytest

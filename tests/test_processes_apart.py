@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.flags import apart
+from gpubench.runfile.flags import apart
 
 
 @pytest.mark.parametrize(

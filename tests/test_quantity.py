@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.quantity import bytes_text, seconds_text, text
+from gpubench.format import bytes_text, seconds_text, text
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import records
 
-from gpubench import runfile, wholefile
 from gpubench.errors import RunFileError, UsageError
-from gpubench.roofline import Bandwidth, Ceilings
-from gpubench.schema import Case, Transfer, Work
+from gpubench.runfile import reader, writer
+from gpubench.runfile.schema import Bandwidth, Case, Ceilings, Transfer, Work
 
 
 def one_case(**changes: Any) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def test_a_time_of_several_processes_is_the_mean_of_their_medians(tmp_path: Path
     """A process is one observation: a slow one counts once, however few rounds it made."""
     case = Case("a.b", "cpu", "float32")
     data = [records.run_file([records.benchmark(case, 2.0, medians=each)], processes=3) for each in (APART, EVEN)]
-    result, even = (runfile.read(save(tmp_path, each)).results[0] for each in data)
+    result, even = (reader.read(save(tmp_path, each)).results[0] for each in data)
     assert result.times.median_s == pytest.approx(4.0)
     assert result.times.q1_s <= result.times.median_s <= result.times.q3_s
     (flag,) = result.flags
@@ -52,10 +51,10 @@ def test_everything_is_read(tmp_path: Path) -> None:
     data = one_case()
     left = Case("matmul.square", "cpu", "float16", {"n": 8192}, size="n")
     data["gpubench"]["unmeasured"] = [records.unmeasured(left, "skipped", "too slow")]
-    run = runfile.read(save(tmp_path, data))
+    run = reader.read(save(tmp_path, data))
     assert (run.plain, run.processes, run.date, run.preset) == (False, 2, "2026-01-31", "quick")
     assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
-    assert run.machine.device("npu:3") == runfile.Device("npu:3", "npu", "")
+    assert run.machine.device("npu:3") == reader.Device("npu:3", "npu", "")
     assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
     measured, unmeasured = run.results
     assert measured.work == Work(flops=524288.0)
@@ -99,13 +98,13 @@ def measured_case() -> dict[str, Any]:
 
 
 def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
-    run = runfile.read(save(tmp_path, measured_case()))
+    run = reader.read(save(tmp_path, measured_case()))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.memory_bytes, result.energy_j) == (1.5e-5, 2e-6, 98304, 0.004)
     assert result.transfer == Transfer(32768, 16384, 1e-5, 2e-5, 5e-6, None)
     assert (result.precision, result.case.cache) == ({"tf32": True, "float32_matmul": "high"}, "cold")
-    assert result.flags == (runfile.Raised("noisy", "IQR 40 % of the median", (1,)),)
-    assert run.flags == (runfile.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
+    assert result.flags == (reader.Raised("noisy", "IQR 40 % of the median", (1,)),)
+    assert run.flags == (reader.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
     assert run.slow_threads == (1,)
     assert run.seed == 0
     bandwidth = (Bandwidth("copy", "memory", 1e9, 4e12),)
@@ -113,7 +112,7 @@ def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
-    run = runfile.read(save(tmp_path, one_case()))
+    run = reader.read(save(tmp_path, one_case()))
     (result,) = run.results
     assert (result.device_s, result.launch_s, result.transfer, result.energy_j, result.flags) == (None,) * 4 + ((),)
     assert (run.ceilings, run.flags, run.slow_threads) == ({}, (), ())
@@ -122,7 +121,7 @@ def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
 def test_a_flag_of_tomorrow_is_not_passed_on(tmp_path: Path) -> None:
     data = measured_case()
     ours(data)["processes"][0]["flags"] = [{"flag": "haunted", "seen": "a ghost"}]
-    assert [flag.name for flag in runfile.read(save(tmp_path, data)).results[0].flags] == ["noisy"]
+    assert [flag.name for flag in reader.read(save(tmp_path, data)).results[0].flags] == ["noisy"]
 
 
 def test_tf32_state(tmp_path: Path) -> None:
@@ -131,13 +130,13 @@ def test_tf32_state(tmp_path: Path) -> None:
     for keys, expected in (({}, None), ({"tf32": False}, False), ({"tf32": True}, True)):
         precision.clear()
         precision.update(keys)
-        assert runfile.read(save(tmp_path, data)).machine.tf32 is expected
+        assert reader.read(save(tmp_path, data)).machine.tf32 is expected
 
 
 def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
     data = one_case(tomorrow={"x": [float(7)]})
     data["benchmarks"][0]["extra_info"]["gpubench"]["tomorrow"] = 1
-    assert len(runfile.read(save(tmp_path, data)).results) == 1
+    assert len(reader.read(save(tmp_path, data)).results) == 1
 
 
 def test_plain_file(tmp_path: Path) -> None:
@@ -151,7 +150,7 @@ def test_plain_file(tmp_path: Path) -> None:
         "params": {"n": 1, "shape": [1, 2], "odd": float("nan")},
         "options": {"timer": "perf_counter"},
     }
-    run = runfile.read(save(tmp_path, data))
+    run = reader.read(save(tmp_path, data))
     (result,) = run.results
     assert run.plain
     assert run.machine.label == "Synthetic CPU"
@@ -174,12 +173,12 @@ def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:
     data = one_case()
     other = copy.deepcopy(data["benchmarks"][0]) | {"extra_info": {}, "fullname": "test_a.py::test_b", "params": None}
     data["benchmarks"].append(other)
-    run = runfile.read(save(tmp_path, data))
+    run = reader.read(save(tmp_path, data))
     assert [result.case.workload for result in run.results] == ["matmul.square", "a.b"]
 
 
 def test_the_host_name_is_nobodys_business(tmp_path: Path) -> None:
-    assert "not-to-be-shown" not in repr(runfile.read(save(tmp_path, one_case())))
+    assert "not-to-be-shown" not in repr(reader.read(save(tmp_path, one_case())))
 
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -300,7 +299,7 @@ def test_refused(tmp_path: Path, name: str) -> None:
     edit(data)
     path = save(tmp_path, data)
     with pytest.raises(RunFileError) as caught:
-        runfile.read(path)
+        reader.read(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert expected in message
@@ -325,7 +324,7 @@ RAW = {
 def test_refused_as_a_whole(tmp_path: Path, number: int) -> None:
     content, expected = list(RAW.items())[number]
     with pytest.raises(RunFileError) as caught:
-        runfile.read(save(tmp_path, content))
+        reader.read(save(tmp_path, content))
     assert f"run.json: {expected}" in str(caught.value)
 
 
@@ -337,7 +336,7 @@ def test_refused_by_name(tmp_path: Path) -> None:
         "bytes.json": "byte 16: expected",
     }.items():
         with pytest.raises(RunFileError, match=expected) as caught:
-            runfile.read(tmp_path / name)
+            reader.read(tmp_path / name)
         assert "\n" not in str(caught.value)
 
 
@@ -345,24 +344,24 @@ def test_truncated_anywhere_is_refused(tmp_path: Path) -> None:
     text = json.dumps(one_case())
     for length in range(0, len(text) - 1, 97):
         with pytest.raises(RunFileError):
-            runfile.read(save(tmp_path, text[:length]))
+            reader.read(save(tmp_path, text[:length]))
 
 
 def test_write_then_read(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    runfile.write(path, one_case())
+    reader.write(path, one_case())
     assert json.loads(path.read_text()) == one_case()
-    assert len(runfile.read(path).results) == 1
+    assert len(reader.read(path).results) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    runfile.write(path, {"old": 1})
+    reader.write(path, {"old": 1})
     with pytest.raises(RunFileError, match="expected finite numbers"):
-        runfile.write(path, {"new": float("nan")})
+        reader.write(path, {"new": float("nan")})
     with pytest.raises(UsageError, match="can't be written"):
-        runfile.write(tmp_path / "missing" / "run.json", {})
+        reader.write(tmp_path / "missing" / "run.json", {})
     assert json.loads(path.read_text()) == {"old": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
@@ -370,22 +369,22 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
     """Whoever has the old file open goes on reading the old one."""
     path, other = tmp_path / "run.json", tmp_path / "same"
-    runfile.write(path, {"old": 1})
+    reader.write(path, {"old": 1})
     other.hardlink_to(path)
-    runfile.write(path, {"new": 1})
+    reader.write(path, {"new": 1})
     assert (json.loads(other.read_text()), json.loads(path.read_text())) == ({"old": 1}, {"new": 1})
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
-    runfile.write(path, {"old": 1})
+    reader.write(path, {"old": 1})
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(wholefile.os, "fsync", full)
+    monkeypatch.setattr(writer.os, "fsync", full)
     with pytest.raises(UsageError, match="No space left"):
-        runfile.write(path, {"new": 1})
+        reader.write(path, {"new": 1})
     assert json.loads(path.read_text()) == {"old": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from gpubench import training
 from gpubench.devices import CPU
 from gpubench.errors import UsageError, WrongAnswer
 from gpubench.measure.data import Data
+from gpubench.workloads import training
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpubench.runfile import read
+from gpubench.runfile.reader import read
 
 FILES = ("elementwise", "matmul", "transfer", "models", "classic")
 

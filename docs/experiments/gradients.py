@@ -6,10 +6,10 @@ python docs/experiments/gradients.py
 from __future__ import annotations
 
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.group import Group
 from gpubench.parallel.model_parallel import Pipeline
+from gpubench.parallel.rank import Job
 from gpubench.parallel.rendezvous import Place
-from gpubench.parallel.timing import Job
+from gpubench.parallel.team import Group
 
 
 def error(place: Place, job: Job) -> float | None:

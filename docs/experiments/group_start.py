@@ -9,7 +9,7 @@ import argparse
 import statistics
 import time
 
-from gpubench.parallel.group import Group
+from gpubench.parallel.team import Group
 
 
 def seconds() -> float:

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from gpubench.errors import RunFileError
-from gpubench.ledger import read
+from gpubench.runfile.ledger import read
 
 SUITE = """
 import torch, pytest, time

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpubench.schema import Case
+from gpubench.runfile.schema import Case
 
 WORKLOADS, SIZES, SAMPLES = 15, 20, 200
 

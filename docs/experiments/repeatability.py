@@ -15,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpubench.records import Times
-from gpubench.runfile import read
+from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Times
 
 CASES = (
     "test_add[cpu-float32-1000-out]",

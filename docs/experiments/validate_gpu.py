@@ -28,10 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))  # the package need not be installed
 
 from gpubench import devices  # noqa: E402
+from gpubench.format import seconds_text, text  # noqa: E402
 from gpubench.measure import ceilings  # noqa: E402
 from gpubench.measure.clock import DeviceClock  # noqa: E402
 from gpubench.measure.precision import matmul_precision  # noqa: E402
-from gpubench.quantity import seconds_text, text  # noqa: E402
 
 LIMIT_S, MEASURED_S, TESTS_S = 570.0, 180.0, 270.0
 PATIENCE_S = 60.0

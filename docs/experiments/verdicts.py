@@ -25,8 +25,8 @@ from pathlib import Path
 
 from pytest_benchmark.utils import PercentageRegressionCheck
 
+from gpubench.compare.samples import Key, Observation, Side, merged, read_side
 from gpubench.compare.sequential import Sequential
-from gpubench.compare.sides import Key, Observation, Side, merged, read_side
 from gpubench.compare.verdict import Verdict, judge
 
 HERE = Path(__file__).resolve().parent

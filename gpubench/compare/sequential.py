@@ -17,8 +17,8 @@ import numpy as np
 
 from .. import statistics
 from ..statistics import Estimate
-from .conditions import Conditions
-from .sides import Key, Observation
+from .drift import Conditions
+from .samples import Key, Observation
 from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, TRIED_ONLY, Verdict, decide, percent
 
 LEVEL = 0.01

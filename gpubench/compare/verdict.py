@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from .. import statistics
 from ..statistics import Estimate
-from .conditions import Conditions
-from .sides import Key, Observation
+from .drift import Conditions
+from .samples import Key, Observation
 
 Processes = Sequence[Observation]
 FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"

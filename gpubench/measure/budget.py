@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import Device
-from ..errors import OverBudget
-from ..quantity import seconds_text, text
-from ..schema import Work
+from ..devices import CPU, Device
+from ..errors import OverBudget, TooLarge
+from ..format import seconds_text, text
+from ..runfile.schema import Case, Work
 from .clock import DeviceClock
+from .data import require_memory
 from .precision import matmul_precision, torch_dtype
 
 
@@ -146,3 +147,38 @@ def rounds(seconds: float, preset: Preset) -> int | None:
     if seconds * preset.min_rounds <= preset.max_time:
         return None
     return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
+
+
+# What a case would take, told without running it: for ``gpubench run --list``.
+
+
+COMPILE_S = 15.0
+"""What torch.compile has been seen to take for a small network on two cores."""
+
+
+def foresee(
+    case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int, host_bytes: int
+) -> dict[str, Any]:
+    """Seconds of one call and of the whole case, or why it will be skipped.
+
+    ``nbytes`` and ``host_bytes`` are those it takes on its device and on the host.
+    """
+    seconds, why = rates.predict(work, home, case.dtype)
+    foreseen: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
+    try:
+        require_memory(nbytes, home)
+        require_memory(host_bytes, CPU)
+        require(seconds, f"predicted: {why}", preset, slack=SLACK)
+    except (TooLarge, OverBudget) as error:
+        return foreseen | {"skip": str(error), "case_s": 0.0}
+    if seconds is not None:
+        foreseen["case_s"] = max(preset.typical, (preset.min_rounds + 2) * seconds + preset.warmup)
+    if case.variant == "compile":
+        foreseen["case_s"] += COMPILE_S
+    return foreseen
+
+
+RANKS_S = 2.0
+"""Estimate of a case of several processes, in seconds."""
+CEILINGS_S = {"smoke": 1.0, "quick": 5.0, "full": 15.0}
+"""Estimate of measuring a device's ceilings, in seconds, by preset."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
 from ..devices.cpu import cache_sizes
-from ..roofline import Bandwidth, Ceilings
+from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock
 from .precision import matmul_precision, torch_dtype
 

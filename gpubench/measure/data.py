@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
 from ..errors import TooLarge
-from ..quantity import bytes_text
+from ..format import bytes_text
 
 if TYPE_CHECKING:
     import torch

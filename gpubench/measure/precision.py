@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..schema import DTYPES
+from ..runfile.schema import DTYPES
 
 if TYPE_CHECKING:
     import torch

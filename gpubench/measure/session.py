@@ -11,16 +11,15 @@ from typing import Any
 from ..devices import Choice, Device, device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
-from ..flags import Flag
-from ..roofline import Ceilings, compute_dtype
-from ..schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Work
+from ..runfile.flags import Flag
+from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Work
+from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import PRESETS as PRESET_SETTINGS, Preset, Rates
-from .canary import Canary, canary
-from .check import Check
 from .clock import DeviceClock
-from .flags import impossible
+from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
+from .verify import Check
 from .work import Counted
 
 MOST_REMEASURED = 3

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import WorkMismatch
-from ..schema import Work
+from ..runfile.schema import Work
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode

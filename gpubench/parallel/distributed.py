@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import training
-from ..measure.check import Check, unchecked
-from .job import Job
+from ..measure.verify import Check, unchecked
+from ..workloads import training
+from .rank import TrainingJob
 from .rendezvous import Place
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ METHODS = ("single", "one thread", "ddp", "unsynchronised", "fsdp")
 
 
 @dataclass(frozen=True, slots=True)
-class Training(Job):
+class Training(TrainingJob):
     """A training step of the whole network on every rank.
 
     ``single`` and ``one thread`` are the plain step on one rank; ``unsynchronised`` is the same on every rank, with

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import training
 from ..errors import Unmeasurable
-from ..measure.check import Check, unchecked
-from .job import Job
+from ..measure.verify import Check, unchecked
+from ..workloads import training
+from .rank import TrainingJob
 from .rendezvous import Place
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def ideal_speedup(stages: int, microbatches: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline(Job):
+class Pipeline(TrainingJob):
     """A training step of a network cut into one stage a rank; ``method`` is the schedule.
 
     Naive is a pipeline of one microbatch.

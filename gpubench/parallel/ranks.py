@@ -1,4 +1,4 @@
-"""What a test gets from the ``gpubench_ranks`` fixture: several processes, one a device, to measure a case with."""
+"""How many devices to try: the same numbers on every machine, up to what the larger ones have."""
 
 from __future__ import annotations
 
@@ -6,20 +6,41 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import devices
 from ..devices import Kind, device as find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
-from ..forecast import RANKS_S
-from ..measure import flags
-from ..measure.replay import Outcome
-from ..schema import Work
-from .group import Group
+from ..measure import disturbance
+from ..measure.budget import RANKS_S
+from ..measure.fixture import Outcome
+from ..runfile.schema import Work
+from .rank import Job, Measured, measure
 from .rendezvous import Place, backend, launched
-from .timing import Job, Measured, measure
-from .world import World
+from .team import Group, World
+
+MOST_RANKS_ON_A_CPU = 8
+
+
+def device_counts() -> list[int]:
+    """2, 4, 8, … up to the most devices of a kind (the cores of a CPU, 8 at most), and that number itself.
+
+    Under torchrun its ranks count, wherever they are.
+    """
+    most = max(min(cores(), MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
+    place = launched()
+    if place is not None:
+        most = place.size
+    counts = [2]
+    while 2 * counts[-1] <= most:
+        counts.append(2 * counts[-1])
+    return counts if most <= counts[-1] else [*counts, most]
+
+
+# What a test gets from the ``gpubench_ranks`` fixture: several processes, one a device, to measure a case with.
+
 
 if TYPE_CHECKING:
-    from ..measure.case import Gpubench
+    from ..measure.fixture import Gpubench
 
 DEADLINE_S = 60.0
 
@@ -66,11 +87,11 @@ class Ranks:
             here = min(size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
             names = [f"{kind.name}:{index % here}" for index in range(size)]
         team = self._team(gpubench, names, threads)
-        before = flags.look((), family=True)
+        before = disturbance.look((), family=True)
         found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
         # Of ranks that a launcher started, only it knows which processes they are.
         known = isinstance(team, Group)
-        raised = flags.disturbed(before, flags.look((), family=True), cores()) if known else ()
+        raised = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if known else ()
         slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
         gpubench.parallel = {
             "devices": size,

@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from .. import statistics
-from ..quantity import bytes_text, text
-from ..records import Run
+from ..format import bytes_text, text
+from ..runfile.schema import Run
 from ..statistics import ABSENT, ALWAYS, CROSSES, INTERVAL, NEVER
-from . import crossings, facts
-from .captions import beyond
-from .crossings import MEASURES, Crossing
-from .labels import Names, Row, case_name, factor, family, listed, size_label, size_text, terms
-from .one_shot import ONE_SHOT, RESIDENT
-from .pairs import Baseline, Pairs, pair
-from .parity import LeftOut
-from .series import Line, rate_of, speedup_of, sweeps
-from .summary import Summary, Table
+from . import crossover, provenance
+from .crossover import MEASURES, Crossing
+from .labels import Names, Row, beyond, case_name, factor, family, listed, size_label, size_text, terms
+from .render import Summary, Table
+from .speedup import ONE_SHOT, RESIDENT, Baseline, LeftOut, Pairs, pair
+from .sweep import Line, rate_of, speedup_of, sweeps
 from .table import records
 
 if TYPE_CHECKING:
-    from .figures import Figure
+    from .charts.selection import Figure
 
 MOST_ROWS = 40
 
@@ -39,9 +36,14 @@ def summarise(
     if not made.rows:
         numpy = records(pair(results, Baseline("implementation", "numpy")).table)
         made = _speedups(numpy, names, "pairs and intervals are in the tables that --baseline numpy writes")
-    tables = [facts.machines(results, runs), made, _left_out(speedups.left_out)]
-    tables += [_launch_bound(rows, names), _rates(rows, names), facts.ceilings(results), facts.flags(results)]
-    tables += [facts.run_flags(results), facts.totals(rows, names), facts.unmeasured(rows), facts.method(runs, rows)]
+    tables = [provenance.machines(results, runs), made, _left_out(speedups.left_out)]
+    tables += [_launch_bound(rows, names), _rates(rows, names), provenance.ceilings(results), provenance.flags(results)]
+    tables += [
+        provenance.run_flags(results),
+        provenance.totals(rows, names),
+        provenance.unmeasured(rows),
+        provenance.method(runs, rows),
+    ]
     charts = tuple((figure.title, figure.name) for figure in figures)
     picture = formats[0] if formats else "svg"
     return Summary(tuple(table for table in tables if table.rows), charts, picture, _warning(speedups.left_out))
@@ -109,7 +111,7 @@ def _crossovers(rows: list[Row], names: Names, regime: str) -> str:
     Nothing is said to be so that the interval leaves open.
     """
     lines = [(line, sweep.size) for sweep in sweeps(rows, MEASURES[regime], names)[0] for line in sweep.lines]
-    found = [(crossings.of(line, regime), line, size) for line, size in lines]
+    found = [(crossover.of(line, regime), line, size) for line, size in lines]
     known = [each for each in found if not each[0].anywhere(each[1].points[0].x, each[1].points[-1].x)]
     anywhere, found = len(found) - len(known), known
     if len(lines) == 1 and found and found[0][0].crossover.kind == CROSSES:

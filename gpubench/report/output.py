@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import UsageError
-from ..wholefile import replace
+from ..runfile.writer import replace
 
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"

@@ -12,8 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..records import Parallel, Result
-from .pairs import estimate
+from ..format import seconds_text
+from ..runfile.schema import Parallel, Result
+from .labels import factor
+from .render import Summary, Table
+from .speedup import estimate
 from .table import HIDDEN, records
 
 Row = dict[str, Any]
@@ -115,3 +118,53 @@ def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str 
     items = row["_result"].work.items / base["_result"].work.items
     _, _, ratio, uncertainty = estimate(base["_result"].times, row["_result"].times)
     return ratio.value * items, ratio.low * items, ratio.high * items, uncertainty
+
+
+# What several devices brought, in words.
+
+
+def told(scaled: pd.DataFrame) -> Table:
+    """A row for each case of several devices that has something to be held against."""
+    body = []
+    found = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
+    for row in found:
+        times = _ranged(row["scaling"], row["scaling_low"], row["scaling_high"])
+        best = _ranged(row["speedup"], row["low"], row["high"])
+        each = f" × {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row["threads"] else ""
+        count = row["microbatches"]
+        pieces = f", {count} microbatch{'es' * (count != 1)}" if count else ""
+        body.append(
+            (
+                row["workload"],
+                f"{row['method']}{pieces}",
+                f"{row['devices']}{each}",
+                row["mode"] or "—",
+                seconds_text(row["time_s"]),
+                times,
+                best,
+                f"{row['efficiency']:.0%}" if row["efficiency"] is not None else "—",
+                factor(row["ideal_speedup"]) if row["ideal_speedup"] else "—",
+            )
+        )
+    threads = sorted({row["baseline_threads"] for row in found if row["baseline_threads"]})
+    columns = (
+        "workload", "method", "devices", "scaling", "a step", "against one device", "against the best not parallel",
+        "efficiency", "ideal",
+    )  # fmt: skip
+    note = "One device of a CPU is one process with one thread; the best that is not parallel there is one process"
+    note += f" with {' or '.join(map(str, threads))} threads. In brackets: "
+    kinds = sorted({row["uncertainty"] for row in found if row["uncertainty"]})
+    return Table("Several devices", columns, tuple(body), note + ", ".join(kinds) + ".")
+
+
+def _ranged(value: float, low: float | None, high: float | None) -> str:
+    """The baseline itself has no range."""
+    return factor(value) if low is None or high is None else f"{factor(value)} ({factor(low)}–{factor(high)})"
+
+
+def added(summary: Summary, scaled: pd.DataFrame) -> Summary:
+    """The summary with that table after the machines; unchanged where there is nothing to tell."""
+    table = told(scaled)
+    if not table.rows:
+        return summary
+    return Summary((*summary.tables[:1], table, *summary.tables[1:]), summary.charts, summary.picture)

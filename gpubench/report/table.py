@@ -12,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from ..jsonfile import clean
-from ..records import Result, Run
-from ..roofline import compute_dtype, utilisation
-from ..schema import METRICS
+from ..runfile.reader import clean
+from ..runfile.schema import METRICS, Result, Run
+from ..runfile.utilisation import compute_dtype, utilisation
 from ..statistics import mean_interval
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pandas as pd
 
 from .. import statistics
-from ..records import Run
+from ..runfile.schema import Run
 from .labels import Row, case_name, shorten
 from .table import records
 

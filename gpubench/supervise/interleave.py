@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile import write
-from . import merge, process
+from ..runfile import merge
+from ..runfile.writer import write
+from . import process
 from .supervisor import Supervisor, Unable
 
 _PYTHONS = tuple(

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError
-from ..forecast import CEILINGS_S, whole_s
-from ..quantity import counted, seconds_text
+from ..format import counted, seconds_text
+from ..measure.budget import CEILINGS_S
 from . import process
+from .progress import whole_s
 
 DEADLINE_S = 120.0
 

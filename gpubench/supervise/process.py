@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..ledger import Event, Follower
+from ..runfile.ledger import Event, Follower
 
 POLL_S = 0.05
 PATIENCE_S = 60.0
@@ -45,7 +45,16 @@ def command(paths: Sequence[str], options: Sequence[str], python: str = sys.exec
     """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
     own = suite()
     # -P: a folder called gpubench where we are started is another, and would be taken for ours
-    arguments = [python, "-P", "-m", "gpubench.supervise.child", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    arguments = [
+        python,
+        "-P",
+        "-m",
+        "gpubench.supervise.process",
+        "-p",
+        "gpubench.plugin",
+        "-p",
+        "no:cacheprovider",
+    ]
     files = [Path(path.split("::")[0]) for path in paths]
     if all(file.is_relative_to(own) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
@@ -240,3 +249,15 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+# ``python -m gpubench.supervise.process PYTEST-ARGUMENTS``: pytest, bound to the life of the process that started it.
+
+
+if __name__ == "__main__":
+    die_with_supervisor()
+    import_from_here()
+
+    import pytest
+
+    raise SystemExit(pytest.main(sys.argv[1:]))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError
-from ..ledger import Event, Ledger, Lock
-from ..privacy import without_paths
-from ..schema import OK
+from ..redact import without_paths
+from ..runfile.ledger import Event, Ledger, Lock
+from ..runfile.schema import OK
 from . import process
 
 

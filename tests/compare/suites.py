@@ -7,7 +7,7 @@ from typing import Any
 
 import records
 
-from gpubench.schema import Case
+from gpubench.runfile.schema import Case
 
 NAMES = ("a.fast", "a.slow", "b.even", "b.odd", "c.one", "c.two")
 

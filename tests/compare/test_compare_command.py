@@ -14,11 +14,11 @@ import records
 from suites import NAMES, plain, run_file
 
 from gpubench.cli import main
-from gpubench.compare import words
-from gpubench.compare.document import Comparison
-from gpubench.compare.sides import Key
+from gpubench.compare import comparison
+from gpubench.compare.comparison import Comparison
+from gpubench.compare.samples import Key
 from gpubench.compare.verdict import AMBIGUOUS, Verdict
-from gpubench.schema import Case
+from gpubench.runfile.schema import Case
 from gpubench.statistics import Estimate
 
 
@@ -268,7 +268,7 @@ def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
     key, ratio = Key("a.b", "cpu", "torch"), Estimate(1.0, 0.5, 2.0, "")
     verdicts = tuple(Verdict(key, AMBIGUOUS, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None))
     for pairs, told in ((None, True), (9, False)):
-        shown = words.markdown(Comparison(verdicts, (), (), 0.05, pairs))
+        shown = comparison.markdown(Comparison(verdicts, (), (), 0.05, pairs))
         assert "a quieter machine" in shown
         assert ("interleave" in shown) == told
 
@@ -295,20 +295,20 @@ def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_p
     assert main(["compare", *files, "--github-summary"]) == 1
     text = target.read_text()
     assert text.startswith("before\n## Benchmark comparison")
-    monkeypatch.setattr(words, "SUMMARY_LIMIT", len(text.encode()) + 500)
+    monkeypatch.setattr(comparison, "SUMMARY_LIMIT", len(text.encode()) + 500)
     assert main(["compare", *files, "--github-summary"]) == 1
-    assert len(target.read_bytes()) <= words.SUMMARY_LIMIT
+    assert len(target.read_bytes()) <= comparison.SUMMARY_LIMIT
     assert "Cut off" in target.read_text()
 
 
 def test_truncation_closes_what_it_opened_and_cuts_whole_lines() -> None:
     content = "<details>\n" + "| é | row |\n" * 100
-    cut = words.truncated(content, 400)
+    cut = comparison.truncated(content, 400)
     assert len(cut.encode()) <= 400
     assert cut.count("<details>") == cut.count("</details>") == 1
     assert all(line in ("| é | row |", "<details>", "</details>", "") or "Cut off" in line for line in cut.splitlines())
-    assert words.truncated(content, 10) == ""
-    assert words.truncated("short", 10) == "short"
+    assert comparison.truncated(content, 10) == ""
+    assert comparison.truncated("short", 10) == "short"
 
 
 def test_svg(save, tmp_path: Path, capsys) -> None:
@@ -375,7 +375,7 @@ def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:
 def test_help_loads_the_standard_library_only() -> None:
     code = (
         "import sys, argparse\n"
-        "from gpubench.compare.options import add_arguments\n"
+        "from gpubench.commands.compare import add_arguments\n"
         "add_arguments(argparse.ArgumentParser())\n"
         "assert not {'torch', 'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
     )

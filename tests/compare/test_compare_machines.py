@@ -11,9 +11,8 @@ import records
 from suites import NAMES, change, run_file
 
 from gpubench.cli import main
-from gpubench.compare.facts import differences
-from gpubench.compare.sides import Side
-from gpubench.records import Device, Machine
+from gpubench.compare.samples import Side, differences
+from gpubench.runfile.schema import Device, Machine
 
 
 @pytest.mark.parametrize(

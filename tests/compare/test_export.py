@@ -13,7 +13,7 @@ import pytest
 import records
 
 from gpubench.cli import main
-from gpubench.schema import Case
+from gpubench.runfile.schema import Case
 
 CPU, GPU = (Case("a.b", device, "float32", {"n": 8}, devices=(device,)) for device in ("cpu", "cuda:0"))
 

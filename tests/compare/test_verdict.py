@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpubench.compare.conditions import Conditions
+from gpubench.compare.drift import Conditions
+from gpubench.compare.samples import Key, Observation
 from gpubench.compare.sequential import Sequential, least_pairs
-from gpubench.compare.sides import Key, Observation
 from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
 
 CASES = [Key(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]

@@ -260,7 +260,7 @@ def test_samples_are_thinned_evenly_and_statistics_keep_all_of_them(measure):
     record, stats = only(run)
     assert stats["rounds"] >= 500
     assert len(stats["data"]) == record["processes"][0]["kept"] == 200
-    from gpubench.measure.output import thin
+    from gpubench.plugin.recorder import thin
 
     assert thin(list(range(1000)))[:3] == [0, 5, 10]
     assert thin(list(range(1000)))[-1] == 999

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gpubench.errors import WrongAnswer
-from gpubench.measure.check import compare, tolerance
+from gpubench.measure.verify import compare, tolerance
 
 
 def test_tolerance_grows_with_the_root_of_the_reduction():

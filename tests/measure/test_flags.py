@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from gpubench.devices.cpu import affinity
-from gpubench.flags import ADVICE
-from gpubench.measure import flags
-from gpubench.measure.canary import Canary, canary
-from gpubench.roofline import Bandwidth, Ceilings
-from gpubench.schema import Work
+from gpubench.measure import disturbance
+from gpubench.measure.disturbance import Canary, canary
+from gpubench.runfile.flags import ADVICE
+from gpubench.runfile.schema import Bandwidth, Ceilings, Work
 
 RANDOM = np.random.default_rng(0)
 STEADY = list(1e-3 * (1 + 0.01 * RANDOM.standard_normal(60)))
@@ -25,36 +24,36 @@ def names(found):
 
 
 def test_steady_rounds_raise_nothing():
-    assert names(flags.uneven(STEADY)) == []
+    assert names(disturbance.uneven(STEADY)) == []
 
 
 def test_spread_rounds_are_noisy():
     spread = [value * factor for value, factor in zip(STEADY, [1, 1.4] * 30, strict=True)]
-    assert names(flags.uneven(spread)) == ["noisy"]
+    assert names(disturbance.uneven(spread)) == ["noisy"]
 
 
 def test_slow_first_rounds_are_cold():
-    assert names(flags.uneven([2e-3] * 6 + STEADY[:54])) == ["cold"]
-    assert names(flags.uneven([2e-3, *STEADY[:6]])) == ["cold"]
-    assert names(flags.uneven([STEADY[0], 2e-3, *STEADY[:5]])) == []
+    assert names(disturbance.uneven([2e-3] * 6 + STEADY[:54])) == ["cold"]
+    assert names(disturbance.uneven([2e-3, *STEADY[:6]])) == ["cold"]
+    assert names(disturbance.uneven([STEADY[0], 2e-3, *STEADY[:5]])) == []
 
 
 def test_rounds_that_get_slower_are_drifting():
-    assert names(flags.uneven([value * (1 + i / 300) for i, value in enumerate(STEADY)])) == ["drifting"]
-    assert names(flags.uneven([value * (1.2 - i / 300) for i, value in enumerate(STEADY)])) == ["drifting"]
+    assert names(disturbance.uneven([value * (1 + i / 300) for i, value in enumerate(STEADY)])) == ["drifting"]
+    assert names(disturbance.uneven([value * (1.2 - i / 300) for i, value in enumerate(STEADY)])) == ["drifting"]
 
 
 def test_a_round_must_outlast_the_clock_and_the_wait():
-    assert names(flags.short(2e-6, 0.0)) == ["too-short"]
-    assert names(flags.short(2e-5, 0.0)) == []
-    assert names(flags.short(1e-4, 8e-6)) == ["too-short"]
-    assert names(flags.short(1e-3, 8e-6)) == []
+    assert names(disturbance.short(2e-6, 0.0)) == ["too-short"]
+    assert names(disturbance.short(2e-5, 0.0)) == []
+    assert names(disturbance.short(1e-4, 8e-6)) == ["too-short"]
+    assert names(disturbance.short(1e-3, 8e-6)) == []
 
 
 def moment(**changed):
     values = {"wall_s": 0.0, "own_s": 0.0, "switches": 0, "busy_s": 0.0, "stolen_s": 0.0, "clocks": {}, "slowed": ()}
     values["slowed_s"] = {"cuda:0: power limit": 1.0}
-    return flags.Moment(**{**values, "neighbours": 0, **changed})
+    return disturbance.Moment(**{**values, "neighbours": 0, **changed})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def moment(**changed):
     ],
 )
 def test_what_disturbs(after, raised):
-    assert names(flags.disturbed(moment(clocks={"cuda:0": 1.98e9}), moment(**after), cores=2)) == raised
+    assert names(disturbance.disturbed(moment(clocks={"cuda:0": 1.98e9}), moment(**after), cores=2)) == raised
 
 
 CEILINGS = Ceilings(
@@ -96,12 +95,12 @@ CEILINGS = Ceilings(
     ],
 )
 def test_faster_than_the_ceiling_is_implausible(work, seconds, raised):
-    assert names(flags.impossible(work, seconds, "float32", CEILINGS, True, 0.0)) == raised
+    assert names(disturbance.impossible(work, seconds, "float32", CEILINGS, True, 0.0)) == raised
 
 
 def test_convolutions_may_do_fewer_multiplications_than_are_counted():
-    assert names(flags.impossible(Work(flops=2e9), 5e-3, "float32", CEILINGS, True, 1.0)) == []
-    assert names(flags.impossible(Work(flops=2e9), 3e-3, "float32", CEILINGS, True, 1.0)) == ["implausible"]
+    assert names(disturbance.impossible(Work(flops=2e9), 5e-3, "float32", CEILINGS, True, 1.0)) == []
+    assert names(disturbance.impossible(Work(flops=2e9), 3e-3, "float32", CEILINGS, True, 1.0)) == ["implausible"]
 
 
 def test_more_threads_that_are_slower_are_contended():
@@ -205,6 +204,6 @@ def test_what_its_children_use_is_not_others_doing():
     burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
     child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
-    family, alone = flags.look((), family=True).own_s, flags.look(()).own_s
+    family, alone = disturbance.look((), family=True).own_s, disturbance.look(()).own_s
     child.communicate(b"\n")
     assert family - alone > 0.4

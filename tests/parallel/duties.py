@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from gpubench.parallel.progress import advance
+from gpubench.parallel.rank import advance
 
 
 def identity(place):

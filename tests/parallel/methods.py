@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from gpubench import training
 from gpubench.devices import CPU
-from gpubench.measure.check import unchecked
 from gpubench.measure.data import Data
+from gpubench.measure.verify import unchecked
 from gpubench.parallel.distributed import Training
+from gpubench.workloads import training
 
 
 def gradient(place, job):

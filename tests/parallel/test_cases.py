@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, {str(HERE)!r})
 import pytest, duties
 from gpubench.parallel.distributed import Training
-from gpubench.schema import Work
+from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 

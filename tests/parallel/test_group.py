@@ -16,8 +16,8 @@ import duties
 
 from gpubench.errors import RankFailure, Unmeasurable
 from gpubench.parallel import rendezvous
-from gpubench.parallel.group import Group, context
 from gpubench.parallel.rendezvous import Place
+from gpubench.parallel.team import Group, context
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_reasons_hold_no_addresses():
 
 OWNER = """
 import sys, time
-from gpubench.parallel.group import Group
+from gpubench.parallel.team import Group
 sys.path.insert(0, {folder!r})
 import duties
 if __name__ == "__main__":

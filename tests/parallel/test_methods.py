@@ -10,21 +10,20 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import methods
 
-from gpubench import models, training
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESETS
-from gpubench.measure.check import Check
 from gpubench.measure.data import Data
+from gpubench.measure.verify import Check
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
-from gpubench.parallel.counts import device_counts
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.group import Group
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
-from gpubench.parallel.ranks import Ranks
+from gpubench.parallel.rank import Measured, measure
+from gpubench.parallel.ranks import Ranks, device_counts
 from gpubench.parallel.rendezvous import Place
-from gpubench.parallel.timing import Measured, measure
-from gpubench.schema import Work
+from gpubench.parallel.team import Group
+from gpubench.runfile.schema import Work
+from gpubench.workloads import models, training
 
 
 @pytest.fixture(scope="module")

@@ -11,26 +11,26 @@ import pytest
 import records
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from gpubench import runfile
-from gpubench.report import figures, pairs, table, theme
-from gpubench.report.bars import BarChart
-from gpubench.report.draw_bars import draw_bars
-from gpubench.report.figures import Figure
-from gpubench.report.page import Page
-from gpubench.schema import Case
+from gpubench.report import speedup, table
+from gpubench.report.charts import selection
+from gpubench.report.charts.bar_chart import BarChart, draw_bars
+from gpubench.report.charts.page import Page
+from gpubench.report.charts.selection import Figure
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 
 def plan(folder: Path, data: dict[str, Any]) -> list[Figure]:
     path = folder / "run.json"
     path.write_text(json.dumps(data))
-    results = table.frame([runfile.read(path)])
-    return figures.plan(results, pairs.pair(results).table)
+    results = table.frame([reader.read(path)])
+    return selection.plan(results, speedup.pair(results).table)
 
 
 def drawn_bars(figure: Figure) -> Page:
     assert isinstance(figure.chart, BarChart)
     page = draw_bars(figure, figure.chart)
-    page.ink.apply(theme.LIGHT)
+    page.ink.apply(page.LIGHT)
     return page
 
 
@@ -48,7 +48,7 @@ def test_the_value_of_a_bar_stands_in_its_own_column_and_dots_are_solid(tmp_path
     assert value.get_position()[0] > axes.get_position().x1
     assert not axes.texts
     (dots,) = [line for line in axes.lines if list(line.get_xdata()) == [1.0, 4.0]]
-    assert dots.get_markerfacecolor() == theme.colour(theme.LIGHT, "text")
+    assert dots.get_markerfacecolor() == page.colour(page.LIGHT, "text")
     assert dots.get_markeredgewidth() == 0
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import records
 
-from gpubench import runfile
-from gpubench.report import crossings, pairs, table
+from gpubench.report import crossover, speedup, table
 from gpubench.report.labels import Names
-from gpubench.schema import Case
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 SIZES = (10**2, 10**4)
 
@@ -24,13 +24,13 @@ def mark(device: str, n: int, medians: tuple[float, ...], **measured: Any) -> di
     return records.benchmark(case, centre, medians=medians, latency=centre, **measured)
 
 
-def write(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> runfile.Run:
+def write(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> reader.Run:
     for entry in marks:  # a call alone costs what it costs in a row
         for process in entry["extra_info"]["gpubench"]["processes"]:
             process["latency_s"] = process["median_s"]
     path = folder / f"{name}.json"
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), **how)))
-    return runfile.read(path)
+    return reader.read(path)
 
 
 def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[str, Any]]:
@@ -43,14 +43,14 @@ def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[
     return marks
 
 
-def found(*runs: runfile.Run) -> list[dict[str, Any]]:
+def found(*runs: reader.Run) -> list[dict[str, Any]]:
     results = table.frame(runs)
-    return table.records(crossings.frame(pairs.pair(results).table, Names(results)))
+    return table.records(crossover.frame(speedup.pair(results).table, Names(results)))
 
 
 def test_exact_text(tmp_path: Path) -> None:
     results = table.frame([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
-    frame = crossings.frame(pairs.pair(results).table, Names(results))
+    frame = crossover.frame(speedup.pair(results).table, Names(results))
     same = "run,Synthetic CPU (synthetic),cuda:0,a.b,torch,eager,hot,out,,float32,"
     same += "run,Synthetic CPU (synthetic),cpu,torch,,"
     lines = table.to_csv(frame).splitlines()
@@ -134,7 +134,7 @@ def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> N
     marks.append(json.loads(json.dumps(marks[0])))
     marks[-1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
     results = table.frame([write(tmp_path, marks)])
-    made = pairs.pair(results, allow=("dtype",)).table
+    made = speedup.pair(results, allow=("dtype",)).table
     assert [row["differs"] for row in table.records(made)] == [None, "dtype bfloat16 against float32"]
-    rows = table.records(crossings.frame(made, Names(results)))
+    rows = table.records(crossover.frame(made, Names(results)))
     assert [row["crossover"] for row in rows] == [None, None]

@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 import records
 
-from gpubench import runfile
 from gpubench.errors import UsageError
-from gpubench.report import pairs, table
-from gpubench.schema import Case
+from gpubench.report import speedup, table
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 
-def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> runfile.Run:
+def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any) -> reader.Run:
     path = folder / f"{name}.json"
     how.setdefault("devices", (records.CPU, records.GPU, {**records.GPU, "name": "cuda:1"}))
     path.write_text(json.dumps(records.run_file(marks, **how)))
-    return runfile.read(path)
+    return reader.read(path)
 
 
 def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[
     return records.benchmark(case, median, **times)
 
 
-def speedups(runs: list[runfile.Run], baseline: str | None = None) -> pd.DataFrame:
+def speedups(runs: list[reader.Run], baseline: str | None = None) -> pd.DataFrame:
     results = table.frame(runs)
-    return pairs.pair(results, pairs.resolve(results, baseline)).table
+    return speedup.pair(results, speedup.resolve(results, baseline)).table
 
 
 def found(frame: pd.DataFrame) -> list[tuple[str, str, float]]:
@@ -147,9 +147,9 @@ def test_unknown_baseline_names_what_exists(tmp_path: Path) -> None:
         speedups([run(tmp_path, [mark("cpu", 1.0), mark("cuda:0", 1.0)])], "cuda:7")
 
 
-def pairing(runs: list[runfile.Run], *allow: str, baseline: str | None = None) -> pairs.Pairs:
+def pairing(runs: list[reader.Run], *allow: str, baseline: str | None = None) -> speedup.Pairs:
     results = table.frame(runs)
-    return pairs.pair(results, pairs.resolve(results, baseline), allow)
+    return speedup.pair(results, speedup.resolve(results, baseline), allow)
 
 
 TF32, IEEE = {"tf32": True}, {"tf32": False}

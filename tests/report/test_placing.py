@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gpubench.report.placing import Box, beside, spread
+from gpubench.report.charts.roofline_chart import Box, beside, spread
 
 ROOM = Box(0.0, 0.0, 6.0, 3.0)
 

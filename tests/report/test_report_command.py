@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.report import command, output
-from gpubench.report.options import add_arguments
-from gpubench.schema import Case
+from gpubench.commands.report import add_arguments, main
+from gpubench.report import output
+from gpubench.runfile.schema import Case
 
 WRITTEN = {*output.TABLES, output.MANIFEST}
 
@@ -23,7 +23,7 @@ WRITTEN = {*output.TABLES, output.MANIFEST}
 def report(*words: str | Path) -> int:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return command.main(parser.parse_args([str(word) for word in words]))
+    return main(parser.parse_args([str(word) for word in words]))
 
 
 def small(**how: Any) -> dict[str, Any]:
@@ -304,11 +304,11 @@ def test_plain_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> None:
     code = (
         "import sys, argparse; sys.modules['torch'] = None\n"
-        "from gpubench.report.options import add_arguments\n"
+        "from gpubench.commands.report import add_arguments\n"
         "parser = argparse.ArgumentParser(); add_arguments(parser)\n"
         "args = parser.parse_args(sys.argv[1:])\n"
         "assert not {'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
-        "from gpubench.report.command import main\n"
+        "from gpubench.commands.report import main\n"
         "sys.exit(main(args))\n"
     )
     words = [sys.executable, "-W", "error::UserWarning", "-c", code, str(run), "-o", str(tmp_path / "out")]

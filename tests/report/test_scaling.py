@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import records
 
-from gpubench import runfile
 from gpubench.errors import RunFileError
-from gpubench.report import figures, pairs, scaling, scaling_figures, scaling_summary, table
-from gpubench.schema import Case
+from gpubench.report import scaling, speedup, table
+from gpubench.report.charts import scaling_chart, selection
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 GPUS = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
 
@@ -30,10 +31,10 @@ def mark(median: float, method: str, devices: int, mode: str = "strong", workloa
     return made
 
 
-def read(folder: Path, marks: list[dict[str, Any]]) -> runfile.Run:
+def read(folder: Path, marks: list[dict[str, Any]]) -> reader.Run:
     path = folder / "run.json"
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, *GPUS))))
-    return runfile.read(path)
+    return reader.read(path)
 
 
 def scaled(folder: Path, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -67,9 +68,9 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     alone = mark(1.1, "data_parallel", 1, workload="data_parallel.lenet", device="cuda:0")
     two = mark(0.8, "data_parallel", 2, workload="data_parallel.lenet", device="cuda:0")
     results = table.frame([read(tmp_path, [alone, two])])
-    (first, _) = scaling_summary.told(scaling.frame(results)).rows
+    (first, _) = scaling.told(scaling.frame(results)).rows
     assert first[5:8] == ("1.00×", "1.00×", "100%")
-    assert scaling_figures.plan(results, scaling.frame(results))
+    assert scaling_chart.plan(results, scaling.frame(results))
 
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def many() -> list[dict[str, Any]]:
 
 def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.frame([read(tmp_path, many())])
-    charts = {figure.name: figure for figure in scaling_figures.plan(results, scaling.frame(results))}
+    charts = {figure.name: figure for figure in scaling_chart.plan(results, scaling.frame(results))}
     assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
     strong = charts["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}
@@ -180,7 +181,7 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
 def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
     alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2)]
     results = table.frame([read(tmp_path, [*CPU, *alone])])
-    names = {figure.name for figure in figures.plan(results, pairs.pair(results).table)}
+    names = {figure.name for figure in selection.plan(results, speedup.pair(results).table)}
     assert "time-training" in names
     assert "samples-per-second-training" in names
     assert not [name for name in names if "distributed" in name or "one-size" in name]
@@ -188,7 +189,7 @@ def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Pat
 
 def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
     results = table.frame([read(tmp_path, CPU)])
-    told = scaling_summary.told(scaling.frame(results))
+    told = scaling.told(scaling.frame(results))
     (row,) = told.rows
     assert row[:4] == ("distributed.lenet", "ddp", "2 × 1 thread", "strong")
     assert row[5].startswith("1.60×")
@@ -200,5 +201,5 @@ def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "words"), [(1, "naive, 1 microbatch"), (2, "naive, 2 microbatches")])
 def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: str) -> None:
     piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
-    told = scaling_summary.told(scaling.frame(table.frame([read(tmp_path, [*CPU, piped])])))
+    told = scaling.told(scaling.frame(table.frame([read(tmp_path, [*CPU, piped])])))
     assert words in [row[1] for row in told.rows]

@@ -11,20 +11,20 @@ import pytest
 import records
 from rich.console import Console
 
-from gpubench import runfile
-from gpubench.report import findings, labels, pairs, summary, table
-from gpubench.schema import Case
+from gpubench.report import findings, labels, render, speedup, table
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 
-def summarise(folder: Path, data: dict[str, Any]) -> summary.Summary:
+def summarise(folder: Path, data: dict[str, Any]) -> render.Summary:
     path = folder / "run.json"
     path.write_text(json.dumps(data))
-    runs = [runfile.read(path)]
+    runs = [reader.read(path)]
     results = table.frame(runs)
-    return findings.summarise(runs, results, pairs.pair(results), [], ())
+    return findings.summarise(runs, results, speedup.pair(results), [], ())
 
 
-def rows(words: summary.Summary, title: str) -> list[dict[str, str]]:
+def rows(words: render.Summary, title: str) -> list[dict[str, str]]:
     (found,) = [each for each in words.tables if each.title == title]
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
@@ -256,7 +256,7 @@ EVIL = "x|<img src=x onerror=alert(1)>`*_[a](javascript:b)\n# $y$ [red]z[/red]\x
 def test_names_stay_in_their_cells(tmp_path: Path) -> None:
     data = records.run_file([], [records.unmeasured(Case(EVIL, "cpu", "float32", {}), "error", EVIL)], label=EVIL)
     words = summarise(tmp_path, data)
-    text = summary.markdown(words)
+    text = render.markdown(words)
     assert "<img" not in text
     assert "\x1b" not in text
     for line in text.splitlines():
@@ -266,7 +266,7 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
             assert "\\[a\\](" in line
             assert "\\$y\\$" in line
     stream = io.StringIO()
-    summary.show(words, Console(file=stream, width=300))
+    render.show(words, Console(file=stream, width=300))
     assert "\x1b" not in stream.getvalue()
     assert "[red]z[/red]" in stream.getvalue()
 
@@ -285,4 +285,4 @@ def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -
     words = summarise(tmp_path, records.run_file([mark], devices=(records.CPU,)))
     (row,) = rows(words, "Whole jobs")
     assert (row["steps"], row["one step"], row["all steps"]) == ("1,000", "250 ms", "4 min 10 s")
-    assert "Derived, not measured" in summary.markdown(words)
+    assert "Derived, not measured" in render.markdown(words)

@@ -13,15 +13,15 @@ import pandas as pd
 import pytest
 import records
 
-from gpubench import runfile
 from gpubench.report import table
-from gpubench.schema import Case
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
 
 
-def read(folder: Path, data: dict[str, Any], name: str = "run") -> runfile.Run:
+def read(folder: Path, data: dict[str, Any], name: str = "run") -> reader.Run:
     path = folder / f"{name}.json"
     path.write_text(json.dumps(data))
-    return runfile.read(path)
+    return reader.read(path)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import runfile
 from gpubench.errors import UsageError
-from gpubench.ledger import Ledger
 from gpubench.report import output
+from gpubench.runfile import reader
+from gpubench.runfile.ledger import Ledger
 
 CASES = """
 import torch, pytest
@@ -46,7 +46,7 @@ def assert_whole(folder, done, out="out"):
     """Both cases were measured, and all that a run writes is there."""
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     assert {entry.name for entry in (folder / out).iterdir()} == WHOLE
-    run = runfile.read(folder / out / "run.json")
+    run = reader.read(folder / out / "run.json")
     assert [result.status for result in run.results] == ["ok", "ok"]
     with (folder / out / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -121,7 +121,7 @@ def test_no_room_for_the_run_file_leaves_the_old_one(folder, old, monkeypatch, s
         monkeypatch.setattr(os, step, fail)
     try:
         with pytest.raises(UsageError, match=r"run\.json: can't be written: (No space left on device|File too large)$"):
-            runfile.write(old, {"a": list(range(100))})
+            reader.write(old, {"a": list(range(100))})
     finally:
         if step == "write":
             resource.setrlimit(resource.RLIMIT_FSIZE, resource_limit)
@@ -150,7 +150,7 @@ def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.raises(UsageError, match=rf"^{tmp_path}/run\.json: can't be written: {os.strerror(code)}$"):
-        runfile.write(tmp_path / "run.json", {})
+        reader.write(tmp_path / "run.json", {})
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UsageError, match=rf"ledger: can't be written: {os.strerror(code)}$"):
         Ledger(tmp_path / "ledger")

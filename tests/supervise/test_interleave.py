@@ -14,8 +14,8 @@ import pytest
 import records
 
 from gpubench.errors import UsageError
-from gpubench.runfile import read
-from gpubench.schema import Case
+from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave
 from gpubench.supervise.interleave import Environment, Interleave, environment
 from gpubench.supervise.process import Place, suite

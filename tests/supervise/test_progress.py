@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.forecast import FURTHER, START_S, whole_s
+from gpubench.measure.budget import FURTHER, START_S, whole_s
 from gpubench.supervise import progress
 from gpubench.supervise.progress import Progress
 

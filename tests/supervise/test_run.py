@@ -132,10 +132,11 @@ def test_other(gpubench):
 
 
 def test_every_option_of_the_plugin_is_one_of_ours():
-    from gpubench import cli, options
-    from gpubench.supervise.options import PASSED_ON
+    from gpubench import cli
+    from gpubench.commands.run import PASSED_ON
+    from gpubench.plugin.hooks import settings
 
-    assert {name.replace("-", "_") for name, *_ in options._OPTIONS} == set(PASSED_ON)
+    assert {name.replace("-", "_") for name, *_ in settings._OPTIONS} == set(PASSED_ON)
     given = vars(cli.parser().parse_args(["run", "--ranks-deadline=5"]))
     assert set(PASSED_ON) <= set(given)
     assert given["ranks_deadline"] == "5"
@@ -180,7 +181,7 @@ def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
 
 
 def test_one_run_at_a_time_in_a_folder(folder):
-    from gpubench.ledger import Ledger, Lock
+    from gpubench.runfile.ledger import Ledger, Lock
 
     (folder / "out").mkdir()
     Ledger(folder / "out/run.ledger.jsonl").append("run", processes=1, options=[], paths=[])
@@ -279,14 +280,14 @@ def test_supervising_and_help_import_neither_torch_nor_pandas():
     code = """
 import sys
 sys.modules["torch"] = sys.modules["pandas"] = None
-import gpubench.cli, gpubench.supervise.run, gpubench.supervise.process, gpubench.ledger
+import gpubench.cli, gpubench.commands.run, gpubench.supervise.process, gpubench.runfile.ledger
 gpubench.cli.parser().format_help()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_follower_waits_for_whole_lines(tmp_path):
-    from gpubench.ledger import Follower, Ledger
+    from gpubench.runfile.ledger import Follower, Ledger
 
     path = tmp_path / "ledger"
     follower = Follower(path)

@@ -12,9 +12,10 @@ import psutil
 import pytest
 from waiting import survivors, wait_for
 
-from gpubench import cli, runfile
-from gpubench.ledger import Ledger, read
-from gpubench.supervise import merge, process as measuring
+from gpubench import cli
+from gpubench.runfile import merge, reader
+from gpubench.runfile.ledger import Ledger, read
+from gpubench.supervise import process as measuring
 
 GOOD = """
 import torch, pytest
@@ -124,7 +125,7 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
 @pytest.mark.parametrize("code", ["", 'Ledger("ledger").append("finish"); '])
 def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, code):
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-c", f"import time; from gpubench.ledger import Ledger; {code}time.sleep(1000)"]
+    command = [sys.executable, "-c", f"import time; from gpubench.runfile.ledger import Ledger; {code}time.sleep(1000)"]
     began = time.monotonic()
     ended = measuring.run(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0)
     assert time.monotonic() - began < 30
@@ -159,8 +160,8 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     (tmp_path / "test_good.py").write_text(GOOD)
     assert run(tmp_path, "test_good.py", "-o", "one", "--processes=1").returncode == 0
     assert run(tmp_path, "test_good.py", "-o", "out", "--processes=3").returncode == 0
-    result = runfile.read(tmp_path / "out/run.json")
-    single = runfile.read(tmp_path / "one/run.json")
+    result = reader.read(tmp_path / "out/run.json")
+    single = reader.read(tmp_path / "one/run.json")
     assert result.processes == 3
     for three, one in zip(result.results, single.results, strict=True):
         assert [process.index for process in three.times.processes] == [0, 1, 2]
@@ -258,7 +259,7 @@ def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
     command = [sys.executable, "-m", "gpubench", "recover", "mine.ledger.jsonl"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    result = runfile.read(tmp_path / "mine.json")
+    result = reader.read(tmp_path / "mine.json")
     statuses = [each.status for each in result.results]
     assert statuses.count("ok") >= 2
     assert len(statuses) == 10

@@ -1,16 +1,110 @@
-"""All that only an accelerator has: its own time, the cost of launching, of copying, of power."""
+"""A cold cache: writing as many bytes as the device's last cache holds leaves nothing of a case's data in it."""
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...devices import Device
+from ...errors import Unmeasurable
 from ..clock import DeviceClock
 from .device import device_time
-from .energy import energy
 from .transfer import transfer
+
+
+class Flush:
+    """Callable before a round. Raises :class:`Unmeasurable` where the size of the cache is unknown.
+
+    Exactly the cache's size: more would cost time and say nothing else, less would leave some of the data there.
+    """
+
+    def __init__(self, device: Device) -> None:
+        size = device.kind.cache_bytes(device.index)
+        if not size:
+            raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
+        import torch
+
+        self._room = torch.empty(size, dtype=torch.int8, device=str(device))
+
+    def __call__(self) -> None:
+        self._room.zero_()
+
+
+# Latency: what a single answer costs.
+
+
+LATENCY_CALLS = 100
+LATENCY_S = 0.02
+
+
+def latency(call: Callable[[], Any], clock: DeviceClock, call_s: float) -> float:
+    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least.
+
+    ``call_s`` is the expected length of one.
+    """
+    times = []
+    for _ in range(max(3, min(LATENCY_CALLS, int(LATENCY_S / max(call_s, 1e-9))))):
+        start = clock()
+        call()
+        times.append(clock() - start)
+    return statistics.median(times)
+
+
+# Peak memory: the most that a case held on its device at once, its inputs included.
+
+
+class Peak:
+    """Made before a case's data, reset before its rounds, asked after the last.
+
+    Accelerators count what torch's allocator handed out; what this process held before is left out.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._before = device.kind.allocated_memory(device.index)
+
+    def reset(self) -> None:
+        """What was only needed to prepare the calls doesn't count."""
+        self._device.kind.reset_peak_memory(self._device.index)
+
+    def bytes(self) -> int | None:
+        """``None`` on kinds that don't count."""
+        peak = self._device.kind.peak_memory(self._device.index)
+        if peak is None or self._before is None:
+            return None
+        return max(0, peak - self._before)
+
+
+# Energy: joules a call, where the device counts them.
+
+
+ENERGY_S = 0.3
+"""A counter moves every 20 to 100 ms: a stretch must be several times as long."""
+
+
+def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> float | None:
+    """Joules per call over about 0.3 s of calls, what the device takes when idle included.
+
+    ``None`` where the device has no counter, or where it didn't move.
+    """
+    before = device.kind.energy_j(device.index)
+    if before is None:
+        return None
+    calls = max(3, int(ENERGY_S / max(call_s, 1e-7)))
+    clock()
+    before = device.kind.energy_j(device.index)
+    for _ in range(calls):
+        call()
+    clock()
+    after = device.kind.energy_j(device.index)
+    used = (after or 0.0) - (before or 0.0)
+    return used / calls if used > 0 else None
+
+
+# All that only an accelerator has: its own time, the cost of launching, of copying, of power.
+
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices import CPU, Device
 from ...errors import TooLarge
-from ...schema import Transfer
+from ...runfile.schema import Transfer
 from ..clock import DeviceClock
 from ..data import require_memory
 

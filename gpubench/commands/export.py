@@ -1,0 +1,114 @@
+"""The options of ``gpubench export``; standard library only, so that ``--help`` loads nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..compare.samples import key_of
+from ..errors import GpubenchError, RunFileError
+from ..runfile.reader import read
+from ..runfile.schema import Result, Run, Times
+from ..runfile.writer import replace
+
+FORMATS = ("github-action-benchmark", "bmf", "csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`gpubench.commands.export.main` reads."""
+    parser.add_argument("run", metavar="RUN", help="run file")
+    parser.add_argument(
+        "--to",
+        choices=FORMATS,
+        required=True,
+        help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format) or csv",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+
+
+# ``gpubench export``: a run file in the formats of other tools; the median of each case, smaller is better.
+#
+# Cases that gave no number are left out of the two JSON formats, which have no way to say so, and named on stderr.
+
+
+_NANOSECONDS = 1e9
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns 0, or 2 for what can't be read or written."""
+    try:
+        run = read(args.run)
+        content = _FORMATS[args.to](run)
+        if args.output:
+            replace(Path(args.output), content.encode(errors="replace"))
+        else:
+            sys.stdout.write(content)
+    except GpubenchError as error:
+        print(f"gpubench export: {error}", file=sys.stderr)
+        return 2
+    left = [result for result in run.results if result.times is None]
+    if left and args.to != "csv":
+        names = ", ".join(str(key_of(result)) for result in left[:5])
+        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+        print(f"gpubench export: not measured and left out: {names}{more}", file=sys.stderr)
+    return 0
+
+
+def to_github_action_benchmark(run: Run) -> str:
+    """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance."""
+    entries = [
+        {
+            "name": name,
+            "unit": "s",
+            "value": times.median_s,
+            "range": f"± {times.iqr_s / 2:.3g}",
+            "extra": f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes",
+        }
+        for name, times in _measured(run)
+    ]
+    return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_bmf(run: Run) -> str:
+    """Bencher Metric Format: the built-in measure ``latency``, which is in nanoseconds, between the quartiles."""
+    entries = {
+        name: {
+            "latency": {
+                "value": times.median_s * _NANOSECONDS,
+                "lower_value": times.q1_s * _NANOSECONDS,
+                "upper_value": times.q3_s * _NANOSECONDS,
+            }
+        }
+        for name, times in _measured(run)
+    }
+    return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_csv(run: Run) -> str:
+    """The table that ``gpubench report`` writes as results.csv."""
+    from ..report import table
+
+    return table.to_csv(table.frame([run]))
+
+
+def _measured(run: Run) -> Iterator[tuple[str, Times]]:
+    """Each case under a name of its own. Raises RunFileError where there is none."""
+    measured: list[tuple[Result, Times]] = [(result, result.times) for result in run.results if result.times]
+    if not measured:
+        raise RunFileError(f"{run.path}: benchmarks: expected a measured case, found none")
+    seen: Counter[str] = Counter()
+    for result, times in measured:
+        name = str(key_of(result))
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} #{seen[name]}", times
+
+
+_FORMATS: dict[str, Callable[[Run], str]] = {
+    "github-action-benchmark": to_github_action_benchmark,
+    "bmf": to_bmf,
+    "csv": to_csv,
+}

@@ -1,0 +1,44 @@
+"""``gpubench recover``: a run file from what an interrupted run left."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..errors import GpubenchError, UsageError
+
+SUFFIX = ".ledger.jsonl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`main` reads."""
+    parser.add_argument("ledger", metavar="LEDGER", help="the ledger, a file ending in .ledger.jsonl, or its folder")
+    parser.add_argument("-o", "--output", metavar="FILE", help="run file to write (default: beside the ledger)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns 0, or 2 with one line on stderr for what can't be read or written."""
+    from ..format import counted
+    from ..runfile.ledger import read
+    from ..runfile.merge import assemble
+    from ..runfile.writer import write
+
+    ledger = Path(args.ledger)
+    if ledger.is_dir():
+        ledger = ledger / f"run{SUFFIX}"
+    try:
+        if args.output:
+            target = Path(args.output)
+        else:
+            target = ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json")
+            if target.exists():
+                raise UsageError(f"{target}: exists already: say where to write with -o FILE")
+        data = assemble(read(ledger))
+        write(target, data)
+    except GpubenchError as error:
+        print(f"gpubench recover: {error}", file=sys.stderr)
+        return 2
+    measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
+    print(f"{target}: {counted(measured, 'case')} measured, {rest} not")
+    return 0

@@ -1,0 +1,159 @@
+"""The options of ``gpubench report``; standard library only, so that ``--help`` loads nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import GpubenchError, RunFileError
+from ..report import crossover, findings, output, render, scaling, speedup, table, trend
+from ..report.labels import Names
+from ..runfile import folder
+from ..runfile.reader import read
+from ..runfile.schema import Run
+
+FORMATS = ("svg", "png")
+ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
+"""The terms of parity: cases that differ in one are paired only where it is allowed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`gpubench.commands.report.main` reads."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run file, or a folder of them")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, charts/",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a "
+        "run by name; default: each machine's CPU, and the first machine where there are several",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        choices=ALLOWED,
+        default=[],
+        metavar="TERM",
+        help="pair cases although they differ in it, and name the difference beside the ratio; may be repeated: "
+        + ", ".join(ALLOWED),
+    )
+    parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
+    parser.add_argument(
+        "--format",
+        dest="formats",
+        type=formats,
+        default=FORMATS,
+        metavar="svg,png",
+        help="kinds of chart files (default: both)",
+    )
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """``svg,png`` as a tuple; anything else names what exists."""
+    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+    if not names or not set(names) <= set(FORMATS):
+        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(FORMATS)}")
+    return names
+
+
+# ``gpubench report``: everything is read and drawn first and written after.
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written where, and the summary to show."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    summary: render.Summary
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
+    try:
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
+    except GpubenchError as error:
+        print(f"gpubench report: {error}", file=sys.stderr)
+        return 2
+    if report.summary.left_out:
+        print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+    render.show(report.summary)
+    charts = any(path.parent != report.folder for path in report.files)
+    own = [path.name for path in report.files if path.parent == report.folder]
+    print(f"{report.folder}: {', '.join(own)}" + (", charts/" if charts else ""))
+    return 0
+
+
+def write_report(
+    paths: Iterable[str | Path],
+    folder: str | Path,
+    baseline: str | None = None,
+    charts: bool = True,
+    formats: Sequence[str] = FORMATS,
+    allow: Collection[str] = (),
+) -> Report:
+    """Raises UsageError or RunFileError before anything is written."""
+    folder = Path(folder)
+    runs = read_all(paths)
+    results = table.frame(runs)
+    # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
+    shown = runs if baseline else trend.latest(runs)
+    compared = results if len(shown) == len(runs) else table.frame(shown)
+    chosen = speedup.resolve(compared, baseline)
+    speedups = speedup.pair(compared, chosen, allow)
+    scaled = scaling.frame(compared)
+    output.prepare(folder)
+    pictures: dict[str, bytes] = {}
+    drawn = []
+    if charts:
+        from ..report.charts import draw, selection
+        from ..report.charts.scaling_chart import plan as draw_scaling
+
+        drawn = [*selection.plan(compared, speedups.table, chosen), *draw_scaling(compared, scaled)]
+        drawn += selection.plan_trends(trend.trends(runs, results))
+        pictures = draw.render(drawn, formats)
+    words = scaling.added(findings.summarise(shown, compared, speedups, drawn, formats), scaled)
+    tables = {
+        "results.csv": table.to_csv(results),
+        "speedup.csv": table.to_csv(speedups.table),
+        "crossover.csv": table.to_csv(crossover.frame(speedups.table, Names(results))),
+        "summary.md": render.markdown(words),
+    }
+    if not scaled.empty:
+        tables["scaling.csv"] = table.to_csv(scaled)
+    return Report(folder, tuple(output.save(folder, tables, pictures)), words)
+
+
+def read_all(paths: Iterable[str | Path]) -> list[Run]:
+    """Run files in the order given, each once, and so are copies of one; of a folder those at any depth."""
+    found: dict[bytes, Run] = {}
+    for path in map(Path, paths):
+        for run in folder.runs(path, _lean) if path.is_dir() else [_lean(path)]:
+            found.setdefault(folder.identity(run.path), run)
+    runs = list(found.values())
+    if not any(run.results for run in runs):
+        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
+    return runs
+
+
+def _lean(path: Path) -> Run:
+    """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    run = read(path)
+    results = []
+    for result in run.results:
+        if result.times:
+            processes = tuple(replace(process, samples=()) for process in result.times.processes)
+            result = replace(result, times=replace(result.times, processes=processes))
+        results.append(result)
+    return replace(run, results=tuple(results))

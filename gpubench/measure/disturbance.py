@@ -1,0 +1,263 @@
+"""What was wrong while a case was measured: seen from its rounds, from its process and from its device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from .. import statistics
+from ..devices import Device
+from ..devices.cpu import affinity, cgroup_cores
+from ..format import seconds_text
+from ..runfile.flags import FEW, NOISY, Flag
+from ..runfile.schema import Ceilings, Work
+from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
+from .budget import MIN_WAITS
+
+COLD = 1.3
+DRIFT, DRIFT_Z = 1.1, 4.0
+"""Change between the first and the last third, and how unlikely their order must be."""
+CLOCK_S = 1e-7
+"""What reading the clock twice takes."""
+SWITCHES_PER_S = 2000.0
+"""Involuntary context switches that a machine doing nothing else stays below: up to 500 were seen on an idle one."""
+STOLEN = 0.15
+"""Share of the allowed cores' time that others may take."""
+SHORTEST_WATCH = 0.05
+"""Shorter stretches are too short for the kernel's counters of CPU time, which move in steps of 10 ms."""
+SLOWED = 0.02
+"""Share of the time that a device's clocks may be held down."""
+SLOWER_CLOCK = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Readings of the process and of its devices."""
+
+    wall_s: float
+    own_s: float
+    switches: int
+    busy_s: float | None
+    stolen_s: float | None
+    clocks: dict[str, float]
+    slowed: tuple[str, ...]
+    slowed_s: dict[str, float]
+    neighbours: int
+
+
+def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
+    """Read everything that may disturb a measurement; some tens of microseconds, more where a GPU is asked.
+
+    ``family``: the processes that this one started do the work, and what they use is not others' doing.
+    """
+    own_s = _family_s() if family else sum(os.times()[:2])
+    busy, stolen = _cores()
+    clocks: dict[str, float] = {}
+    slowed: dict[str, None] = {}
+    slowed_s: dict[str, float] = {}
+    neighbours = 0
+    for device in devices:
+        if not device.accelerator:
+            continue
+        kind, index = device.kind, device.index
+        told = kind.clocks(index) or {}
+        clocks |= {str(device): next(iter(told.values()))} if told else {}
+        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in kind.slowed(index))
+        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in kind.slowed_s(index).items()}
+        neighbours += kind.neighbours(index) or 0
+    wall_s, switches = time.perf_counter(), _switches()
+    return Moment(wall_s, own_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+
+
+def _family_s() -> float:
+    """CPU seconds of this process and all that it started."""
+    import psutil
+
+    total = 0.0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def _switches() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _cores() -> tuple[float | None, float | None]:
+    """Seconds that the cores of this process's affinity were busy, and that the host took from them.
+
+    Unknown under a control group's quota, which names no cores: what others do there may be on other ones.
+    """
+    if cgroup_cores() is not None:
+        return None, None
+    import psutil
+
+    allowed = set(affinity())
+    try:
+        each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
+    except (OSError, NotImplementedError):
+        return None, None
+    if len(each) < len(allowed):
+        return None, None
+    busy = sum(times.user + times.system + getattr(times, "nice", 0.0) for times in each)
+    return busy, sum(getattr(times, "steal", 0.0) for times in each)
+
+
+def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
+    """``contended`` and ``throttled``, from what changed between two moments."""
+    seen = []
+    wall = after.wall_s - before.wall_s
+    if wall >= SHORTEST_WATCH:
+        rate = (after.switches - before.switches) / wall
+        if rate > SWITCHES_PER_S:
+            seen.append(f"{rate:.0f} involuntary context switches a second")
+        if before.busy_s is not None and after.busy_s is not None:
+            others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / (wall * cores)
+            if others > STOLEN:
+                seen.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
+        if before.stolen_s is not None and after.stolen_s is not None:
+            stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
+            if stolen > STOLEN:
+                seen.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
+    if after.neighbours:
+        seen.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
+    if seen:
+        yield Flag("contended", ", ".join(seen))
+    slower = [
+        f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
+        for name, clock in after.clocks.items()
+        if clock < SLOWER_CLOCK * before.clocks.get(name, 0.0)
+    ]
+    held = [
+        f"{name}, {share:.0%} of the time"
+        for name, seconds in after.slowed_s.items()
+        if wall and (share := (seconds - before.slowed_s.get(name, seconds)) / wall) > SLOWED
+    ]
+    if after.slowed or held or slower:
+        yield Flag("throttled", ", ".join([*after.slowed, *held, *slower]))
+
+
+def uneven(times: Sequence[float]) -> Iterator[Flag]:
+    """``noisy``, ``cold`` and ``drifting``, from seconds per call of the rounds in the order they were taken."""
+    count = len(times)
+    if count < FEW:
+        return
+    q1, median, q3 = (float(value) for value in np.percentile(times, (25, 50, 75)))
+    if q3 - q1 > NOISY * median:
+        yield Flag("noisy", f"half of the {count} rounds are spread over {(q3 - q1) / median:.0%} of the median")
+    first = max(1, count // 10)
+    begin, rest = (float(np.median(part)) for part in (times[:first], times[first:]))
+    # A few rounds must stand out from all others, or one unlucky first round would be enough.
+    if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
+        which = f"the first {first} rounds" if first > 1 else "the first round"
+        yield Flag("cold", f"{which} took {begin / rest:.2f} times the others")
+        return
+    third = count // 3
+    if third >= 5:
+        early, late = (float(np.median(part)) for part in (times[:third], times[-third:]))
+        z = statistics.trend(times)
+        if abs(z) > DRIFT_Z and max(early / late, late / early) > DRIFT:
+            yield Flag("drifting", f"the last third took {late / early:.2f} times the first")
+
+
+def short(round_s: float, wait_s: float) -> Iterator[Flag]:
+    """``too-short``: the clock, or the wait for the device, is more than a few hundredths of a round."""
+    least = max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s)
+    if round_s < least:
+        what = f"a wait takes {seconds_text(wait_s)}" if wait_s else f"reading the clock takes {seconds_text(CLOCK_S)}"
+        yield Flag("too-short", f"a round lasted {seconds_text(round_s)}, and {what}")
+
+
+def impossible(
+    work: Work,
+    seconds: float,
+    dtype: str,
+    ceilings: Ceilings | None,
+    floor: bool,
+    convolutions: float,
+    link: bool = False,
+) -> Iterator[Flag]:
+    """``implausible``: faster than this device was seen to be able to.
+
+    ``floor``: whether the call must launch something, so that the launch floor binds it. ``convolutions`` is their
+    share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether its bytes cross
+    between host and device.
+    """
+    if ceilings is None:
+        return
+    slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
+    use = utilisation(work, seconds, dtype, ceilings, link)
+    if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
+        yield Flag("implausible", f"{use.fraction:.3g} times the measured ceiling ({use.of})")
+    elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
+        least = seconds_text(ceilings.launch_floor_s)
+        yield Flag("implausible", f"{seconds_text(seconds)}, and the least that launching anything takes is {least}")
+
+
+# The thread canary: one small matrix product on one thread and on all of them.
+#
+# With a busy neighbour, threads that wait for each other make more of them slower than one, by up to 50 times, and
+# the spread of the rounds shows nothing of it.
+
+
+SIZE = 256
+CALLS = 30
+SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Median seconds of the product on one thread and on ``threads``."""
+
+    threads: int
+    one_s: float
+    all_s: float
+
+    def flag(self) -> Flag | None:
+        """``contended`` when more threads are slower than one."""
+        if self.all_s <= self.one_s:
+            return None
+        one, every = seconds_text(self.one_s), seconds_text(self.all_s)
+        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {one} on one")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def canary(threads: int) -> Canary | None:
+    """``None`` with one thread: there is nothing to compare. The thread count is as before afterwards."""
+    import torch
+
+    if threads < 2:
+        return None
+    a = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    out = torch.empty_like(a)
+    medians = []
+    try:
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            torch.mm(a, a, out=out)
+            torch.mm(a, a, out=out)
+            times: list[float] = []
+            while len(times) < 5 or (len(times) < CALLS and sum(times) < SECONDS):
+                start = time.perf_counter()
+                torch.mm(a, a, out=out)
+                times.append(time.perf_counter() - start)
+            medians.append(median(times))
+    finally:
+        torch.set_num_threads(threads)
+    return Canary(threads, *medians)

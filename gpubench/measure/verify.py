@@ -1,0 +1,237 @@
+"""Is the answer right? Asked before any time is taken: the time of a wrong answer means nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..devices import CPU
+from ..errors import TooLarge, UsageError, WrongAnswer
+from ..runfile.schema import Work
+from .budget import Rates
+from .data import require_memory, tensors
+from .precision import ROUNDOFF
+from .work import Counted, Substituted
+
+if TYPE_CHECKING:
+    import torch
+
+LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
+"""However long the reduction, an error beyond this is a wrong answer, not rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of comparing a result with its reference.
+
+    ``error`` is max|result - reference| / max|reference|, the worst over all outputs.
+    """
+
+    status: str
+    error: float | None = None
+    tolerance: float | None = None
+    reason: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def unchecked(reason: str) -> Check:
+    return Check("unchecked", reason=reason)
+
+
+def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
+    """Largest relative error that rounding explains: 8 u + 4 u sqrt(k).
+
+    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of
+    k terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding
+    Error Analysis*, 2019); the factors leave room for the unlucky draw. k is at most the multiply-adds, or the
+    elements of all inputs, per element of the output.
+    """
+    length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))
+    return min(ROUNDOFF[dtype] * (8 + 4 * math.sqrt(length)), LOOSEST[dtype])
+
+
+def elements(*values: Any) -> int:
+    """Elements of all tensors and NumPy arrays in these values; those of a module's parameters not counted."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves(values)
+    return sum(t.numel() for t in leaves if isinstance(t, torch.Tensor)) + sum(
+        int(a.size) for a in leaves if isinstance(a, np.ndarray | np.generic)
+    )
+
+
+def in_float64(value: Any) -> Any:
+    """A copy on the CPU, floating-point parts in float64. Modules, tensors and NumPy arrays, in any container."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, torch.nn.Module):
+            return Substituted(leaf, convert)
+        if isinstance(leaf, torch.Tensor):
+            copied = leaf.detach().to("cpu", copy=True)
+            if copied.is_complex():
+                copied = copied.to(torch.complex128)
+            elif copied.is_floating_point():
+                copied = copied.double()
+            return copied.requires_grad_(leaf.requires_grad)
+        if isinstance(leaf, np.ndarray):
+            return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf.copy()
+        return leaf
+
+    return _pytree.tree_map(convert, value)
+
+
+def poisoned() -> Any:
+    """Within: memory that the program asks torch for and doesn't fill holds NaN.
+
+    Otherwise an output that is never written may hold the right answer of an earlier call.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+    unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
+
+    class Poisoned(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = operator(*args, **(kwargs or {}))
+            if operator.overloadpacket in unfilled and result.is_floating_point():
+                result.fill_(math.nan)
+            return result
+
+    return Poisoned()  # type: ignore[no-untyped-call]
+
+
+def poison(kwargs: Mapping[str, Any]) -> None:
+    """Fill what ``out=`` names with NaN."""
+    for tensor in tensors(kwargs.get("out")):
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.detach().fill_(math.nan)
+
+
+def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call's answer from float64 copies of its inputs, with memory that nobody fills poisoned.
+
+    Raises :class:`UsageError` when the call can't be repeated so: a closure over float32 tensors, for example.
+    """
+    try:
+        with poisoned():
+            return call(*args, **kwargs)
+    except WrongAnswer:  # of a reference that also looks at what the call doesn't return
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:150]
+        raise UsageError(
+            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {said}):"
+            " pass modules and tensors as arguments, or a reference as check=, or check=False"
+        ) from error
+
+
+def compare(result: Any, expected: Any, allowed: float) -> Check:
+    """Compare all outputs; raises :class:`WrongAnswer` with the worst error when they differ by more than allowed."""
+    got, wanted = _outputs(result), _outputs(expected)
+    if len(got) != len(wanted):
+        raise WrongAnswer(f"wrong answer: {len(got)} outputs, the reference has {len(wanted)}")
+    worst = 0.0
+    for left, right in zip(got, wanted, strict=True):
+        if left.shape != right.shape:
+            raise WrongAnswer(f"wrong answer: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
+        worst = max(worst, _error(left, right))
+    if not worst <= allowed:
+        kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
+        raise WrongAnswer(f"wrong answer: {kind}, rounding explains {allowed:.3g}")
+    return Check("passed", worst, allowed)
+
+
+def _outputs(result: Any) -> list[torch.Tensor]:
+    """The tensors of a result, on the CPU in float64; a number counts as one."""
+    import numpy as np
+    import torch
+    from torch.utils import _pytree
+
+    leaves = [
+        torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
+        for x in _pytree.tree_leaves(result)
+    ]
+    found = [t.detach().to("cpu") for t in tensors(leaves)]
+    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in found]
+
+
+def _error(left: torch.Tensor, right: torch.Tensor) -> float:
+    if not right.numel():
+        return 0.0
+    difference = (left - right).abs_()
+    difference[left == right] = 0  # equal infinities
+    worst = difference.max().item()
+    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of what is finite
+    if math.isnan(worst):
+        return math.inf
+    return worst / scale if scale else worst
+
+
+# The float64 reference of a case: made before its first call, held against its first result.
+
+
+FIRST = 10.0
+"""The first case of a workload on a device may take so many times the allowance: each is checked at least once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A function and float64 copies of its arguments, made before the first call, which may change them."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    flops: float | None
+    inputs: int
+    precision: str
+
+    def check(self, result: Any) -> Check:
+        """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`."""
+        allowed = tolerance(self.precision, self.flops, self.inputs, elements(result))
+        return compare(result, reference(self.function, self.args, self.kwargs), allowed)
+
+
+def prepare(
+    check: Callable[..., Any] | bool,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    work: Work,
+    counted: Counted | None,
+    precision: str,
+    allowance: float,
+    rates: Rates,
+    torch_only: bool,
+) -> Reference | Check:
+    """The reference, or why there will be none (an unchecked :class:`Check`).
+
+    ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``torch_only``: the
+    call works on tensors, so one without any can't be repeated in float64.
+    """
+    if check is False:
+        return unchecked("the case asks for no check")
+    if check is True and not tensors(args, kwargs, fn) and torch_only:
+        return unchecked("no tensor among the arguments to repeat the call with")
+    seconds, why = rates.predict(work, CPU, "float64")
+    if seconds is not None and 2 * seconds > allowance:
+        return unchecked(f"a float64 reference would take too long: {why}")
+    # Twice the bytes in float64, and room for intermediate results of the outputs' size.
+    size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
+    try:
+        require_memory(size, CPU)
+    except TooLarge as error:
+        return unchecked(f"a float64 reference would not fit: {error}")
+    function = in_float64(fn) if check is True else check
+    inputs = elements(args, kwargs)
+    return Reference(function, in_float64(args), in_float64(dict(kwargs)), work.flops, inputs, precision)

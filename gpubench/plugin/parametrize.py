@@ -1,0 +1,211 @@
+"""On which terms a test is measured: its devices, dtypes, implementations, variants, caches and sizes.
+
+pytest keeps the registry, the sweep, the ids, the skips and the selection; this only tells it the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ..devices import Choice
+from ..errors import UsageError
+from ..measure.session import Session
+from ..runfile.schema import CACHES, DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
+
+AMBIGUOUS = pytest.StashKey[set[str]]()
+"""File names that stand for more than one of the files collected: their folder is part of the workload's name."""
+NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
+"""The fixtures that carry a case's terms."""
+FULL_ONLY = frozenset({"compile", "graph"})
+"""Variants that no other preset has, unless asked for: slow, or of interest to few."""
+
+_MARKER = {
+    "dtypes": DTYPES,
+    "implementations": IMPLEMENTATIONS,
+    "variants": VARIANTS,
+    "devices": ("any", "cpu", "accelerator", "two accelerators"),
+    "size": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
+
+    ``dtypes`` are those it can do; a test that names none does float32, and others when asked.
+    """
+
+    dtypes: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ("torch",)
+    variants: tuple[str, ...] = ("eager",)
+    devices: str = "any"
+    size: str | None = None
+
+    @classmethod
+    def of(cls, node: Any) -> Terms:
+        """Raises :class:`UsageError` for a key or value that doesn't exist, naming those that do."""
+        said: dict[str, Any] = {}
+        for marker in node.iter_markers("gpubench"):
+            if marker.args:
+                raise UsageError(f"{node.nodeid}: the gpubench marker takes keywords only: {', '.join(_MARKER)}")
+            for key, value in marker.kwargs.items():
+                if key not in _MARKER:
+                    raise UsageError(f"{node.nodeid}: unknown gpubench marker key {key!r}: {', '.join(_MARKER)}")
+                value = tuple(value) if isinstance(value, list | tuple) else value
+                known = _MARKER[key]
+                values = value if isinstance(value, tuple) else (value,)
+                if known is not None and (unknown := [v for v in values if v not in known]):
+                    raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
+                said.setdefault(key, values if key not in ("devices", "size") else value)
+        return cls(**said)
+
+
+def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
+    """Give a test that uses the ``gpubench`` fixture its devices, dtypes, implementations, variants and sizes."""
+    terms = Terms.of(metafunc.definition)
+    combinations = list(_combinations(terms, session))
+    anywhere = any(not values.marks for values in combinations)
+    if not combinations:
+        combinations = [_nothing(terms, session)]
+    metafunc.parametrize(NAMES, combinations, indirect=True)
+    for marker in metafunc.definition.iter_markers("gpubench_sweep"):
+        names, values = _sweep(marker, session.asked.preset)
+        # A case that runs nowhere here is one row, not one for each size.
+        metafunc.parametrize(names, values if anywhere else values[:1])
+
+
+def case_of(item: pytest.Item) -> Case:
+    """The identity of a collected test: what it is, and on which terms it runs."""
+    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    own = {name: _scalar(name, value, indices.get(name, 0)) for name, value in params.items() if name not in NAMES}
+    device = params.get(NAMES[0], "cpu")
+    return Case(
+        workload=workload_of(item),
+        device=device,
+        dtype=params.get(NAMES[1], "float32"),
+        implementation=params.get(NAMES[2], "torch"),
+        variant=params.get(NAMES[3], "eager"),
+        cache=params.get(NAMES[4], "hot"),
+        params=own,
+        size=Terms.of(item).size,
+        devices=(device,),
+    )
+
+
+def plain_case_of(item: pytest.Item) -> Case:
+    """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
+    return dataclasses.replace(case_of(item), dtype="")
+
+
+def workload_of(item: pytest.Item) -> str:
+    """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
+    stem = item.path.stem.removeprefix("test_").removesuffix("_test")
+    if item.path.name in item.config.stash.get(AMBIGUOUS, ()):
+        stem = f"{item.path.parent.name}/{stem}"
+    function = getattr(item, "originalname", None) or item.name.split("[")[0]
+    parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]
+    name = function.removeprefix("test_")
+    return ".".join(parts if parts[-1] == name else [*parts, name])
+
+
+def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
+    devices = [choice for choice in session.choices if _fits(choice, terms.devices)]
+    absent = [choice for choice in session.choices if choice.device is None]
+    names = ", ".join(choice.name for choice in session.choices)
+    if terms.devices == "two accelerators":
+        kinds = Counter(choice.device.kind.name for choice in devices if choice.device)
+        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind.name] > 1]
+    if not devices and not absent:
+        wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
+            terms.devices, "an accelerator"
+        )
+        name = "cpu" if terms.devices == "cpu" else "accelerator"
+        devices = [Choice(name, None, f"needs {wanted}, chosen: {names}")]
+    for choice in [*devices, *absent]:
+        for dtype in _dtypes(terms, session):
+            lacking = choice.device.lacks(dtype) if choice.device else None
+            if lacking and not session.asked.dtypes:
+                continue  # the workload's own list says what to run where it exists
+            for implementation in terms.implementations:
+                if implementation == "numpy" and (choice.device is None or choice.device.accelerator):
+                    continue  # NumPy knows the CPU only
+                if implementation == "numpy" and dtype in ("tf32", "bfloat16", "float16"):
+                    continue  # NumPy has no such product, or one that nobody uses
+                for variant in _variants(terms, session):
+                    if variant == "autocast":
+                        if dtype != "float32":
+                            continue  # autocast starts from float32
+                        lacking = choice.device.lacks("bfloat16") if choice.device else None
+                    if variant == "graph" and choice.device and not choice.device.kind.graphs:
+                        if not session.asked.variants:
+                            continue
+                        lacking = f"{choice.name} has no graphs of launches"
+                    for cache in _caches(session):
+                        yield _parameters(choice, dtype, implementation, variant, cache, choice.reason or lacking)
+
+
+def _fits(choice: Choice, wanted: str) -> bool:
+    return choice.device is not None and (wanted == "any" or choice.device.accelerator == (wanted != "cpu"))
+
+
+def _dtypes(terms: Terms, session: Session) -> list[str]:
+    """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
+    if not session.asked.dtypes:
+        return list(terms.dtypes or ("float32",))
+    able = terms.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
+    return [dtype for dtype in session.asked.dtypes if dtype in able]
+
+
+def _variants(terms: Terms, session: Session) -> list[str]:
+    if session.asked.variants:
+        return [variant for variant in terms.variants if variant in session.asked.variants]
+    return [variant for variant in terms.variants if variant not in FULL_ONLY or session.asked.preset == "full"]
+
+
+def _caches(session: Session) -> tuple[str, ...]:
+    return CACHES if session.asked.cache == "both" else (session.asked.cache,)
+
+
+def _nothing(terms: Terms, session: Session) -> Any:
+    """A test that has none of what was asked for is one row too."""
+    asked = [*session.asked.dtypes, *session.asked.variants]
+    reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
+    dtype = (terms.dtypes or ("float32",))[0]
+    return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], CACHES[0], reason)
+
+
+def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, cache: str, reason: str | None) -> Any:
+    values = (choice.name, dtype, implementation, variant, cache)
+    shown = [value for value in values if value not in ("torch", "eager", "hot")]
+    marks = [pytest.mark.skip(reason=reason)] if reason else []
+    return pytest.param(*values, id="-".join(shown), marks=marks)
+
+
+def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
+    """Names and values of a ``gpubench_sweep`` marker under a preset.
+
+    ``quick`` must be there; ``smoke`` defaults to its first value and ``full`` to all of it.
+    """
+    values: Mapping[str, Any] = marker.kwargs
+    if len(marker.args) != 1 or "quick" not in values or set(values) - set(PRESETS):
+        raise UsageError("gpubench_sweep takes one name, and values for smoke, quick (needed) and full")
+    quick = list(values["quick"])
+    chosen = {"smoke": list(values.get("smoke", quick[:1])), "quick": quick, "full": list(values.get("full", quick))}
+    names = str(marker.args[0])
+    count = len(names.split(","))
+    absent = pytest.param(*[None] * count, marks=pytest.mark.skip(reason=f"not in preset {preset}"), id=f"not-{preset}")
+    return names, chosen[preset] or [absent]
+
+
+def _scalar(name: str, value: Any, index: int) -> Scalar:
+    """A parameter as a JSON scalar, the same in every process: an object by its name, or else by its position."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(getattr(value, "__name__", f"{name}{index}"))

@@ -1,0 +1,1 @@
+"""The pictures of a report, as plain data and as ink."""

@@ -1,0 +1,164 @@
+"""Rows as lines over a size: which parameter is the x axis, and which rows make one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..runfile.schema import METRICS, Scalar
+from .labels import Names, Row, flagged, heading, shorten
+
+Measure = Callable[[Row], tuple[float, float, float] | None]
+"""Value, low and high of a row's quantity, or None where it has none."""
+
+TERMS = ("dtype", "variant", "regime", "cache", "differs")
+"""What tells lines apart besides their source and the test's own parameters."""
+
+
+COUNTED = ("sample", "token", "image", "sequence", "frame")
+"""Items that people count, rather than the arithmetic behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """``flagged`` where something was wrong while it was measured."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    flagged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points of one device, dtype and so on; ``row`` is its largest size's."""
+
+    terms: dict[str, Scalar]
+    points: tuple[Point, ...]
+    row: Row
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All lines of one workload; ``size`` names the parameter on the x axis."""
+
+    workload: str
+    size: str
+    lines: tuple[Line, ...]
+
+
+def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sweep], list[Row]]:
+    """The workloads that were measured at several sizes, and the rows of all others."""
+    by_workload: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["_result"].times and measure(row):
+            by_workload.setdefault(row["workload"], []).append(row)
+    found: list[Sweep] = []
+    single: list[Row] = []
+    for workload, members in sorted(by_workload.items()):
+        size = size_parameter(members)
+        if size is None:
+            single += members
+        else:
+            found.append(Sweep(workload, size, tuple(_lines(members, size, measure, names))))
+    return found, single
+
+
+def size_parameter(rows: list[Row]) -> str | None:
+    """The cases' own ``size`` if it varies, else the only number that does; None where there is no such axis."""
+    named = {row["_result"].case.size for row in rows}
+    if len(named) == 1 and (name := named.pop()) is not None:
+        return name if _varies(rows, name) else None
+    names = {name for row in rows for name in row["_result"].case.params}
+    numeric = [name for name in names if _varies(rows, name)]
+    return numeric[0] if len(numeric) == 1 else None
+
+
+def size_of(row: Row, name: str) -> float | None:
+    """The parameter's value where it can stand on a logarithmic axis."""
+    value = row["_result"].case.params.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
+    """What makes a row's line: its source, TERMS and all parameters but the size, these marked by a colon."""
+    params = {f":{name}": value for name, value in row["_result"].case.params.items() if name != size}
+    return {"source": names.source(row), **{name: row.get(name) for name in TERMS}, **params}
+
+
+def varying(lines: Iterable[Line]) -> list[str]:
+    """Names of the terms in which the lines differ, in a fixed order."""
+    values: dict[str, set[Any]] = {}
+    lines = list(lines)
+    for name in dict.fromkeys(name for line in lines for name in line.terms):
+        values[name] = {(type(line.terms.get(name)), line.terms.get(name)) for line in lines}
+    return [name for name, found in values.items() if len(found) > 1]
+
+
+def time_of(row: Row) -> tuple[float, float, float]:
+    times = row["_result"].times
+    return times.median_s, times.q1_s, times.q3_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that says how well a case does: what it counts, and the unit of that per second."""
+
+    kind: str
+    unit: str
+    label: str
+
+    def measure(self, row: Row) -> tuple[float, float, float] | None:
+        """Median, low and high, where the row declares that kind of work."""
+        amount = getattr(row["_result"].work, self.kind)
+        if amount is None:
+            return None
+        median, q1, q3 = time_of(row)
+        return amount / median, amount / q3, amount / q1
+
+
+def rate_of(row: Row) -> Rate | None:
+    """The rate by which people judge such a case: its samples or tokens, else its FLOP, its bytes, its items.
+
+    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+    """
+    work = row["_result"].work
+    if work.items is not None and work.unit in COUNTED:
+        return _items(work.unit)
+    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
+        return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
+    if work.bytes is not None:
+        return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
+    return _items(work.unit) if work.items is not None else None
+
+
+def _items(unit: str) -> Rate:
+    unit = shorten(unit, 24)
+    return Rate("items", f"{unit}s/s", f"{heading(unit)}s per second")
+
+
+def speedup_of(row: Row) -> tuple[float, float, float]:
+    return row["speedup"], row["low"], row["high"]
+
+
+def _varies(rows: list[Row], name: str) -> bool:
+    sizes = [size_of(row, name) for row in rows]
+    return None not in sizes and len(set(sizes)) > 1
+
+
+def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> list[Line]:
+    groups: dict[Any, list[tuple[Point, Row]]] = {}
+    for row in rows:
+        x, values = size_of(row, size), measure(row)
+        if x is not None and values is not None:
+            key = tuple((name, type(value), value) for name, value in terms(row, names, size).items())
+            groups.setdefault(key, []).append((Point(x, *values, flagged(row)), row))
+    lines = []
+    for members in groups.values():
+        members.sort(key=lambda member: member[0].x)
+        points, own = zip(*members, strict=True)
+        lines.append(Line(terms(own[-1], names, size), points, own[-1], own))
+    return lines

@@ -1,0 +1,50 @@
+"""Files that are written whole or not at all; standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import RunFileError, UsageError
+from .reader import clean
+
+
+def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
+    """Write JSON whole or not at all: a reader never meets half a file, and a failure leaves the old one.
+
+    Raises RunFileError for NaN or infinity, UsageError where nothing can be written.
+    """
+    path = Path(path)
+    try:
+        text = json.dumps(data, allow_nan=False, indent=1) + "\n"
+    except ValueError as error:
+        raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
+    except RecursionError:
+        raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
+    replace(path, text.encode())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        with open(descriptor, "wb") as stream:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)  # mkstemp's own mode would hide a published file from others
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
+    finally:
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)  # there is nothing left to remove after a success

@@ -1,0 +1,94 @@
+"""The pipeline that feeds a training step: a DataLoader whose workers prepare images."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from . import training
+
+if TYPE_CHECKING:
+    from ..measure.fixture import Gpubench
+
+IMAGES, BATCH = 256, 64
+
+
+class Images(Dataset[tuple[torch.Tensor, int]]):
+    """Stored 3 x 40 x 40 bytes; each is cropped to 32 x 32 at random, maybe flipped, and normalised when asked for."""
+
+    def __init__(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._pixels = torch.randint(256, (IMAGES, 3, 40, 40), dtype=torch.uint8, generator=generator)
+        self._labels = torch.randint(10, (IMAGES,), generator=generator).tolist()
+
+    def __len__(self) -> int:
+        return IMAGES
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        top, left, flip = torch.randint(9, (3,)).tolist()
+        image = self._pixels[index, :, top : top + 32, left : left + 32].float().div_(127.5).sub_(1.0)
+        return image.flip(2) if flip < 4 else image, self._labels[index]
+
+
+class Pipeline:
+    """A loader with its workers running, alone or in front of a training step of the CIFAR-10 network.
+
+    Workers come from a fork server where there is one: a plain fork of a process whose threads hold locks can hang.
+    """
+
+    def __init__(self, gpubench: Gpubench, workers: int, pinned: bool, feeding: bool) -> None:
+        if pinned:
+            gpubench.pinned(torch.zeros(1))  # a skip where there is none
+        self._home = gpubench.home
+        self._device = gpubench.device
+        self._spent: list[tuple[float, float]] = []
+        self._pinned = pinned
+        self._trainer = training.trainer("cifar", gpubench.data, 2) if feeding else None
+        methods = multiprocessing.get_all_start_methods()
+        several: dict[str, Any] = {
+            "multiprocessing_context": "forkserver" if "forkserver" in methods else "spawn",
+            "persistent_workers": True,
+        }
+        self._loader = DataLoader(
+            Images(gpubench.data.seed), BATCH, pin_memory=pinned, num_workers=workers, **(several if workers else {})
+        )
+        gpubench.parallel = {"workers": workers}
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        del self._loader  # its workers end with it
+
+    def epoch(self) -> None:
+        """Every image once; with a trainer, moved to the device and trained on."""
+        waited, begin = 0.0, time.perf_counter()
+        batches = iter(self._loader)
+        while True:
+            asked = time.perf_counter()
+            batch = next(batches, None)
+            waited += time.perf_counter() - asked
+            if batch is None:
+                break
+            if self._trainer:
+                images, labels = (part.to(self._device, non_blocking=self._pinned) for part in batch)
+                self._trainer.batches = [(images.to(self._trainer.parameters[0].dtype), labels)]
+                self._trainer.step()
+        if self._trainer:
+            self._home.synchronize()
+        self._spent.append((waited, time.perf_counter() - begin))
+
+    def phases(self) -> dict[str, float]:
+        """Median seconds an epoch waits for data, and spends on everything else, once it is warm."""
+        warm = self._spent[1:] or self._spent
+        data = statistics.median(waited for waited, _ in warm)
+        whole = statistics.median(spent for _, spent in warm)
+        return {"data": data, "step": max(0.0, whole - data)}

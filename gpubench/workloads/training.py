@@ -1,0 +1,288 @@
+"""Training: the networks, data, loss and optimisers whose steps are timed, on one device or as one rank of several.
+
+A step is what a loop does for each batch: clear the gradients, forward, loss, backward, update. Data is random, from a
+seed; dropout is off, so that a step has one right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import UsageError, WrongAnswer
+from ..measure.data import Data, require_memory
+from ..measure.variant import compiled
+from . import models
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+GRADIENT_TOLERANCE = 1e-2
+"""Largest relative L2 error of a gradient. Rounding alone explains less, but it can make a ReLU or a max-pooling switch
+to its other side, and one switched position has been seen to change a gradient by some thousandths."""
+MEMORY_PER_PARAMETER = {"sgd": 3, "adam": 4}
+"""Parameter, gradient, and what the optimiser keeps: momentum, or two moments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A network and what it learns: ``inputs`` and ``targets`` draw a batch of so many rows."""
+
+    build: Callable[..., nn.Module]
+    inputs: Callable[[Data, int], torch.Tensor]
+    targets: Callable[[Data, torch.Tensor], torch.Tensor]
+    loss: Loss
+    batch_norm: bool = False
+
+
+def _images(channels: int, side: int) -> Callable[[Data, int], torch.Tensor]:
+    return lambda data, batch: data.randn(batch, channels, side, side)
+
+
+def _classes(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
+    return lambda data, inputs: data.randint(count, (len(inputs),))
+
+
+def _like_inputs(data: Data, inputs: torch.Tensor) -> torch.Tensor:
+    return data.randn(*inputs.shape)
+
+
+def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
+    """A smooth function of the columns, with noise: the original house prices are withdrawn."""
+    weights = data.randn(inputs.shape[1], 1) / inputs.shape[1] ** 0.5
+    prices: torch.Tensor = (inputs @ weights).sin() * 2 + 0.1 * data.randn(len(inputs), 1)
+    return prices
+
+
+def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+
+
+GPT2_LENGTH = 32
+TASKS = {
+    "lenet": Task(models.LeNet, _images(1, 32), _classes(10), _cross_entropy),
+    "cifar": Task(models.CifarNet, _images(3, 32), _classes(10), _cross_entropy),
+    "resnet50": Task(models.resnet50, _images(3, 224), _classes(1000), _cross_entropy, batch_norm=True),
+    "gpt2": Task(
+        models.gpt2,
+        lambda data, batch: data.randint(50257, (batch, GPT2_LENGTH)),
+        lambda data, inputs: data.randint(50257, tuple(inputs.shape)),
+        _cross_entropy,
+    ),
+    "deep_mlp": Task(models.deep_mlp, lambda data, batch: data.randn(batch, 512), _like_inputs, nn.functional.mse_loss),
+    "linear": Task(
+        lambda: nn.Linear(5, 2),
+        lambda data, batch: data.randn(batch, 5),
+        lambda data, inputs: data.randn(len(inputs), 2),
+        nn.functional.mse_loss,
+    ),
+    "tabular": Task(models.tabular, lambda data, batch: data.randn(batch, 13), _prices, nn.functional.mse_loss),
+}
+TABULAR_ROWS, TABULAR_BATCH, TABULAR_EPOCHS, TABULAR_RATE = 506, 128, 100, 0.01
+
+
+def task(name: str) -> Task:
+    """Raises UsageError for a task that doesn't exist, naming those that do."""
+    if name not in TASKS:
+        raise UsageError(f"unknown training task {name!r}: choose from {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[Batch]:
+    """So many rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
+    own = task(name)
+    inputs = own.inputs(data, rows)
+    targets = own.targets(data, inputs)
+    if name == "tabular":
+        inputs = (inputs - inputs.mean(0)) / inputs.std(0)
+    return list(zip(torch.split(inputs, size or rows), torch.split(targets, size or rows), strict=True))
+
+
+def network(name: str, data: Data, **options: Any) -> nn.Module:
+    """The task's network in training mode, its parameters from the seed."""
+    built = data.module(lambda: task(name).build(**options)).train()
+    for module in built.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return built
+
+
+def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
+    """``sgd`` has momentum 0.9."""
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=rate)
+    raise UsageError(f"unknown optimizer {name!r}: choose from sgd, adam")
+
+
+class Trainer:
+    """A network and what trains it; each method is a part of the step that can be timed on its own.
+
+    ``shares`` weigh each batch's loss: a rank that has r of a batch's n rows on k ranks weighs it r k / n, so that the
+    ranks' average is the mean over the whole batch however it was split.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss,
+        batches: Sequence[Batch],
+        update: torch.optim.Optimizer,
+        *,
+        variant: str = "eager",
+        shares: Sequence[float] | None = None,
+    ) -> None:
+        self.parameters = list(network.parameters())
+        self.batches = batches
+        self.update_rule = update
+        self._loss = loss
+        self._shares = shares or [1.0] * len(batches)
+        self._rows = [len(inputs) for inputs, _ in batches]
+        self._autocast = variant == "autocast"
+        self._kind = batches[0][0].device.type
+        self._network = compiled(network) if variant == "compile" else network
+        self._graph: torch.Tensor | None = None
+
+    def forward(self, index: int = 0) -> torch.Tensor:
+        """The loss of one batch."""
+        inputs, targets = self.batches[index]
+        if self._autocast:
+            with torch.autocast(self._kind, dtype=torch.bfloat16):
+                loss = self._loss(self._network(inputs).float(), targets)
+        else:
+            loss = self._loss(self._network(inputs), targets)
+        return loss if self._shares[index] == 1.0 else loss * self._shares[index]
+
+    def backward(self) -> torch.Tensor:
+        """All gradients of the first batch's loss; the graph is made by the first call and kept."""
+        if self._graph is None:
+            self._graph = self.forward()
+        gradients = torch.autograd.grad(self._graph, self.parameters, retain_graph=True)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return self._graph
+
+    def update(self) -> torch.Tensor:
+        """The optimiser's step on the gradients that are there; returns the last parameter."""
+        self.update_rule.step()
+        return self.parameters[-1]
+
+    def step(self) -> torch.Tensor:
+        """Train once on every batch; returns the loss, the mean over all rows, from before the updates."""
+        total: torch.Tensor | None = None
+        for index in range(len(self.batches)):
+            self.update_rule.zero_grad(set_to_none=True)
+            loss = self.forward(index)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.update_rule.step()
+            weighed = loss.detach()
+            if len(self.batches) > 1:
+                weighed = weighed * (self._rows[index] / sum(self._rows))
+            total = weighed if total is None else total + weighed
+        assert total is not None, "no batch"
+        return total
+
+    def gradient(self) -> torch.Tensor:
+        """All gradients that are there, as one float64 vector on the CPU."""
+        return flat([parameter.grad for parameter in self.parameters])
+
+    for part in (forward, backward, update, step):
+        part.applies_variant = True  # type: ignore[attr-defined]
+    del part
+
+
+def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """One float64 vector on the CPU; sharded tensors are gathered."""
+    there = [tensor for tensor in tensors if tensor is not None]
+    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in there]
+    return torch.cat([tensor.detach().to("cpu", torch.float64).flatten() for tensor in whole])
+
+
+def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
+    """||vector - reference|| / ||reference|| in the L2 norm."""
+    return float(torch.linalg.vector_norm(vector - reference) / torch.linalg.vector_norm(reference))
+
+
+def trainer(
+    name: str,
+    data: Data,
+    batch: int,
+    *,
+    update: str = "sgd",
+    variant: str = "eager",
+    rate: float = 1e-3,
+    rows: int | None = None,
+    **options: Any,
+) -> Trainer:
+    """The trainer of a task. ``rows`` of data in batches of ``batch``; default: one batch."""
+    built = network(name, data, **options)
+    size = sum(parameter.nbytes for parameter in built.parameters())
+    if not data.meta:
+        require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
+    split = batches(name, data, rows or batch, batch)
+    return Trainer(built, task(name).loss, split, optimizer(update, list(built.parameters()), rate), variant=variant)
+
+
+def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
+    """FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't be run there."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from ..devices import CPU
+
+    counted: dict[str, float] = {}
+    try:
+        own = trainer(name, Data(CPU, torch.float32, 0, meta=True), batch, **options)
+        for part in (own.forward, own.backward):
+            with FlopCounterMode(display=False) as counter:
+                part()
+            counted[part.__name__] = float(counter.get_total_flops())
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):  # meta has no data to look at
+        return {"forward": None, "backward": None, "update": None, "step": None}
+    backward = counted["backward"] - counted["forward"]  # the first backward makes the graph
+    return {"forward": counted["forward"], "backward": backward, "update": None, "step": counted["backward"]}
+
+
+def verify(ours: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
+    """The part's answer by the reference; its gradients are compared here.
+
+    Raises :class:`WrongAnswer` when they differ by more than ``tolerance``, relative in the L2 norm.
+    """
+    if part == "update":
+        reference.backward()
+    answer = getattr(reference, part)()
+    if part in ("step", "backward"):
+        error = relative_error(ours.gradient(), reference.gradient())
+        if not error <= tolerance:
+            raise WrongAnswer(f"wrong gradient: relative L2 error {error:.3g}, allowed is {tolerance:g}")
+    return answer
+
+
+def loss_curve(own: Trainer, epochs: int) -> list[float]:
+    """Mean loss of each epoch, before its updates."""
+    return [loss.item() for loss in [own.step() for _ in range(epochs)]]
+
+
+def require_learning(losses: Sequence[float], reference: Sequence[float], tolerance: float = 0.02) -> None:
+    """Raise WrongAnswer unless the loss falls by at least half, along the reference's curve.
+
+    ``tolerance``: largest difference at any epoch, relative to the first loss.
+    """
+    if not losses[-1] <= losses[0] / 2:
+        raise WrongAnswer(f"the loss fell from {losses[0]:.3g} to {losses[-1]:.3g} only, not by half")
+    worst = max(abs(ours - theirs) for ours, theirs in zip(losses, reference, strict=True)) / reference[0]
+    if not worst <= tolerance:
+        raise WrongAnswer(f"the loss curve is off by {worst:.3g} of the first loss, allowed is {tolerance:g}")
+
+
+def require_task_learned(losses: Sequence[float], seed: int) -> None:
+    """Hold a loss curve of the tabular task against the float64 curve of one process on the CPU."""
+    from ..devices import CPU
+
+    options: dict[str, Any] = {"update": "adam", "rate": TABULAR_RATE, "rows": TABULAR_ROWS}
+    exact = trainer("tabular", Data(CPU, torch.float64, seed), TABULAR_BATCH, **options)
+    require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))
