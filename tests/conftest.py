@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,13 @@ def virtual(pytester, monkeypatch):
         return result, json.loads(path.read_text()) if path.exists() else None
 
     return run
+
+
+@pytest.fixture
+def save(tmp_path: Path):
+    def save(name: str, data: Any) -> str:
+        path = tmp_path / name
+        path.write_text(data if isinstance(data, str) else json.dumps(data))
+        return str(path)
+
+    return save

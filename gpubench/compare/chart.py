@@ -17,6 +17,7 @@ from ..report.charts.page import (
     RIGHT,
     SMALL,
     WIDTH,
+    Figure,
     Key,
     Page,
     fitted,
@@ -25,7 +26,6 @@ from ..report.charts.page import (
     marker,
     text_width,
 )
-from ..report.charts.selection import Figure
 from ..runfile.writer import replace
 from .comparison import Comparison, change_text
 from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, percent

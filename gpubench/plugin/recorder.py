@@ -100,6 +100,8 @@ SOURCES = pytest.StashKey[set[Path]]()
 """The files of all cases, those left out by ``--gpubench-only`` too: a process that has none of a file's cases left
 measures with the same code."""
 PACKAGE = Path(__file__).resolve().parent.parent
+MEASURING = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
+"""Rooms whose code decides what a number means: a run is continued only by the same."""
 
 
 class Recorder:
@@ -172,7 +174,8 @@ class Recorder:
         """What must be equal for two sessions' numbers to belong to one run."""
         ours = machine[KEY]
         code = hashlib.sha256()
-        sources = self.config.stash[SOURCES] | set(PACKAGE.glob("measure/**/*.py")) | {PACKAGE / "models.py"}
+        package = {path for folder in MEASURING for path in (PACKAGE / folder).rglob("*.py")}
+        sources = self.config.stash[SOURCES] | package
         for path in sorted(sources):
             code.update(path.name.encode() + b"\0" + path.read_bytes())
         return {

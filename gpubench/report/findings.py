@@ -22,7 +22,7 @@ from .sweep import Line, rate_of, speedup_of, sweeps
 from .table import records
 
 if TYPE_CHECKING:
-    from .charts.selection import Figure
+    from .charts.page import Figure
 
 MOST_ROWS = 40
 

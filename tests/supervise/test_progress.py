@@ -2,9 +2,8 @@
 
 import pytest
 
-from gpubench.measure.budget import FURTHER, START_S, whole_s
 from gpubench.supervise import progress
-from gpubench.supervise.progress import Progress
+from gpubench.supervise.progress import FURTHER, START_S, Progress, whole_s
 
 CASES = [f"case {i}" for i in range(40)]
 CASE_S = 1.0

@@ -21,6 +21,7 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    Figure,
     Key,
     Page,
     Ticks,
@@ -33,7 +34,6 @@ from .page import (
     shown,
     text_width,
 )
-from .selection import Figure
 
 MOST_GROUPS = 14
 MOST_BARS = 42
@@ -98,6 +98,9 @@ class BarChart:
         """What the caption says where ranges leave the axis; empty where none does."""
         cut = any(is_cut(panel.values, panel.ranges) for panel in self.panels if panel.values)
         return CUT.format("intervals") if cut else ""
+
+    def draw(self, figure: Figure) -> Page:
+        return draw_bars(figure, self)
 
 
 def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:

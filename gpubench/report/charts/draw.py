@@ -14,30 +14,17 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-from ...commands.report import FORMATS
-from ..trend import Trend
-from .bar_chart import BarChart, draw_bars
-from .line_chart import LineChart, draw_lines
-from .page import DARK, LIGHT, SETTINGS, Page
-from .roofline_chart import Roofline, draw_roofline
-from .selection import Figure
-from .trend_chart import draw_trend
+from .page import DARK, LIGHT, SETTINGS, Figure, Page
 
+FORMATS = ("svg", "png")
 DPI = 160
 
 
 def draw(figure: Figure) -> Page:
     """What a report's figure looks like."""
-    match figure.chart:
-        case LineChart():
-            return draw_lines(figure, figure.chart)
-        case BarChart():
-            return draw_bars(figure, figure.chart)
-        case Roofline():
-            return draw_roofline(figure, figure.chart)
-        case Trend():
-            return draw_trend(figure, figure.chart)
-    raise TypeError(f"{figure.name}: nothing to draw")
+    if figure.chart is None:
+        raise TypeError(f"{figure.name}: nothing to draw")
+    return figure.chart.draw(figure)
 
 
 def render(

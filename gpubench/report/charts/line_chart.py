@@ -27,6 +27,7 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    Figure,
     Key,
     Page,
     Ticks,
@@ -40,7 +41,6 @@ from .page import (
     size_ticks,
     text_width,
 )
-from .selection import Figure
 
 MOST_LINES = 6
 MOST_STYLES = 4
@@ -92,6 +92,9 @@ class LineChart:
     def one_colour(self) -> bool:
         """Lines of a single colour are told apart by their markers too."""
         return len(self.colours) == 1 and len(self.styles) > 1
+
+    def draw(self, figure: Figure) -> Page:
+        return draw_lines(figure, self)
 
 
 class _Looks:

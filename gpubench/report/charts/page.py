@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -291,3 +291,20 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
         else:
             lines.append(fitted(word, room, size))
     return [*lines[: most - 1], fitted(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
+
+
+class Chart(Protocol):
+    """What a figure holds: plain data that knows how to draw itself."""
+
+    def draw(self, figure: Figure) -> Page: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One picture and the words around it."""
+
+    name: str
+    title: str
+    subtitle: str
+    caption: str
+    chart: Chart | None = None

@@ -15,8 +15,7 @@ from ...format import bytes_text, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
 from ..labels import Names, Row, family, flagged, shorten, size_text
-from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, Ticks, fitted, log_ticks, marker, text_width
-from .selection import Figure
+from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Figure, Key, Page, Ticks, fitted, log_ticks, marker, text_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +161,9 @@ class Roofline:
     dtypes: tuple[tuple[str, int], ...]
     families: tuple[tuple[str, int], ...]
     rows: tuple[Row, ...] = ()
+
+    def draw(self, figure: Figure) -> Page:
+        return draw_roofline(figure, self)
 
 
 def roofline(rows: list[Row], ceilings: Ceilings, names: Names) -> Roofline | None:

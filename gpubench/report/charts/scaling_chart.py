@@ -12,7 +12,7 @@ from ..sweep import Line, Point
 from ..table import records
 from .bar_chart import Bar, BarChart, BarPanel, Group
 from .line_chart import Curve, LineChart, LinePanel
-from .selection import Figure
+from .page import Figure
 
 IDEAL = "ideal"
 _METHODS = ("ddp", "fsdp", "data_parallel", "unsynchronised", "gpipe", "1f1b", IDEAL, SINGLE, ONE_THREAD, "naive")

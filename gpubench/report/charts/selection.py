@@ -7,7 +7,7 @@ become bars.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 
@@ -19,20 +19,11 @@ from ..speedup import ONE_SHOT, Baseline, pair
 from ..sweep import rate_of, sweeps, time_of
 from ..table import records
 from ..trend import LEAST_CHANGE, Trend
-from .bar_chart import BarChart, best_rates, single_sizes, speedup_bars
+from .bar_chart import best_rates, single_sizes, speedup_bars
 from .line_chart import LineChart, line_charts
-from .roofline_chart import Roofline, roofline
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One picture and the words around it."""
-
-    name: str
-    title: str
-    subtitle: str
-    caption: str
-    chart: LineChart | BarChart | Roofline | Trend | None = None
+from .page import Figure
+from .roofline_chart import roofline
+from .trend_chart import TrendChart
 
 
 def plan(results: pd.DataFrame, speedups: pd.DataFrame, baseline: Baseline | None = None) -> list[Figure]:
@@ -183,5 +174,5 @@ def plan_trends(found: Sequence[Trend]) -> list[Figure]:
         )
         note += "Cases without a change are left out. " if changes else ""
         note += f"{each.left_out} more cases are left out. " if each.left_out else ""
-        figures.append(Figure(stem, f"{each.workload} in time", subtitle, note.strip(), each))
+        figures.append(Figure(stem, f"{each.workload} in time", subtitle, note.strip(), TrendChart(each)))
     return figures

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ..trend import Series, Trend
-from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Key, Page, Ticks, fitted, linear_ticks, text_width
-from .selection import Figure
+from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Figure, Key, Page, Ticks, fitted, linear_ticks, text_width
 
 _HEIGHTS = {1: 3.2, 2: 2.2}
 _BELOW, _ABOVE = 0.42, 0.34
+
+
+@dataclass(frozen=True, slots=True)
+class TrendChart:
+    """A workload's series in time, a panel a case."""
+
+    trend: Trend
+
+    def draw(self, figure: Figure) -> Page:
+        return draw_trend(figure, self.trend)
 
 
 def draw_trend(figure: Figure, trend: Trend) -> Page:

@@ -18,7 +18,7 @@ from gpubench.report import speedup, table
 from gpubench.report.charts import draw, page, selection
 from gpubench.report.charts.bar_chart import BarChart
 from gpubench.report.charts.line_chart import LineChart, draw_lines
-from gpubench.report.charts.selection import Figure
+from gpubench.report.charts.page import Figure
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 

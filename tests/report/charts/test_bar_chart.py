@@ -14,8 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from gpubench.report import speedup, table
 from gpubench.report.charts import selection
 from gpubench.report.charts.bar_chart import BarChart, draw_bars
-from gpubench.report.charts.page import Page
-from gpubench.report.charts.selection import Figure
+from gpubench.report.charts.page import Figure, Page
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 

@@ -12,8 +12,8 @@ import records
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import draw, selection
+from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline, RoofPanel, draw_roofline
-from gpubench.report.charts.selection import Figure
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 

@@ -349,7 +349,7 @@ def test_truncated_anywhere_is_refused(tmp_path: Path) -> None:
 
 def test_write_then_read(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    reader.write(path, one_case())
+    writer.write(path, one_case())
     assert json.loads(path.read_text()) == one_case()
     assert len(reader.read(path).results) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
@@ -357,11 +357,11 @@ def test_write_then_read(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    reader.write(path, {"old": 1})
+    writer.write(path, {"old": 1})
     with pytest.raises(RunFileError, match="expected finite numbers"):
-        reader.write(path, {"new": float("nan")})
+        writer.write(path, {"new": float("nan")})
     with pytest.raises(UsageError, match="can't be written"):
-        reader.write(tmp_path / "missing" / "run.json", {})
+        writer.write(tmp_path / "missing" / "run.json", {})
     assert json.loads(path.read_text()) == {"old": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
@@ -369,22 +369,22 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_file_is_replaced_and_not_written_over(tmp_path: Path) -> None:
     """Whoever has the old file open goes on reading the old one."""
     path, other = tmp_path / "run.json", tmp_path / "same"
-    reader.write(path, {"old": 1})
+    writer.write(path, {"old": 1})
     other.hardlink_to(path)
-    reader.write(path, {"new": 1})
+    writer.write(path, {"new": 1})
     assert (json.loads(other.read_text()), json.loads(path.read_text())) == ({"old": 1}, {"new": 1})
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
-    reader.write(path, {"old": 1})
+    writer.write(path, {"old": 1})
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer.os, "fsync", full)
     with pytest.raises(UsageError, match="No space left"):
-        reader.write(path, {"new": 1})
+        writer.write(path, {"new": 1})
     assert json.loads(path.read_text()) == {"old": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
