@@ -106,13 +106,13 @@ def write_report(
     """Raises UsageError or RunFileError before anything is written."""
     folder = Path(folder)
     runs = read_all(paths)
-    results = table.frame(runs)
+    results = table.results_table(runs)
     # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
     shown = runs if baseline else trend.latest(runs)
-    compared = results if len(shown) == len(runs) else table.frame(shown)
+    compared = results if len(shown) == len(runs) else table.results_table(shown)
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
-    scaled = scaling.frame(compared)
+    scaled = scaling.scaling_table(compared)
     output.prepare(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
@@ -123,11 +123,11 @@ def write_report(
         drawn = [*selection.plan(compared, speedups.table, chosen), *draw_scaling(compared, scaled)]
         drawn += selection.plan_trends(trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
-    words = scaling.added(findings.summarise(shown, compared, speedups, drawn, formats), scaled)
+    words = findings.summarise(shown, compared, speedups, scaled, drawn, formats)
     tables = {
         "results.csv": table.to_csv(results),
         "speedup.csv": table.to_csv(speedups.table),
-        "crossover.csv": table.to_csv(crossover.frame(speedups.table, Names(results))),
+        "crossover.csv": table.to_csv(crossover.crossover_table(speedups.table, Names(results))),
         "summary.md": render.markdown(words),
     }
     if not scaled.empty:

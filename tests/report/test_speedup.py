@@ -31,7 +31,7 @@ def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[
 
 
 def speedups(runs: list[reader.Run], baseline: str | None = None) -> pd.DataFrame:
-    results = table.frame(runs)
+    results = table.results_table(runs)
     return speedup.pair(results, speedup.resolve(results, baseline)).table
 
 
@@ -148,7 +148,7 @@ def test_unknown_baseline_names_what_exists(tmp_path: Path) -> None:
 
 
 def pairing(runs: list[reader.Run], *allow: str, baseline: str | None = None) -> speedup.Pairs:
-    results = table.frame(runs)
+    results = table.results_table(runs)
     return speedup.pair(results, speedup.resolve(results, baseline), allow)
 
 

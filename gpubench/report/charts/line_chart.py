@@ -15,8 +15,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ...runfile.schema import Scalar
 from ...statistics import Crossover
-from .. import crossover
-from ..crossover import Crossing
+from ..crossover import Crossing, crossing_of
 from ..labels import Names, Row, grouped, setting, shorten, size_label, size_text
 from ..speedup import RESIDENT
 from ..sweep import Line, Sweep, varying
@@ -142,7 +141,7 @@ def line_charts(
                 word, colour = looks.colour(line, "dtype" if by_dtype else "source")
                 colours[word] = colour
                 style = _style(line, differing)
-                crossing = crossover.of(line, regime) if slower is not None else None
+                crossing = crossing_of(line, regime) if slower is not None else None
                 curves.append(Curve(line, colour, styles.setdefault(style, len(styles)) if style else 0, crossing))
             drawn.append(LinePanel(label, size, tuple(curves)))
         found.append(

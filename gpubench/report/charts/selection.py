@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ...runfile.schema import METRICS, TIMERS
+from ...runfile.schema import TIMERS
 from .. import crossover
 from ..labels import Names, Row, beyond, caption, family, grouped, heading, listed
+from ..metrics import METRICS
 from ..output import file_names
 from ..speedup import ONE_SHOT, Baseline, pair
 from ..sweep import rate_of, sweeps, time_of
