@@ -13,7 +13,7 @@ from . import speedup
 from .labels import Names, Row, grouped
 from .speedup import ONE_SHOT, RESIDENT
 from .sweep import Line, Measure, speedup_of, sweeps
-from .table import BASE, LEADING, SETTINGS, columns_of, records
+from .table import BASE, CONFIGURATION, LEADING, columns_of, records
 
 MEASURES: dict[str, Measure] = {RESIDENT: speedup_of, ONE_SHOT: speedup.one_shot_of}
 """What is compared in each regime."""
@@ -87,7 +87,7 @@ def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
     """A row for each line and regime: the columns of crossover.csv."""
     rows = records(speedups)
     parameters = columns_of({name for row in rows for name in row["_result"].case.params})
-    settings = [name for name in SETTINGS if name != "regime"]
+    settings = [name for name in CONFIGURATION if name != "regime"]
     shown = [name for name in LEADING if name != "device_name"]
     body = []
     for regime, size, line in _lines(rows, names):

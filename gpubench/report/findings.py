@@ -25,7 +25,7 @@ from .table import records
 if TYPE_CHECKING:
     from .charts.page import Figure
 
-MOST_ROWS = 40
+_MOST_ROWS = 40
 
 
 def summarise(
@@ -176,7 +176,7 @@ def _left_out(pairs: Sequence[LeftOut]) -> Table:
         options = " ".join(f"--allow {term}" for term, _ in key)
         body.append((", ".join(words for _, words in key), str(len(members)), listed(workloads, 4), options))
     note = "Cases with no baseline of their like. Pairs made with --allow say what they differ in."
-    return Table("Not paired", ("what differs", "cases", "workloads", "to pair them"), tuple(body[:MOST_ROWS]), note)
+    return Table("Not paired", ("what differs", "cases", "workloads", "to pair them"), tuple(body[:_MOST_ROWS]), note)
 
 
 def _warning(pairs: Sequence[LeftOut]) -> str:
@@ -209,10 +209,10 @@ def _launch_bound(rows: list[Row], names: Names) -> Table:
         if _busy(row)[0] < 1:
             body.append((case_name(row), names.source(row), "its one size", ABSENT, _share(row), _share(row)))
     note = "Launch-bound: the host takes longer to launch the work than the device to do it."
-    if len(body) > MOST_ROWS:
-        note += f" {len(body) - MOST_ROWS} more: device_s and median_s in results.csv."
+    if len(body) > _MOST_ROWS:
+        note += f" {len(body) - _MOST_ROWS} more: device_s and median_s in results.csv."
     columns = ("case", "device", "launch-bound up to", "no longer from", "busy at smallest", "busy at largest")
-    return Table("Launch-bound", columns, tuple(body[:MOST_ROWS]), note)
+    return Table("Launch-bound", columns, tuple(body[:_MOST_ROWS]), note)
 
 
 def _busy(row: Row) -> tuple[float, float, float]:
@@ -246,7 +246,7 @@ def _rates(rows: list[Row], names: Names) -> Table:
     if METRICS["utilisation"] in more:
         note += " Utilisation: the least time that the measured ceilings allow / the time taken."
         note += beyond(rated)
-    if len(body) > MOST_ROWS:
-        note += f" {len(body) - MOST_ROWS} more are in results.csv."
+    if len(body) > _MOST_ROWS:
+        note += f" {len(body) - _MOST_ROWS} more are in results.csv."
     columns = ("workload", "device", "dtype", "rate", *(metric.label.lower() for metric in more), "reached by")
-    return Table("Highest rates", columns, tuple(body[:MOST_ROWS]), note)
+    return Table("Highest rates", columns, tuple(body[:_MOST_ROWS]), note)

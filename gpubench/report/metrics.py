@@ -18,7 +18,7 @@ Number = float | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCase:
     """A result that has times, and the run that it is of."""
 
     result: Result
@@ -37,7 +37,7 @@ class Metric:
     unit: str
     label: str
     meaning: str
-    of: Callable[[Measured], Number]
+    of: Callable[[MeasuredCase], Number]
     in_summary: bool = False
 
     def words(self, value: Number) -> str:
@@ -51,8 +51,8 @@ SHARE = "1"
 """Unit of a share of a whole."""
 
 
-def _end(name: str) -> Callable[[Measured], Number]:
-    def of(case: Measured) -> Number:
+def _end(name: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
         if len(case.times.processes) < 2:
             return None
         end: float = getattr(mean_interval([process.median_s for process in case.times.processes]), name)
@@ -61,23 +61,23 @@ def _end(name: str) -> Callable[[Measured], Number]:
     return of
 
 
-def _rate(kind: str) -> Callable[[Measured], Number]:
-    def of(case: Measured) -> Number:
+def _rate(kind: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
         amount: float | None = getattr(case.result.work, kind)
         return None if amount is None else amount / case.times.median_s
 
     return of
 
 
-def _copy(name: str) -> Callable[[Measured], Number]:
-    def of(case: Measured) -> Number:
+def _copy(name: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
         seconds: float | None = getattr(case.result.transfer, name, None)
         return seconds
 
     return of
 
 
-def _utilisation(case: Measured) -> Number:
+def _utilisation(case: MeasuredCase) -> Number:
     result, machine = case.result, case.run.machine
     key = result.case
     link = len({machine.device(name).accelerator for name in (key.device, *key.devices)}) > 1
@@ -86,7 +86,7 @@ def _utilisation(case: Measured) -> Number:
     return use.fraction if use else None
 
 
-def _item_per_j(case: Measured) -> Number:
+def _item_per_j(case: MeasuredCase) -> Number:
     items, energy = case.result.work.items, case.result.energy_j
     return items / energy if items is not None and energy else None
 

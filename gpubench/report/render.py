@@ -51,7 +51,7 @@ class Summary:
     left_out: str = ""
 
 
-def markdown(summary: Summary) -> str:
+def summary_markdown(summary: Summary) -> str:
     """summary.md: all tables, then the charts, light or dark as the reader's page."""
     lines = ["# Benchmark report", ""]
     for table in summary.tables:
@@ -81,7 +81,7 @@ def escape(cell: str) -> str:
     return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
 
 
-def show(summary: Summary, console: Console | None = None) -> None:
+def show_summary(summary: Summary, console: Console | None = None) -> None:
     """In a pipe the same without colours; nothing in a cell is taken for markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -92,7 +92,7 @@ def show(summary: Summary, console: Console | None = None) -> None:
         grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
             grid.caption = Text(table.note)
-        head, *body = fitted([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
+        head, *body = fit_columns([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
         for column in head:
             grid.add_column(Text(column), overflow="fold")
         for row in body:
@@ -100,7 +100,7 @@ def show(summary: Summary, console: Console | None = None) -> None:
         console.print(grid)
 
 
-def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
+def fit_columns(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     """The cells, the head included, with line breaks that make the columns together ``room`` wide.
 
     The widest columns shrink first: all down to their longest word, and only then to the longest piece of a word.
@@ -113,7 +113,7 @@ def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
         while sum(widths) > room and any(width > bound for width, bound in zip(widths, least, strict=True)):
             widest = max((width, i) for i, width in enumerate(widths) if width > least[i])[1]
             widths[widest] -= 1
-    return [[wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [[wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
 def _words(cell: str) -> list[str]:
@@ -124,7 +124,7 @@ def _pieces(cell: str) -> list[str]:
     return [piece for word in cell.split() or [""] for piece in _JOINTS.split(word)]
 
 
-def wrapped(cell: str, width: int) -> str:
+def wrap_cell(cell: str, width: int) -> str:
     """Broken at spaces; a longer word at its joints, and a longer piece anywhere."""
     lines = [""]
     for word in cell.split() if cell_len(cell) > width else [cell]:

@@ -24,12 +24,12 @@ from ..runfile.schema import REGIMES, Device, Result, Scalar, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Estimate
 from .labels import Row
-from .table import BASE, HIDDEN, LEADING, ONE_SHOT_COLUMNS, PAIRED, SETTINGS, SIDE, parameter_columns, records
+from .table import BASE, CONFIGURATION, HIDDEN, LEADING, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
 
 RESIDENT, ONE_SHOT = REGIMES
 FALLBACK = "float32"
 """The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
-WITHIN = "spread within one process"
+_WITHIN = "spread within one process"
 
 _HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
 _SWITCH = {True: "on", False: "off", None: "unknown"}
@@ -100,7 +100,7 @@ def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collectio
             else:
                 made.append(_pair(base, row, differing))
     columns = [f"baseline_{name}" for name in SIDE] + list(SIDE)
-    columns += ["workload", *SETTINGS, *parameters, "dtype", *PAIRED, *ONE_SHOT_COLUMNS, *HIDDEN, BASE]
+    columns += ["workload", *CONFIGURATION, *parameters, "dtype", *PAIRED, *ONE_SHOT_COLUMNS, *HIDDEN, BASE]
     frame = pd.DataFrame([[row[column] for column in columns] for row in made], columns=columns, dtype=object)
     return Pairs(frame, tuple(left_out))
 
@@ -126,7 +126,7 @@ def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
         quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
-        return base.median_s, other.median_s, statistics.ratio_spread(*quartiles), WITHIN
+        return base.median_s, other.median_s, statistics.ratio_spread(*quartiles), _WITHIN
     counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
     ratio = statistics.ratio_interval(tops, bottoms)
     times = statistics.geometric_mean(tops), statistics.geometric_mean(bottoms)
@@ -156,7 +156,7 @@ def _closest(row: Row, tiers: Iterable[_Rows], allowed: set[str]) -> tuple[Row |
     """The baseline of the first tier that has a fitting one, and what it differs in; else what is in the way."""
     nearest: dict[str, str] = {}
     for tier in tiers:
-        candidates = [(differences(base, row), base) for base in tier if base["dtype"] in (row["dtype"], FALLBACK)]
+        candidates = [(_differences(base, row), base) for base in tier if base["dtype"] in (row["dtype"], FALLBACK)]
         fitting = [(differing, base) for differing, base in candidates if differing.keys() <= allowed]
         if fitting:
             differing, base = min(fitting, key=lambda entry: len(entry[0]))
@@ -218,7 +218,7 @@ def on_accelerator(row: Row) -> bool:
     return _device(row).accelerator
 
 
-def differences(base: Row, other: Row) -> dict[str, str]:
+def _differences(base: Row, other: Row) -> dict[str, str]:
     """By term, in words, the other's value first: ``{"threads": "threads 2 against 1"}``."""
     differing = {}
     for term in ("dtype", "regime", "cache"):

@@ -14,10 +14,10 @@ import pandas as pd
 
 from ..runfile.reader import clean
 from ..runfile.schema import Result, Run
-from .metrics import METRICS, Measured
+from .metrics import METRICS, MeasuredCase
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
-SETTINGS = ("variant", "regime", "cache")
+CONFIGURATION = ("variant", "regime", "cache")
 BEFORE_METRICS, AFTER_METRICS = ("dtype", "threads", "status", "reason"), ("check", "flags")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -37,7 +37,17 @@ ONE_SHOT_COLUMNS = (
 CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
-_RESERVED = {*LEADING, *SETTINGS, *BEFORE_METRICS, *AFTER_METRICS, *HIDDEN, BASE, *PAIRED, *ONE_SHOT_COLUMNS, *CROSSED}
+_RESERVED = {
+    *LEADING,
+    *CONFIGURATION,
+    *BEFORE_METRICS,
+    *AFTER_METRICS,
+    *HIDDEN,
+    BASE,
+    *PAIRED,
+    *ONE_SHOT_COLUMNS,
+    *CROSSED,
+}
 _RESERVED |= {f"baseline_{name}" for name in SIDE}
 
 
@@ -49,7 +59,7 @@ def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
     parameters = columns_of({name for run in runs for result in run.results for name in result.case.params})
-    columns = [*LEADING, *SETTINGS, *parameters.values(), *BEFORE_METRICS, *METRICS, *AFTER_METRICS, *HIDDEN]
+    columns = [*LEADING, *CONFIGURATION, *parameters.values(), *BEFORE_METRICS, *METRICS, *AFTER_METRICS, *HIDDEN]
     rows = [
         _row(name, run, result, parameters) for name, run in zip(names, runs, strict=True) for result in run.results
     ]
@@ -66,7 +76,7 @@ def parameter_columns(table: pd.DataFrame) -> list[str]:
     return [column for column in table.columns if not _reserved(column)]
 
 
-def to_csv(table: pd.DataFrame) -> str:
+def csv_text(table: pd.DataFrame) -> str:
     """Every digit of every number, empty where unknown; texts can't act as formulas in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -110,7 +120,7 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         "_result": result,
     }
     if times:
-        measured = Measured(result, times, run)
+        measured = MeasuredCase(result, times, run)
         row |= {name: metric.of(measured) for name, metric in METRICS.items()}
         row["check"] = f"{result.check}: {result.check_reason}" if result.check_reason else result.check
         row["flags"] = " ".join(flag.name for flag in result.flags) or None

@@ -19,10 +19,10 @@ from .table import records
 
 LEAST_RUNS = 6
 """From that many runs of one machine on, they are a trend and not things to compare."""
-LEVEL = 0.01
+CHANGE_LEVEL = 0.01
 """Of the test for a change, over all cases together."""
 LEAST_CHANGE = 0.05
-MOST_PANELS = 12
+MOST_SERIES = 12
 MOST_UNCHANGED = 12
 """Workloads without a change are drawn only where there are no more workloads than that."""
 
@@ -81,7 +81,7 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
                 [*words, *([row["implementation"]] if row["implementation"] not in ("torch", None) else [])]
             )
             cases[row["workload"], row["machine"]][name].append(row)
-    level = LEVEL / max(1, sum(len(named) for named in cases.values()))
+    level = CHANGE_LEVEL / max(1, sum(len(named) for named in cases.values()))
     changed: list[Trend] = []
     unchanged: list[Trend] = []
     for (workload, machine), named in cases.items():
@@ -92,7 +92,7 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
         stepped = sorted((each for each in series if each.changes), key=lambda each: -each.change)
         shown = stepped or series
         if shown:
-            made = Trend(workload, machine, tuple(shown[:MOST_PANELS]), max(0, len(shown) - MOST_PANELS))
+            made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
             (changed if stepped else unchanged).append(made)
     changed.sort(key=lambda each: -each.series[0].change)
     return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]

@@ -53,7 +53,7 @@ def test_exact_text(tmp_path: Path) -> None:
     frame = crossover.crossover_table(speedup.pair(results).table, Names(results))
     same = "run,Synthetic CPU (synthetic),cuda:0,a.b,torch,eager,hot,out,,float32,"
     same += "run,Synthetic CPU (synthetic),cpu,torch,,"
-    lines = table.to_csv(frame).splitlines()
+    lines = table.csv_text(frame).splitlines()
     assert lines[0] == (
         "run,machine,device,workload,implementation,variant,cache,form,n,dtype,baseline_run,baseline_machine,"
         "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note"

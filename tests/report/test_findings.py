@@ -269,7 +269,7 @@ EVIL = "x|<img src=x onerror=alert(1)>`*_[a](javascript:b)\n# $y$ [red]z[/red]\x
 def test_names_stay_in_their_cells(tmp_path: Path) -> None:
     data = records.run_file([], [records.unmeasured(Case(EVIL, "cpu", "float32", {}), "error", EVIL)], label=EVIL)
     words = summarise(tmp_path, data)
-    text = render.markdown(words)
+    text = render.summary_markdown(words)
     assert "<img" not in text
     assert "\x1b" not in text
     for line in text.splitlines():
@@ -279,7 +279,7 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
             assert "\\[a\\](" in line
             assert "\\$y\\$" in line
     stream = io.StringIO()
-    render.show(words, Console(file=stream, width=300))
+    render.show_summary(words, Console(file=stream, width=300))
     assert "\x1b" not in stream.getvalue()
     assert "[red]z[/red]" in stream.getvalue()
 
@@ -298,4 +298,4 @@ def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -
     words = summarise(tmp_path, records.run_file([mark], devices=(records.CPU,)))
     (row,) = rows(words, "Whole jobs")
     assert (row["steps"], row["one step"], row["all steps"]) == ("1,000", "250 ms", "4 min 10 s")
-    assert "Derived, not measured" in render.markdown(words)
+    assert "Derived, not measured" in render.summary_markdown(words)

@@ -31,7 +31,7 @@ def test_the_document_is_current() -> None:
 
 def test_each_metric_is_a_column_with_its_value(tmp_path: Path) -> None:
     results = table.results_table([read(tmp_path)])
-    header = table.to_csv(results).splitlines()[0].split(",")
+    header = table.csv_text(results).splitlines()[0].split(",")
     assert set(METRICS) <= set(header)
     (row,) = table.records(results)
     assert (row["median_s"], row["flop_per_s"], row["item_per_s"], row["item_per_j"]) == (2.0, 4.0, 2.0, 8.0)
@@ -44,7 +44,7 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(METRICS, calls.name, calls)
     run = read(tmp_path)
     results = table.results_table([run])
-    assert "call_per_s" in table.to_csv(results).splitlines()[0].split(",")
+    assert "call_per_s" in table.csv_text(results).splitlines()[0].split(",")
     words = findings.summarise([run], results, speedup.pair(results), scaling.scaling_table(results))
     (rates,) = [each for each in words.tables if each.title == "Highest rates"]
     assert dict(zip(rates.columns, rates.rows[0], strict=True))["calls per second"] == "0.500 /s"
