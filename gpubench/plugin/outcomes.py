@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from .. import __version__
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
 from ..redact import without_paths
 from ..runfile.schema import KEY, OK, Case
+from ..version import __version__
 from . import settings
 
 SESSION = pytest.StashKey[Session]()

@@ -33,15 +33,15 @@ def show(paths: Sequence[str], options: Sequence[str], preset: str, processes: i
         log.touch()
         arguments = process.command(paths, [*options, f"--gpubench-plan={plan}"])
         ended = process.run(arguments, log, Path(scratch) / "none", lambda event: None, DEADLINE_S)
-        written = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {"cases": []}
-        if not written["cases"]:
+        planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+        if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
-    _print(written["cases"], written["ceilings_s"], preset, processes)
+    _print(planned["cases"], planned["ceilings_s"], preset, processes)
     return 0
 
 
 def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processes: int) -> None:
-    """``ceilings_s``: estimated seconds for one device's ceilings, 0 where none are measured."""
+    """``ceilings_s``: seconds that the measured peaks of a device take in the run's first process."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -60,7 +60,8 @@ def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processe
     console = Console(width=None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS", "160"))))
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
-    first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
+    first_s = sum(case["case_s"] for case in measured)
+    first_s += ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     console.print(
         f"{counted(len(cases), 'case')}{many}, about {seconds_text(whole_s(first_s, processes))} with preset {preset};"
