@@ -1,4 +1,4 @@
-"""What pyproject.toml can't say: every room is found, and the benchmarks, beside the package in a checkout, lie in it."""
+"""What pyproject.toml can't say: rooms are found, and the benchmarks beside the package are installed inside it."""
 
 from setuptools import find_packages, setup
 
