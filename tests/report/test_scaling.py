@@ -12,7 +12,7 @@ import records
 from gpubench.errors import RunFileError
 from gpubench.report import scaling, speedup, table
 from gpubench.report.charts import scaling_chart, selection
-from gpubench.report.charts.page import Material
+from gpubench.report.charts.page import ChartData
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -71,8 +71,8 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     results = table.results_table([read(tmp_path, [alone, two])])
     (first, _) = scaling.several_devices(scaling.scaling_table(results)).rows
     assert first[5:8] == ("1.00×", "1.00×", "100%")
-    material = Material(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
-    assert scaling_chart.figures(material)
+    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
+    assert scaling_chart.scaling_figures(data)
 
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def many() -> list[dict[str, Any]]:
 
 def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.results_table([read(tmp_path, many())])
-    material = Material(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
-    charts = {figure.name: figure for figure in scaling_chart.figures(material)}
+    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
+    charts = {figure.name: figure for figure in scaling_chart.scaling_figures(data)}
     assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
     strong = charts["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}

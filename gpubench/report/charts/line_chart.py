@@ -40,9 +40,9 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
-    Material,
     Page,
     Ticks,
     dashes,
@@ -111,11 +111,11 @@ class LineChart:
         return draw_lines(figure, self)
 
 
-def figures(material: Material) -> list[Figure]:
+def line_figures(data: ChartData) -> list[Figure]:
     """By family: speedups with data on the device and with copies, the rate of its kind, and times."""
-    names = material.names
+    names = data.names
     found = []
-    for base, members in grouped(material.pairs, names.baseline).items():
+    for base, members in grouped(data.pairs, names.baseline).items():
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
         for regime, measure in MEASURES.items():
             shot = regime == ONE_SHOT
@@ -130,7 +130,7 @@ def figures(material: Material) -> list[Figure]:
                     note=uncertainty(rows, "band; of a crossover: bar at 1×") + _SHOT * shot,
                     rank=1,
                 )
-    for kind, members in grouped(material.single, lambda row: family(row["workload"])).items():
+    for kind, members in grouped(data.single, lambda row: family(row["workload"])).items():
         for rate, rows in grouped(members, rate_of).items():
             if rate is not None:
                 found += _pages(
