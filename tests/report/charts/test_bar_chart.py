@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import records
+from gpubench.report.charts.bar_chart import BarChart, draw_bars
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import selection
-from gpubench.report.charts.bar_chart import BarChart, draw_bars
 from gpubench.report.charts.page import LIGHT, Figure, Page, colour
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import records
+from gpubench.report.charts.bar_chart import BarChart
+from gpubench.report.charts.line_chart import LineChart, draw_lines
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import draw, selection
-from gpubench.report.charts.bar_chart import BarChart
-from gpubench.report.charts.line_chart import LineChart, draw_lines
 from gpubench.report.charts.page import DARK, LIGHT, Figure, colour, linear_ticks, log_ticks, size_ticks, tick_text
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case

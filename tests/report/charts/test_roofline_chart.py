@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import records
+from gpubench.report.charts.roofline_chart import Roofline, RoofPanel, draw_roofline
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import draw, selection
 from gpubench.report.charts.page import LIGHT, Figure
-from gpubench.report.charts.roofline_chart import Roofline, RoofPanel, draw_roofline
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 

@@ -1,0 +1,94 @@
+"""One picture a family: what rate each device reaches by size, or how long a call takes; a panel a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...format import text
+from ..labels import Row, family, grouped, heading
+from ..sweep import Line, Measure, Rate, Sweep, rate_of, sweeps, time_of
+from .material import ChartData, plainness
+from .naming import doubtful, family_name, warning, workload_name
+from .page import MOST_LINES, MOST_PANELS, Figure, Key
+from .panels import Curve, LinePanels, Panel
+from .small_print import caption, waited
+
+_DEFAULT = ("matmul", "models", "elementwise")
+"""Families whose rates a report shows unless it is asked for all; one's own come first."""
+_MOST_DEFAULT = 3
+
+
+def rate_figures(data: ChartData) -> list[Figure]:
+    """Rates of every family, and on demand times."""
+    rates, times = [], []
+    for kind, rows in grouped(data.rows, lambda row: family(row["workload"])).items():
+        for rate, members in grouped(rows, rate_of).items():
+            if rate is not None:
+                figure = _family(data, kind, members, rate.measure, rate)
+                rates += [figure] if figure else []
+        figure = _family(data, kind, rows, time_of, None)
+        times += [figure] if figure else []
+    return [*rates, *times]
+
+
+def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate: Rate | None) -> Figure | None:
+    """A panel for each dtype of the family's first workload, then for its other workloads; lines are devices."""
+    panels = _panels(sweeps(rows, measure, data.names)[0])
+    if not panels:
+        return None
+    unit = rate.unit if rate else "s"
+    used = [row for _, _, lines in panels for line in lines for row in line.rows]
+    drawn = []
+    for label, size, lines in panels:
+        curves = [
+            _curve(data, line, unit, used) for line in sorted(lines, key=lambda line: data.naming.order(line.row))
+        ]
+        drawn.append(Panel(label, size, tuple(curves[:MOST_LINES])))
+    if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
+        return None
+    roles = {data.naming.device(row): data.naming.role(row) for row in sorted(used, key=data.naming.order)}
+    keys = tuple(Key(name, role) for name, role in roles.items())
+    quantity = rate.label.lower() if rate else "time per call"
+    best = min if rate is None else max
+    tops = []
+    for name in list(roles)[:2]:
+        mine = [line for _, _, lines in panels for line in lines if data.naming.device(line.row) == name]
+        value = best(point.y for line in mine for point in line.points)
+        tops.append(f"{text(value, unit, 2)} on the {name.partition(',')[0]}")
+    title = f"{family_name(kind)}: up to {', '.join(tops)}"
+    title = title if rate else f"{family_name(kind)}: {quantity}"
+    subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
+    words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
+    chart = LinePanels(tuple(drawn), unit, keys, "", tuple(used))
+    name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
+    order = _DEFAULT.index(kind) if kind in _DEFAULT else len(_DEFAULT)
+    default = rate is not None and kind in _DEFAULT
+    rank = (2.0 if rate else 10.0) + order * 0.1
+    return Figure(name, "rate" if rate else "time", title, subtitle, words, chart, rank, default, warning(used))
+
+
+def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
+    """(title, size, lines) of the plainest setting of every workload and dtype, those of most sizes first."""
+    panels = []
+    for sweep in found:
+        for dtype, lines in grouped(sweep.lines, lambda line: line.terms["dtype"]).items():
+            plainest = min(lines, key=lambda line: plainness(line.row)[1:])
+            same = [line for line in lines if _setting(line) == _setting(plainest) and len(line.points) > 1]
+            if same:
+                panels.append((sweep, str(dtype or ""), same))
+    counts = {id(lines): max(len(line.points) for line in lines) for _, _, lines in panels}
+    panels.sort(key=lambda entry: (-counts[id(entry[2])], entry[1] != "float32"))
+    alike = len({dtype for _, dtype, _ in panels}) == 1
+    return [
+        (workload_name(sweep.workload) + f" {dtype}" * (not alike), sweep.size, lines)
+        for sweep, dtype, lines in panels[:MOST_PANELS]
+    ]
+
+
+def _setting(line: Line) -> tuple[object, ...]:
+    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype"))
+
+
+def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
+    doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)
