@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from ..errors import UsageError
 from ..format import text
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show
+from . import samples
+from .drift import Conditions
 from .samples import Key, Side
-from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, overall, percent
+from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, judge, overall, percent
 
 NO_SLOWDOWN, SLOWDOWN, UNUSABLE, NOTHING = 0, 1, 2, 3
 NOTHING_COMPARED = "nothing"
@@ -80,6 +82,43 @@ class Comparison:
             told = f"; {lost} {'case' if lost == 1 else 'cases'} that base measured gave no number in new ({why})"
         only_new = len(self.missing) - lost
         return f"{told}; {only_new} only in new" if only_new else told
+
+
+def compare(
+    base: Side, new: Side, threshold: float, across_machines: bool = False, normalise: bool = False
+) -> Comparison:
+    """Judge two sides that were measured one after the other; ``threshold`` is the smallest share that matters.
+
+    Raises UsageError where their machines differ and ``across_machines`` isn't set.
+    """
+    common = [key for key in new.cases if key in base.cases]
+    different = samples.differences(base, new, (key.device for key in common))
+    notes = [*base.notes, *new.notes]
+    if common and different.machine and not across_machines:
+        raise UsageError(
+            f"the machines differ: {'; '.join(different.machine)} (--across-machines compares them all the same)"
+        )
+    notes += [f"another machine: {text}" for text in different.machine]
+    notes += [f"other software: {text}" for text in different.software]
+    notes += filter(None, [samples.presets(base, new)])
+    notes += samples.doubts(base, new)
+    both = [path for content, path in new.contents.items() if content in base.contents]
+    notes += [f"on both sides: {path}: a run compared with itself says nothing of noise" for path in both]
+    scale: dict[Key, float] = {}
+    if normalise:
+        scale, unknown = samples.scale(base, new, common)
+        notes += ["ratios are of times in units of what each machine's own measured ceilings allow"]
+        notes += [f"not normalised, since its work or a ceiling is unknown: {key}" for key in unknown]
+        common = [key for key in common if key in scale]
+    per_run = min(side.processes() for side in (base, new))
+    cases = {key: [each.scaled(scale.get(key, 1.0)) for each in new.cases[key]] for key in common}
+    conditions = Conditions(base.cases, cases, moved=across_machines)
+    if abs(conditions.shared) >= math.log(1 + threshold):
+        alike = change_text(math.exp(conditions.shared))
+        notes.append(f"all cases alike: {alike}, as machines do from run to run; --interleave would tell")
+    verdicts = judge(base.cases, cases, threshold, per_run, conditions)
+    verdicts = [replace(each, new_s=each.new_s / scale.get(each.key, 1.0)) for each in verdicts]
+    return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), threshold)
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:

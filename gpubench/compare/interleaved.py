@@ -7,6 +7,7 @@ import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
@@ -18,18 +19,17 @@ from .sequential import Sequential, least_pairs
 from .verdict import AMBIGUOUS, Verdict
 
 DEADLINE_S = 120.0
-_PASSED_ON = ("preset", "device", "require_device", "dtype", "threads")
 
 
-def measure(args: argparse.Namespace) -> Comparison:
-    """Raises UsageError for what can't be measured or written."""
+def measure(args: argparse.Namespace, pytest_options: Sequence[str]) -> Comparison:
+    """Measure in alternation until it is enough. Raises UsageError for what can't be measured or written."""
     if len(args.base) > 1 or len(args.new) > 1:
         raise UsageError("--interleave takes one environment a side: a Python, or the folder of a checkout")
     if args.pairs < least_pairs(1) or not args.budget > 0:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
     before, after = (environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
     folder = _folder(Path(args.output)) if args.output else _fresh(Path("out"))
-    turns = Interleave(folder, before, after, _options(args), DEADLINE_S, _say)
+    turns = Interleave(folder, before, after, pytest_options, DEADLINE_S, _say)
     seen = Sequential(args.pairs, args.threshold)
     base, new = Side("base"), Side("new")
     verdicts: list[Verdict] = []
@@ -82,16 +82,6 @@ def _too_few(allowed: int, cases: int) -> str:
         f"--budget and --pairs allow some {allowed} pairs, and to prove a change in one of {cases} cases takes"
         f" {least_pairs(cases)}: allow more, or choose cases (-k, --paths)"
     )
-
-
-def _options(args: argparse.Namespace) -> list[str]:
-    found = []
-    for name in _PASSED_ON:
-        value = getattr(args, name)
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                found.append(f"--gpubench-{name.replace('_', '-')}={item}")
-    return [*found, *(["-k", args.expression] if args.expression else []), *args.pytest]
 
 
 def _fresh(folder: Path) -> Path:

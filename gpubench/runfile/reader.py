@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import RunFileError
+from ..options import CACHES
 from .flags import ADVICE, apart
 from .schema import (
-    CACHES,
     KEY,
     SCHEMA_VERSION,
     TIMERS,
