@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from .. import __version__
 from ..errors import RankFailure
+from ..measure.budget import CEILINGS_S
 from ..measure.session import Session, Unmeasured
 from ..redact import without_paths
 from ..runfile.schema import KEY, OK, Case
+from ..version import __version__
 
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
@@ -111,7 +112,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
             if not session.config.getoption("--gpubench-ledger"):
                 recorder.write_run_file(Path(session.config.getoption("benchmark_json")))
         if plan := session.config.getoption("--gpubench-plan"):
-            text = json.dumps(session.config.stash[SESSION].planned, indent=1, allow_nan=False)
+            measuring = session.config.stash[SESSION]
+            ceilings_s = CEILINGS_S[measuring.preset.name] if measuring.asked.ceilings else 0.0
+            document = {"cases": measuring.planned, "ceilings_s": ceilings_s}
+            text = json.dumps(document, indent=1, allow_nan=False)
             Path(plan).write_text(text, encoding="utf-8")
 
 
