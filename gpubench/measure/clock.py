@@ -28,7 +28,7 @@ class DeviceClock:
         self.devices = tuple(dict.fromkeys(devices))
         accelerators = [device for device in self.devices if device.accelerator]
         self._waits: tuple[Callable[[], None], ...] = tuple(device.synchronize for device in accelerators)
-        self._now = accelerators[0].kind.now if accelerators else time.perf_counter
+        self._now = accelerators[0].now if accelerators else time.perf_counter
 
     def __call__(self) -> float:
         for wait in self._waits:

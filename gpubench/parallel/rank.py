@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..devices import CPU, device as find_device
+from ..devices import CPU, find_device
 from ..errors import WrongAnswer
 from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_rounds
 from ..measure.data import Data
@@ -117,10 +117,8 @@ class _Clock:
     """Seconds that this rank needs, from when all have come to when its own device is done."""
 
     def __init__(self, place: Place) -> None:
-        from ..devices import device
-
         self._place = place
-        self._device = device(place.device).device
+        self._device = find_device(place.device).device
 
     def time(self, call: Callable[[], Any], times: int = 1) -> float:
         import torch.distributed as dist

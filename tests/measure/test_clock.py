@@ -109,15 +109,15 @@ def test_plain_benchmark_waits_through_the_timer_option(pytester):
         import torch
         from gpubench import devices
 
-        class Slow(devices.Kind):
-            name = "slow"
+        @devices.register
+        class Slow(devices.Device):
+            kind = "slow"
+            label = "slow"
             until = 0.0
-            def count(self): return 1
-            def label(self, index): return "slow"
-            def synchronize(self, index):
+            @classmethod
+            def count(cls): return 1
+            def synchronize(self):
                 while time.perf_counter() < Slow.until: pass
-
-        devices.BUILT_IN += (Slow(),)
 
         import pytest
         @pytest.fixture
