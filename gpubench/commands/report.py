@@ -118,10 +118,8 @@ def write_report(
     drawn = []
     if charts:
         from ..report.charts import draw, selection
-        from ..report.charts.scaling_chart import plan as draw_scaling
 
-        drawn = [*selection.plan(compared, speedups.table, chosen), *draw_scaling(compared, scaled)]
-        drawn += selection.plan_trends(trend.trends(runs, results))
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
     words = scaling.added(findings.summarise(shown, compared, speedups, drawn, formats), scaled)
     tables = {

@@ -82,6 +82,7 @@ class Device(ABC):
     @classmethod
     def release_memory(cls) -> None:
         """Return memory that is cached but unused to the devices of this kind."""
+        return
 
     @classmethod
     def interconnect(cls, count: int) -> str | None:

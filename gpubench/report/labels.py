@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import Run, Scalar
+from ..runfile.schema import TIMERS, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
@@ -163,6 +163,14 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Paired although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
+
+
+def uncertainty(rows: Iterable[Row], drawn: str) -> str:
+    return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
+
+
+def waited(rows: Iterable[Row]) -> str:
+    return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
 
 
 def beyond(rows: Iterable[Row]) -> str:

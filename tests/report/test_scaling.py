@@ -12,6 +12,7 @@ import records
 from gpubench.errors import RunFileError
 from gpubench.report import scaling, speedup, table
 from gpubench.report.charts import scaling_chart, selection
+from gpubench.report.charts.page import ChartData
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -70,7 +71,7 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     results = table.frame([read(tmp_path, [alone, two])])
     (first, _) = scaling.told(scaling.frame(results)).rows
     assert first[5:8] == ("1.00×", "1.00×", "100%")
-    assert scaling_chart.plan(results, scaling.frame(results))
+    assert scaling_chart.scaling_figures(ChartData(results, speedup.pair(results).table, scaled=scaling.frame(results)))
 
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
@@ -166,7 +167,12 @@ def many() -> list[dict[str, Any]]:
 
 def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.frame([read(tmp_path, many())])
-    charts = {figure.name: figure for figure in scaling_chart.plan(results, scaling.frame(results))}
+    charts = {
+        figure.name: figure
+        for figure in scaling_chart.scaling_figures(
+            ChartData(results, speedup.pair(results).table, scaled=scaling.frame(results))
+        )
+    }
     assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
     strong = charts["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}

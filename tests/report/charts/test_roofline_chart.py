@@ -12,7 +12,7 @@ import records
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import draw, selection
-from gpubench.report.charts.page import Figure
+from gpubench.report.charts.page import LIGHT, Figure
 from gpubench.report.charts.roofline_chart import Roofline, RoofPanel, draw_roofline
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
@@ -128,7 +128,7 @@ def test_names_keep_off_markers_and_never_hide_one(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, MARKS + SMALL)
     assert isinstance(figure.chart, Roofline)
     page = draw_roofline(figure, figure.chart)
-    page.ink.apply(page.LIGHT)
+    page.ink.apply(LIGHT)
     for axes in page.figure.axes:
         names = [text for text in axes.texts if text.get_path_effects()]
         markers = [line for line in axes.lines if line.get_marker() not in ("", "None", None)]
