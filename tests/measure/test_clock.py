@@ -93,7 +93,7 @@ def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
 
 def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
     conftest = pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + "\nKIND.machine.wait_cost_s = 8e-6\n")
+    conftest.write_text(conftest.read_text() + "\nVirtual.machine.wait_cost_s = 8e-6\n")
     _, run = virtual(SHORT, passed=1)
     (bench,) = run["benchmarks"]
     record = bench["extra_info"]["gpubench"]
