@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import UsageError
 from ..format import text
 from ..report.labels import shorten
-from ..report.render import Summary, Table, escape, markdown_table, show
+from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from .comparison import Comparison, change_text, sorted_verdicts
 from .samples import CaseKey
 from .verdict import SAME, Verdict
@@ -68,7 +68,7 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal."""
     tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts), comparison)]
     tables += [_missing(comparison), _notes(comparison)]
-    show(Summary(tuple(table for table in tables if table.rows)))
+    show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {comparison.line}")
 
 

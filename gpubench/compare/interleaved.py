@@ -65,13 +65,13 @@ class _Judge:
             return True
         if count == 1:
             self._warn_of_few_pairs()
-        settled = ""
-        if self._sequential.due:
-            self._verdicts = self._sequential.look()
-            ambiguous = sum(each.verdict == AMBIGUOUS for each in self._verdicts)
-            settled = f": {len(self._verdicts) - ambiguous} of {len(self._verdicts)} cases settled"
-        _say(f"pair {count} of at most {self._args.pairs}{settled}")
-        return bool(settled) and not ambiguous
+        if not self._sequential.due:
+            _say(f"pair {count} of at most {self._args.pairs}")
+            return False
+        self._verdicts = self._sequential.look()
+        cases, settled = len(self._verdicts), sum(each.verdict != AMBIGUOUS for each in self._verdicts)
+        _say(f"pair {count} of at most {self._args.pairs}: {settled} of {cases} cases settled")
+        return settled == cases
 
     def _warn_of_few_pairs(self) -> None:
         """Say so after the first pair if the budget allows too few of them to prove anything."""

@@ -39,6 +39,10 @@ class _Pair:
     new_s: float
     smoke: bool
 
+    @property
+    def change(self) -> float:
+        return math.log(self.new_s / self.base_s)
+
 
 class Sequential:
     """Collects up to ``most`` pairs; a change that is proven once stays proven."""
@@ -84,9 +88,7 @@ class Sequential:
         """Judge the pairs so far. The ``last`` look, when time is up, spends all that is left of the level."""
         reached = 1.0 if last else min(1.0, self.count / self.most) ** 2
         share, self._spent, self.looked = reached - self._spent, reached, self.count
-        differences = {
-            key: [math.log(each.new_s / each.base_s) for each in pairs] for key, pairs in self._pairs.items()
-        }
+        differences = {key: [each.change for each in pairs] for key, pairs in self._pairs.items()}
         slower, faster = (self._adjusted(differences.values(), sign, share) for sign in (1, -1))
         verdicts = []
         for (key, values), slower_p, faster_p in zip(differences.items(), slower, faster, strict=True):
@@ -106,10 +108,8 @@ class Sequential:
         ratio = statistics.paired_ratio(values, 1 - _UNCERTAIN * share)
         word = decide(ratio, slower_p, faster_p, self.threshold, PAIRED_FALSE_DISCOVERIES)
         more, advice = self._advice(values) if word == AMBIGUOUS else (None, "")
-        processes = len(values), len(values)
-        return Verdict(
-            key, word, ratio, *_median_times(self._pairs[key], ratio.value), slower_p, processes, advice, more
-        )
+        times, count = _median_times(self._pairs[key], ratio.value), len(values)
+        return Verdict(key, word, ratio, *times, slower_p, (count, count), advice, more)
 
     def _advice(self, values: Sequence[float]) -> tuple[int | None, str]:
         """How many more pairs would tell, from their spread: 1.4826 median absolute deviations, a robust standard
