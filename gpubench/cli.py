@@ -34,7 +34,7 @@ EXAMPLES = {
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare --base before/ --new after/": "two versions",
 }
-UNUSABLE = 2
+_UNUSABLE = 2
 BROKEN_PIPE = 128 + 13
 """What a shell reports for a program that SIGPIPE ended."""
 _TAKE_PYTEST_OPTIONS = ("run", "compare")
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.split()[2].split("=")[0]
             message += _suggestion(word, self._option_string_actions)
-        self.exit(UNUSABLE, f"{self.prog}: {message}\n")
+        self.exit(_UNUSABLE, f"{self.prog}: {message}\n")
 
 
 def parser(command: str) -> Parser:
@@ -101,7 +101,7 @@ def _run(words: list[str]) -> int:
     if command not in names:
         advice = _suggestion(command, names) or f": choose from {', '.join(names)}"
         print(f"gpubench: unknown command {command!r}{advice}", file=sys.stderr)
-        return UNUSABLE
+        return _UNUSABLE
     split = words.index("--") if "--" in words else len(words)
     own, pytest_options = words[1:split], words[split + 1 :]
     sub = parser(command)

@@ -12,7 +12,7 @@ import pytest
 
 from gpubench import cli, options
 from gpubench.errors import UsageError
-from gpubench.measure.session import Asked
+from gpubench.measure.session import Settings
 from gpubench.options import OPTIONS, Option
 
 PAGE = Path(__file__).parent.parent / "docs/options.md"
@@ -82,19 +82,19 @@ def test_every_option_is_taken_and_passed_on(command: list[str], option: Option)
 
 
 def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
-    asked = Asked()
+    defaults = Settings()
     for option in OPTIONS:
-        assert getattr(asked, option.field) == option.default, option.name
+        assert getattr(defaults, option.field) == option.default, option.name
     set_otherwise = {"max_time", "min_rounds", "plan", "process", "processes"}
-    assert {field.name for field in fields(Asked)} == {option.field for option in OPTIONS} | set_otherwise
+    assert {field.name for field in fields(Settings)} == {option.field for option in OPTIONS} | set_otherwise
 
 
 SESSION = """
 def pytest_configure(config):
     from gpubench.plugin import settings
     from gpubench.options import OPTIONS
-    asked = settings.asked(config)
-    print({option.name: getattr(asked, option.field) for option in OPTIONS})
+    read = settings.read_settings(config)
+    print({option.name: getattr(read, option.field) for option in OPTIONS})
 """
 
 

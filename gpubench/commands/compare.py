@@ -17,7 +17,6 @@ from ..errors import GpubenchError, UsageError
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
 
-UNUSABLE = 2
 FORMATS = ("table", "md", "json")
 
 
@@ -78,16 +77,16 @@ def main(args: argparse.Namespace) -> int:
     try:
         _require_writable(args)
         if args.interleave:
-            from ..compare import interleaved
+            from ..compare.interleaved import compare_in_turn
 
             expression = ["-k", args.expression] if args.expression else []
-            comparison = interleaved.measure(args, [*options.passed_on(args), *expression, *args.pytest])
+            comparison = compare_in_turn(args, [*options.passed_on(args), *expression, *args.pytest])
         else:
             comparison = _read_and_compare(args)
         return _show(replace(comparison, fail_missing=args.fail_missing), args)
     except GpubenchError as error:
         print(f"gpubench compare: {error}", file=sys.stderr)
-        return UNUSABLE
+        return 2
 
 
 def _read_and_compare(args: argparse.Namespace) -> Comparison:
@@ -95,17 +94,17 @@ def _read_and_compare(args: argparse.Namespace) -> Comparison:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
     if args.pytest or args.paths or args.expression or options.given(args):
         raise UsageError("options of measuring, --paths, -k and what follows -- are for --interleave")
-    from ..compare.comparison import compare
+    from ..compare.comparison import compare_sides
     from ..compare.samples import read_side
 
     base, new = read_side("base", args.base), read_side("new", args.new)
-    return compare(base, new, args.threshold, args.across_machines, args.normalise)
+    return compare_sides(base, new, args.threshold, args.across_machines, args.normalise)
 
 
 def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.github_summary:
-        from ..compare.comparison import step_summary
+        from ..compare.document import step_summary
 
         step_summary()
     if args.svg:
@@ -117,7 +116,8 @@ def _require_writable(args: argparse.Namespace) -> None:
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
-    from ..compare.comparison import NOTHING, append_step_summary, markdown, show_table, to_json
+    from ..compare.comparison import EXIT_NOTHING
+    from ..compare.document import append_step_summary, comparison_markdown, show_table, to_json
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -125,10 +125,10 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     if args.format == "json":
         sys.stdout.write(to_json(comparison))
     elif args.format == "md":
-        sys.stdout.write(markdown(comparison))
+        sys.stdout.write(comparison_markdown(comparison))
     else:
         show_table(comparison)
-    if comparison.exit_code == NOTHING:
+    if comparison.exit_code == EXIT_NOTHING:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
     sys.stdout.flush()
     if args.svg and comparison.verdicts:
@@ -136,5 +136,5 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
 
         save(comparison, Path(args.svg))
     if args.github_summary:
-        append_step_summary(markdown(comparison))
+        append_step_summary(comparison_markdown(comparison))
     return comparison.exit_code

@@ -22,8 +22,8 @@ from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .report import formats
 
-MEASURED, INCOMPLETE, UNUSABLE = 0, 1, 2
-ACCEPTABLE = (OK, "skipped")
+_MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
+_ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Those that a run keeps when it is resumed, beside the table's."""
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
     except plan.NoPlan as error:
         return _explain(error.code, Progress(), error.log, False)
     except GpubenchError as error:
-        return _say(str(error), UNUSABLE)
+        return _say(str(error), _UNUSABLE)
 
 
 def _measure(args: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
         raise UsageError(log.complaint(log.lines(supervisor.log)))
     if not any(event["event"] == "session" for event in supervisor.events):
         if unable and unable.status == "timeout":
-            return _say(str(unable), INCOMPLETE)
+            return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
     write(run_file, merge.assemble(supervisor.events))
@@ -98,13 +98,13 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = [event for event in supervisor.events if event["event"] == "end"]
-    failed = {event["fullname"] for event in ends if event["status"] not in ACCEPTABLE}
+    failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
     if failed and not supervisor.interrupted:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
-    return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not failed else INCOMPLETE)
+    return max(_report(args, supervisor.folder, run_file), _MEASURED if whole and not failed else _INCOMPLETE)
 
 
-def _say(text: str, code: int = MEASURED) -> int:
+def _say(text: str, code: int = _MEASURED) -> int:
     print(f"gpubench run: {text}", file=sys.stderr)
     return code
 
@@ -228,18 +228,18 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
     lines = log.lines(output)
     where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
-        return _say("stopped before anything was measured", INCOMPLETE)
+        return _say("stopped before anything was measured", _INCOMPLETE)
     if code == _USAGE:
-        return _say(log.complaint(lines), UNUSABLE)
+        return _say(log.complaint(lines), _UNUSABLE)
     if code == _NOTHING_COLLECTED:
-        return _say("no benchmark matches", UNUSABLE)
+        return _say("no benchmark matches", _UNUSABLE)
     if code == _INTERRUPTED:
-        return _say(f"{log.uncollected(lines)}{where}", UNUSABLE)
+        return _say(f"{log.uncollected(lines)}{where}", _UNUSABLE)
     for reason, count in progress.reasons.most_common(5):
         _say(f"{count} × {reason}")
     if not progress.reasons:
         print("\n".join(lines[-15:]), file=sys.stderr)
-    return _say(f"nothing was measured (pytest ended with {code}){where}", INCOMPLETE)
+    return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
 
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path) -> int:

@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.secondary():
         config.option.benchmark_json = None  # torchrun's rank 0 writes for all
     try:
-        config.stash[SESSION] = Session(settings.asked(config))
+        config.stash[SESSION] = Session(settings.read_settings(config))
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
     config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
@@ -54,9 +54,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse unknown and missing devices before anything is collected. Only then, and if named, is torch imported."""
     own = session.config.stash[SESSION]
     try:
-        if own.asked.required:
+        if own.settings.required:
             own.require_devices()
-        if set(own.asked.devices) - {"auto", "all", "cpu"}:
+        if set(own.settings.devices) - {"auto", "all", "cpu"}:
             _ = own.choices
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
         items[:] = [item for item in items if item.nodeid in names]
     config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
-    asked = config.stash[SESSION].asked
+    asked = config.stash[SESSION].settings
     if config.getoption("--gpubench-process"):
         random.Random(f"{asked.seed}/{asked.process}").shuffle(items)
 
@@ -181,22 +181,22 @@ def _equip(item: pytest.Item, session: Session) -> None:
 
     The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
     """
-    from ..devices import device
+    from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
     from ..measure.clock import DeviceClock, ReplayTimer
 
-    choice = device(item.stash[CASE].device)
+    choice = find_device(item.stash[CASE].device)
     if choice.device is None:  # it was there at collection
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" in own or settings.given(item.config, "--benchmark-timer"):
+    if "timer" in own or settings.benchmark_option(item.config, "--benchmark-timer"):
         warnings.warn(
             pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
             stacklevel=2,
         )
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
-    least = max(least, float(settings.given(item.config, "--benchmark-min-time") or 0))
+    least = max(least, float(settings.benchmark_option(item.config, "--benchmark-min-time") or 0))
     clock = DeviceClock([choice.device])
     replayed = ReplayTimer() if RANKS in _fixture_names(item) else None
     whole = session.preset.adjusted(own)
@@ -214,7 +214,7 @@ def _tighten(item: pytest.Item) -> None:
         return
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" not in own and not settings.given(item.config, "--benchmark-calibration-precision"):
+    if "timer" not in own and not settings.benchmark_option(item.config, "--benchmark-calibration-precision"):
         item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
 
 
@@ -268,7 +268,7 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
     """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
-    ranks = Ranks(pytestconfig.stash[SESSION].asked.ranks_deadline)
+    ranks = Ranks(pytestconfig.stash[SESSION].settings.ranks_deadline)
     yield ranks
     ranks.close()
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ..errors import RankFailure
-from ..measure.budget import CEILINGS_S
 from ..measure.session import Session, Unmeasured
 from ..redact import without_paths
 from ..runfile.schema import KEY, OK, Case
@@ -44,18 +43,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     session = item.config.stash[SESSION]
     status, reason = _outcome(report, call)
-    if not session.asked.identify:
+    if not session.settings.identify:
         reason = without_paths(reason)
-    if session.asked.plan:
+    if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
             planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
             plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            session.planned.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
+            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
         return report
     if status == OK and report.when == "call":
         session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
         gpubench = item.stash.get(GPUBENCH, None)
-        if gpubench is not None and not gpubench.called and not session.asked.plan:
+        if gpubench is not None and not gpubench.called and not session.settings.plan:
             status, reason = "skipped", "the test did not call gpubench(...)"
     if status != OK:
         _FAILED.add(item.nodeid)
@@ -77,7 +76,7 @@ def _forget() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {device.kind for device in in_use()}:
+    for kind in {type(device) for device in in_use()}:
         kind.release_memory()
 
 
@@ -112,10 +111,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
             if not session.config.getoption("--gpubench-ledger"):
                 recorder.write_run_file(Path(session.config.getoption("benchmark_json")))
         if plan := session.config.getoption("--gpubench-plan"):
-            measuring = session.config.stash[SESSION]
-            ceilings_s = CEILINGS_S[measuring.preset.name] if measuring.asked.ceilings else 0.0
-            document = {"cases": measuring.planned, "ceilings_s": ceilings_s}
-            text = json.dumps(document, indent=1, allow_nan=False)
+            text = json.dumps(session.config.stash[SESSION].plan, indent=1, allow_nan=False)
             Path(plan).write_text(text, encoding="utf-8")
 
 
@@ -158,7 +154,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     """
     if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
-        if not config.stash[SESSION].asked.identify:
+        if not config.stash[SESSION].settings.identify:
             machine_info["node"] = ""
 
 

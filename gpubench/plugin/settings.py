@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ..errors import UsageError
-from ..measure.session import Asked
+from ..measure.session import Settings
 from ..options import OPTIONS, Option
 
 
@@ -36,21 +36,21 @@ def declare_options(parser: pytest.Parser) -> None:
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
 
 
-def asked(config: pytest.Config) -> Asked:
+def read_settings(config: pytest.Config) -> Settings:
     """All options, checked. Raises :class:`UsageError` for a value that doesn't exist, naming those that do."""
-    max_time = given(config, "--benchmark-max-time")
+    max_time = benchmark_option(config, "--benchmark-max-time")
     process, processes = _share(config)
-    return Asked(
+    return Settings(
         **{option.field: _value(config, option) for option in OPTIONS},
         max_time=None if max_time is None else float(max_time),
-        min_rounds=given(config, "--benchmark-min-rounds"),
+        min_rounds=benchmark_option(config, "--benchmark-min-rounds"),
         plan=config.getoption("--gpubench-plan") is not None,
         process=process,
         processes=processes,
     )
 
 
-def given(config: pytest.Config, flag: str) -> Any:
+def benchmark_option(config: pytest.Config, flag: str) -> Any:
     """The value of one of pytest-benchmark's options, or ``None`` where nobody set it."""
     words = (*config.invocation_params.args, *config.getini("addopts"), *os.environ.get("PYTEST_ADDOPTS", "").split())
     named = any(str(word).split("=")[0] == flag for word in words)
