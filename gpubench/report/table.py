@@ -125,7 +125,8 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         link = len({run.machine.device(used).accelerator for used in (case.device, *case.devices)}) > 1
         use = utilisation(result.work, times.median_s, compute_dtype(case.dtype, case.variant), ceilings, link)
         row["utilisation"] = use.fraction if use else None
-        row["check"] = f"{result.check}: {result.check_reason}" if result.check_reason else result.check
+        check = result.check
+        row["check"] = (f"{check.status}: {check.reason}" if check.reason else check.status) if check else None
         row["flags"] = " ".join(flag.name for flag in result.flags) or None
     return row
 
