@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from gpubench.devices import CPU
+from gpubench.devices import CPU, Device
 from gpubench.errors import Unmeasurable
+from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
@@ -46,13 +47,9 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "interconnect": kind.interconnect(devices) if devices > 1 else None,
     }
     if not gpubench.data.meta:
-
-        def wait():
-            for index in range(devices):
-                kind.synchronize(index)
-
+        clock = DeviceClock(Device(kind, index) for index in range(devices))
         with matmul_precision(gpubench.case.dtype):
-            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], wait)
+            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], clock)
         if epochs:
             _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)

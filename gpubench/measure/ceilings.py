@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices import CPU, Device
 from ..devices.cpu import cache_sizes
 from ..runfile.schema import Bandwidth, Ceilings
-from .clock import DeviceClock
+from .clock import DeviceClock, repeat
 from .precision import matmul_precision, torch_dtype
 
 if TYPE_CHECKING:
@@ -179,17 +179,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
     """Least seconds per call, over stretches of at most ``most`` calls that share one wait, for about ``seconds``."""
-    for _ in range(2):
-        call()
-    start = clock()
     call()
-    once = max(clock() - start, 1e-9)
-    calls = max(1, min(most, int(seconds / 8 / once)))
-    best, spent, stretches = math.inf, 0.0, 0
-    while stretches < 2 or (spent < seconds and stretches < 50):
-        start = clock()
-        for _ in range(calls):
-            call()
-        took = clock() - start
-        best, spent, stretches = min(best, took / calls), spent + took, stretches + 1
-    return max(best, 1e-12)
+    call()
+    (single_s,) = repeat(call, clock, least=1, most=1)
+    calls = max(1, min(most, int(seconds / 8 / max(single_s, 1e-9))))
+    return max(min(repeat(call, clock, least=2, most=50, seconds=seconds, calls=calls)) / calls, 1e-12)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..runfile.flags import FEW, NOISY, Flag
 from ..runfile.schema import Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
 from .budget import MIN_WAITS
+from .clock import repeat
 
 COLD = 1.3
 DRIFT, DRIFT_Z = 1.1, 4.0
@@ -245,19 +247,14 @@ def canary(threads: int) -> Canary | None:
     if threads < 2:
         return None
     a = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    out = torch.empty_like(a)
+    product = partial(torch.mm, a, a, out=torch.empty_like(a))
     medians = []
     try:
         for count in (1, threads):
             torch.set_num_threads(count)
-            torch.mm(a, a, out=out)
-            torch.mm(a, a, out=out)
-            times: list[float] = []
-            while len(times) < 5 or (len(times) < CALLS and sum(times) < SECONDS):
-                start = time.perf_counter()
-                torch.mm(a, a, out=out)
-                times.append(time.perf_counter() - start)
-            medians.append(median(times))
+            product()
+            product()
+            medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=SECONDS)))
     finally:
         torch.set_num_threads(threads)
     return Canary(threads, *medians)

@@ -41,11 +41,11 @@ class Inputs:
 
     def __init__(self, session: Session, case: Case, home: Device) -> None:
         self._session = session
-        self._plan = plan = session.asked.plan
+        self._plan = plan = session.settings.plan
         self.case = case
         self.home = home
-        self.data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
-        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
+        self.data = Data(home, torch_dtype(case.dtype), session.settings.seed, meta=plan)
+        self.host = Data(CPU, torch_dtype(case.dtype), session.settings.seed, stream=1, meta=plan)
         self.randn = self.data.randn
         self.randint = self.data.randint
         self.empty = self.data.empty
@@ -69,14 +69,14 @@ class Inputs:
 
     @property
     def preset(self) -> str:
-        return self._session.asked.preset
+        return self._session.settings.preset
 
     @property
     def neighbour(self) -> Data:
         """Data on the next of the chosen accelerators of the same kind, to copy to."""
         chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self.home.kind]
         there = chosen[(chosen.index(self.home) + 1) % len(chosen)]
-        return Data(there, self.dtype, self._session.asked.seed, stream=2, meta=self._plan)
+        return Data(there, self.dtype, self._session.settings.seed, stream=2, meta=self._plan)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in page-locked host memory, from which a device copies by itself."""
@@ -108,7 +108,7 @@ class Inputs:
 
     def too_few(self, reason: str) -> GpubenchError:
         """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
-        required = any(name.partition(":")[0] == self.home.kind.name for name in self._session.asked.required)
+        required = any(name.partition(":")[0] == self.home.kind.name for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 
@@ -160,8 +160,8 @@ class Gpubench(Inputs):
         replayed: ReplayTimer | None = None,
     ) -> None:
         # Before any data: what the device holds by then isn't the case's.
-        self._flush = Flush(home) if case.cache == "cold" and not session.asked.plan else None
-        self._peak = Peak(home) if not session.asked.plan else None
+        self._flush = Flush(home) if case.cache == "cold" and not session.settings.plan else None
+        self._peak = Peak(home) if not session.settings.plan else None
         super().__init__(session, case, home)
         self.allowance = preset
         self._benchmark = benchmark
@@ -259,7 +259,7 @@ class Gpubench(Inputs):
                 require_least(work.flops, counter.get_total_flops())
             record: dict[str, Any] = {"first_call_s": first_s}  # of compile: compiling included
             if self.enabled and call_s < LONG_CALL and setup is None:
-                record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
+                record["latency_s"] = latency(lambda: call(*example, **named), self._clock)
             if self._peak:
                 self._peak.reset()
             # A device's clocks have risen by now; they are not to fall again.
@@ -455,7 +455,7 @@ class Gpubench(Inputs):
                 raised += disturbance.short(median * iterations, wait_s)
             raised += self._session.doubt(self.case, work, median, counted)
             process = Process(
-                index=self._session.asked.process,
+                index=self._session.settings.process,
                 rounds=stats.stats.rounds,
                 kept=min(stats.stats.rounds, SAMPLES_KEPT),
                 iterations=iterations,

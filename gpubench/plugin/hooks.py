@@ -54,9 +54,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse unknown and missing devices before anything is collected. Only then, and if named, is torch imported."""
     own = session.config.stash[SESSION]
     try:
-        if own.asked.required:
+        if own.settings.required:
             own.require_devices()
-        if set(own.asked.devices) - {"auto", "all", "cpu"}:
+        if set(own.settings.devices) - {"auto", "all", "cpu"}:
             _ = own.choices
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
         items[:] = [item for item in items if item.nodeid in names]
     config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
-    asked = config.stash[SESSION].asked
+    asked = config.stash[SESSION].settings
     if config.getoption("--gpubench-process"):
         random.Random(f"{asked.seed}/{asked.process}").shuffle(items)
 
@@ -268,7 +268,7 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
     """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
-    ranks = Ranks(pytestconfig.stash[SESSION].asked.ranks_deadline)
+    ranks = Ranks(pytestconfig.stash[SESSION].settings.ranks_deadline)
     yield ranks
     ranks.close()
 

@@ -10,7 +10,7 @@ from virtual import Machine, device
 
 from gpubench.devices import CPU
 from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
-from gpubench.measure.clock import DeviceClock
+from gpubench.measure.clock import DeviceClock, repeat
 
 TWO_MS = """
 def test_queued(gpubench, machine):
@@ -51,6 +51,23 @@ def test_waits_for_all_devices_of_a_case():
 def test_cost_of_a_wait():
     clock = DeviceClock([device(Machine(wait_cost_s=8e-6))])
     assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "seconds", "timings"), [(3, 20, 1e-3, 3), (3, 20, 5.5e-3, 6), (3, 5, 1.0, 5), (1, 1, 0.0, 1)]
+)
+def test_repeats_until_the_time_is_spent_within_the_bounds(least, most, seconds, timings):
+    machine = Machine()
+    clock = DeviceClock([device(machine)])
+    times = repeat(lambda: machine.launch(1e-3), clock, least=least, most=most, seconds=seconds)
+    assert times == [pytest.approx(1e-3, rel=1e-6)] * timings
+
+
+def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
+    machine = Machine(wait_cost_s=1e-2)
+    clock = DeviceClock([device(machine)])
+    times = repeat(lambda: machine.launch(1e-3), clock, least=2, most=2, calls=4, before=lambda: machine.launch(5.0))
+    assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
 
 
 def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices import Device
 from ...errors import Unmeasurable
-from ..clock import DeviceClock
+from ..clock import DeviceClock, repeat
 from .device import device_time
 from .transfer import transfer
 
@@ -38,17 +38,9 @@ LATENCY_CALLS = 100
 LATENCY_S = 0.02
 
 
-def latency(call: Callable[[], Any], clock: DeviceClock, call_s: float) -> float:
-    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least.
-
-    ``call_s`` is the expected length of one.
-    """
-    times = []
-    for _ in range(max(3, min(LATENCY_CALLS, int(LATENCY_S / max(call_s, 1e-9))))):
-        start = clock()
-        call()
-        times.append(clock() - start)
-    return statistics.median(times)
+def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
+    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least."""
+    return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
 # Peak memory: the most that a case held on its device at once, its inputs included.
