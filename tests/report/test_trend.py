@@ -40,7 +40,7 @@ def history(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.st
 
 def seen(paths: list[Path]) -> list[trend.Trend]:
     runs = [read(path) for path in sorted(paths)]
-    return trend.trends(runs, table.frame(runs))
+    return trend.trends(runs, table.results_table(runs))
 
 
 def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
