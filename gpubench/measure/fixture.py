@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..devices import CPU, Device, device as find_device
+from ..devices import CPU, Device, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Work
@@ -72,7 +72,7 @@ class Inputs:
     @property
     def neighbour(self) -> Data:
         """Data on the next of the chosen accelerators of the same kind, to copy to."""
-        chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self.home.kind]
+        chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
         there = chosen[(chosen.index(self.home) + 1) % len(chosen)]
         return Data(there, self.dtype, self._session.settings.seed, stream=2, meta=self._plan)
 
@@ -106,7 +106,7 @@ class Inputs:
 
     def too_few(self, reason: str) -> GpubenchError:
         """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
-        required = any(name.partition(":")[0] == self.home.kind.name for name in self._session.settings.required)
+        required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..devices import Choice, Device, device, select
+from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
 from ..runfile.flags import Flag
@@ -141,7 +141,7 @@ class Session:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
-            choice = device(case.device)
+            choice = find_device(case.device)
             if choice.device:
                 wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
@@ -154,8 +154,8 @@ class Session:
         """
         if not self.judges:
             return []
-        chosen = device(case.device).device
-        used = [each for name in case.devices if (each := device(name).device)]
+        chosen = find_device(case.device).device
+        used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and self.canary and self.canary.flag():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..devices import CPU, device as find_device
+from ..devices import CPU, find_device
 from ..errors import WrongAnswer
 from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_rounds
 from ..measure.clock import DeviceClock, repeat

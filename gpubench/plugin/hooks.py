@@ -181,11 +181,11 @@ def _equip(item: pytest.Item, session: Session) -> None:
 
     The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
     """
-    from ..devices import device
+    from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
     from ..measure.clock import DeviceClock, ReplayTimer
 
-    choice = device(item.stash[CASE].device)
+    choice = find_device(item.stash[CASE].device)
     if choice.device is None:  # it was there at collection
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")

@@ -120,8 +120,8 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
     absent = [choice for choice in session.choices if choice.device is None]
     names = ", ".join(choice.name for choice in session.choices)
     if terms.devices == "two accelerators":
-        kinds = Counter(choice.device.kind.name for choice in devices if choice.device)
-        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind.name] > 1]
+        kinds = Counter(choice.device.kind for choice in devices if choice.device)
+        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
     if not devices and not absent:
         wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
             terms.devices, "an accelerator"
@@ -143,7 +143,7 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                         if dtype != "float32":
                             continue  # autocast starts from float32
                         lacking = choice.device.lacks("bfloat16") if choice.device else None
-                    if variant == "graph" and choice.device and not choice.device.kind.graphs:
+                    if variant == "graph" and choice.device and not choice.device.supports_graphs:
                         if not session.settings.variants:
                             continue
                         lacking = f"{choice.name} has no graphs of launches"

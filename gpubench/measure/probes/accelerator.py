@@ -21,7 +21,7 @@ class Flush:
     """
 
     def __init__(self, device: Device) -> None:
-        size = device.kind.cache_bytes(device.index)
+        size = device.cache_bytes()
         if not size:
             raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
         import torch
@@ -55,15 +55,15 @@ class Peak:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._before = device.kind.allocated_memory(device.index)
+        self._before = device.allocated_memory()
 
     def reset(self) -> None:
         """What was only needed to prepare the calls doesn't count."""
-        self._device.kind.reset_peak_memory(self._device.index)
+        self._device.reset_peak_memory()
 
     def bytes(self) -> int | None:
         """``None`` on kinds that don't count."""
-        peak = self._device.kind.peak_memory(self._device.index)
+        peak = self._device.peak_memory()
         if peak is None or self._before is None:
             return None
         return max(0, peak - self._before)
@@ -81,16 +81,16 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
     ``None`` where the device has no counter, or where it didn't move.
     """
-    before = device.kind.energy_j(device.index)
+    before = device.energy_j()
     if before is None:
         return None
     calls = max(3, int(ENERGY_S / max(call_s, 1e-7)))
     clock()
-    before = device.kind.energy_j(device.index)
+    before = device.energy_j()
     for _ in range(calls):
         call()
     clock()
-    after = device.kind.energy_j(device.index)
+    after = device.energy_j()
     used = (after or 0.0) - (before or 0.0)
     return used / calls if used > 0 else None
 
