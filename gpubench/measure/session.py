@@ -12,14 +12,13 @@ from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Work
+from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
-from .verify import Check
 from .work import Counted
 
 MOST_REMEASURED = 3
