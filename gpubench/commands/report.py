@@ -6,9 +6,11 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ..errors import GpubenchError, RunFileError
 
@@ -154,10 +156,8 @@ def _lean(path: Path) -> Run:
     from ..runfile.reader import read
 
     run = read(path)
-    results = []
-    for result in run.results:
-        if result.times:
-            processes = tuple(replace(process, samples=()) for process in result.times.processes)
-            result = replace(result, times=replace(result.times, processes=processes))
-        results.append(result)
-    return replace(run, results=tuple(results))
+    results = [
+        structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result
+        for result in run.results
+    ]
+    return structs.replace(run, results=tuple(results))

@@ -13,14 +13,13 @@ from ..devices.cpu import cores
 from ..errors import UsageError
 from ..options import OPTIONS
 from ..runfile.flags import Flag
-from ..runfile.schema import Case, Ceilings, Work
+from ..runfile.schema import Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
-from .verify import Check
 from .work import Counted
 
 MOST_REMEASURED = 3

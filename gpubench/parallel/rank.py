@@ -12,7 +12,7 @@ from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_round
 from ..measure.clock import DeviceClock, repeat
 from ..measure.data import Data
 from ..measure.precision import matmul_precision, torch_dtype
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from ..workloads import training
 from .rendezvous import Place
 

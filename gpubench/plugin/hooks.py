@@ -158,13 +158,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
                 item.stash[CASE] = plain_case_of(item)
                 recorder.start(item, item.stash[CASE])
         return (yield)
-    import dataclasses
+    from msgspec import structs
 
     from .parametrize import case_of
 
     session = item.config.stash[SESSION]
     _ = session.before, session.canary
-    item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
+    item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):
         recorder.start(item, item.stash[CASE])

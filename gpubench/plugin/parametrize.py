@@ -5,13 +5,13 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ..devices import Choice
 from ..errors import UsageError
@@ -102,7 +102,7 @@ def case_of(item: pytest.Item) -> Case:
 
 def plain_case_of(item: pytest.Item) -> Case:
     """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
-    return dataclasses.replace(case_of(item), dtype="")
+    return structs.replace(case_of(item), dtype="")
 
 
 def workload_of(item: pytest.Item) -> str:
