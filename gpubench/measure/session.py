@@ -142,7 +142,7 @@ class Session:
             if choice.device:
                 wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
-        return ceilings.measure(wanted, self.settings.preset)
+        return ceilings.measure_ceilings(wanted, self.settings.preset)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
@@ -167,7 +167,7 @@ class Session:
             if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure({chosen: known.throughput}, self.settings.preset).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return found
 

@@ -18,7 +18,7 @@ from ..measure.session import Session
 from ..runfile.schema import Case
 from . import settings
 from .outcomes import CASE, GPUBENCH, MEASURING, RECORDER, SESSION
-from .parametrize import AMBIGUOUS, plain_case_of
+from .parametrize import AMBIGUOUS_NAMES, plain_case_of
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
@@ -81,7 +81,7 @@ def _fixture_names(item: pytest.Item) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tell files of the same name apart. For the supervisor: only the cases it names, in this process's own order."""
     files = Counter(path.name for path in {item.path for item in items})
-    config.stash[AMBIGUOUS] = {name for name, count in files.items() if count > 1}
+    config.stash[AMBIGUOUS_NAMES] = {name for name, count in files.items() if count > 1}
     if settings.launched():  # by torchrun: what one process measures would be measured by all at once
         config.hook.pytest_deselected(items=[item for item in items if RANKS not in _fixture_names(item)])
         items[:] = [item for item in items if RANKS in _fixture_names(item)]
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
-    if session.testsfailed or AMBIGUOUS not in config.stash:
+    if session.testsfailed or AMBIGUOUS_NAMES not in config.stash:
         return  # a file that can't be imported, or a -k that pytest refused: it won't run any
     supervised = bool(config.getoption("--gpubench-ledger"))  # then plain benchmarks are cases too
     wanted = "benchmark" if supervised else "gpubench"

@@ -34,7 +34,7 @@ def suite() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Interpreter:
     """Where a child runs: its Python, its working folder (None: ours), and what comes first on its import path."""
 
     python: str = sys.executable
@@ -68,7 +68,7 @@ def command(paths: Sequence[str], options: Sequence[str], python: str = sys.exec
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def environment(base: Mapping[str, str]) -> dict[str, str]:
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = base.get("PYTHONPATH", "")
@@ -144,7 +144,7 @@ def run(
     ledger: Path,
     tell: Callable[[Event], None],
     deadline_s: float,
-    place: Place | None = None,
+    place: Interpreter | None = None,
     silence_s: float | None = None,
 ) -> Ended:
     """Run the child, pass its events on as they come, and say how it ended.
@@ -154,8 +154,8 @@ def run(
     case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    place = place or Place()
-    variables = environment(os.environ)
+    place = place or Interpreter()
+    variables = child_environment(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:
         child = subprocess.Popen(
