@@ -26,8 +26,8 @@ _SHORTEST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value and its range; a ``kind`` of INTERVAL covers the true value, SPREAD only the samples."""
+class Interval:
+    """A value with its range; a ``kind`` of INTERVAL covers the true value, SPREAD only the samples."""
 
     value: float
     low: float
@@ -50,7 +50,7 @@ class Crossover:
     high: float | None = None
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Geometric mean of two or more independent values, with Student's t interval on their logarithms."""
     logs = _logs(values)
     if len(logs) < 2:
@@ -59,7 +59,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     return _exp(logs.mean(), half)
 
 
-def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Ratio of the geometric means of two independent sets, with the interval of Welch's t test on the logarithms.
 
     Not with the pooled variance: two devices rarely have the same spread, and then a pooled interval of two against
@@ -77,12 +77,12 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: fl
     return _exp(difference, _quantile(freedom, confidence) * math.sqrt(total))
 
 
-def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Estimate:
+def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
     """Ratio of two medians, from the quartiles (q1, median, q3) of both sides, all above 0.
 
     The range is the widest that the quartiles give. It describes the samples' spread, and says nothing of another run.
     """
-    return Estimate(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
+    return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -198,9 +198,9 @@ def _logs(values: Sequence[float]) -> np.ndarray:
     return logs
 
 
-def _exp(log: float, half: float) -> Estimate:
+def _exp(log: float, half: float) -> Interval:
     value, half = math.exp(log), min(half, 150.0)  # a wider interval means the same, and charts end there
-    return Estimate(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
+    return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
 def pooled_ratio(
@@ -209,7 +209,7 @@ def pooled_ratio(
     confidence: float = CONFIDENCE,
     least: float = 0.0,
     shared: float = 0.0,
-) -> Estimate:
+) -> Interval:
     """Ratio of geometric means with Student's pooled interval; ``least`` is a lower bound on the standard deviation.
 
     ``shared`` is the known variance of what all values of a side share, which their spread doesn't show: it is added
@@ -283,7 +283,7 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     return float(chances[reached:].sum())
 
 
-def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Ratio from differences of logarithms: the Hodges-Lehmann estimate and the interval of :func:`signed_rank_p`,
     unbounded where the pairs are too few for that confidence.
 
@@ -296,8 +296,8 @@ def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # this many means at each end are outside
     value = math.exp(float(np.median(means)))
     if cut == 0:
-        return Estimate(value, 0.0, math.inf, INTERVAL)
-    return Estimate(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
+        return Interval(value, 0.0, math.inf, INTERVAL)
+    return Interval(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
 
 
 @lru_cache(maxsize=64)

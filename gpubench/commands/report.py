@@ -1,4 +1,4 @@
-"""The options of ``gpubench report``; standard library only, so that ``--help`` loads nothing else."""
+"""``gpubench report``: everything is read and drawn first and written after."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from ..errors import GpubenchError, RunFileError
-from ..report import crossover, findings, output, render, scaling, speedup, table, trend
-from ..report.labels import Names
-from ..runfile import folder
-from ..runfile.reader import read
-from ..runfile.schema import Run
+
+if TYPE_CHECKING:
+    from ..report.render import Summary
+    from ..runfile.schema import Run
 
 FORMATS = ("svg", "png")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
@@ -24,7 +24,7 @@ ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`gpubench.commands.report.main` reads."""
+    """Declare what :func:`main` reads."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run file, or a folder of them")
     parser.add_argument(
         "-o",
@@ -67,16 +67,13 @@ def formats(text: str) -> tuple[str, ...]:
     return names
 
 
-# ``gpubench report``: everything is read and drawn first and written after.
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was written where, and the summary to show."""
 
     folder: Path
     files: tuple[Path, ...]
-    summary: render.Summary
+    summary: Summary
 
 
 def main(args: argparse.Namespace) -> int:
@@ -90,6 +87,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+    from ..report import render
+
     render.show_summary(report.summary)
     charts = any(path.parent != report.folder for path in report.files)
     own = [path.name for path in report.files if path.parent == report.folder]
@@ -106,6 +105,9 @@ def write_report(
     allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
+    from ..report import crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report.labels import Names
+
     folder = Path(folder)
     runs = read_all(paths)
     results = table.results_table(runs)
@@ -137,6 +139,8 @@ def write_report(
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
     """Run files in the order given, each once, and so are copies of one; of a folder those at any depth."""
+    from ..runfile import folder
+
     found: dict[bytes, Run] = {}
     for path in map(Path, paths):
         for run in folder.runs(path, _lean) if path.is_dir() else [_lean(path)]:
@@ -149,6 +153,8 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 
 def _lean(path: Path) -> Run:
     """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    from ..runfile.reader import read
+
     run = read(path)
     results = [
         structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result

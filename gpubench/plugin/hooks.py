@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.secondary():
         config.option.benchmark_json = None  # torchrun's rank 0 writes for all
     try:
-        config.stash[SESSION] = Session(settings.asked(config))
+        config.stash[SESSION] = Session(settings.read_settings(config))
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
     config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
@@ -190,13 +190,13 @@ def _equip(item: pytest.Item, session: Session) -> None:
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" in own or settings.given(item.config, "--benchmark-timer"):
+    if "timer" in own or settings.benchmark_option(item.config, "--benchmark-timer"):
         warnings.warn(
             pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
             stacklevel=2,
         )
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
-    least = max(least, float(settings.given(item.config, "--benchmark-min-time") or 0))
+    least = max(least, float(settings.benchmark_option(item.config, "--benchmark-min-time") or 0))
     clock = DeviceClock([choice.device])
     replayed = ReplayTimer() if RANKS in _fixture_names(item) else None
     whole = session.preset.adjusted(own)
@@ -214,7 +214,7 @@ def _tighten(item: pytest.Item) -> None:
         return
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" not in own and not settings.given(item.config, "--benchmark-calibration-precision"):
+    if "timer" not in own and not settings.benchmark_option(item.config, "--benchmark-calibration-precision"):
         item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
 
 

@@ -16,7 +16,8 @@ from msgspec import structs
 from ..devices import Choice
 from ..errors import UsageError
 from ..measure.session import Session
-from ..runfile.schema import CACHES, DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
+from ..options import CACHES, DTYPES, PRESETS, VARIANTS
+from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 
 AMBIGUOUS = pytest.StashKey[set[str]]()
 """File names that stand for more than one of the files collected: their folder is part of the workload's name."""

@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from ..errors import RunFileError
+from ..options import CACHES
 from .flags import ADVICE, apart
 from .schema import (
-    CACHES,
     KEY,
     SCHEMA_VERSION,
     TIMERS,

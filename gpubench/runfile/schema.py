@@ -22,12 +22,8 @@ KEY = "gpubench"
 SCHEMA_VERSION = 1
 SAMPLES_KEPT = 200
 
-PRESETS = ("smoke", "quick", "full")
-DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
-VARIANTS = ("eager", "autocast", "compile", "graph")
 IMPLEMENTATIONS = ("torch", "numpy")
 REGIMES = ("resident", "one-shot")
-CACHES = ("hot", "cold")
 
 OK = "ok"
 UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runfile.ledger import Event, Follower
+from .log import last_line
 
 POLL_S = 0.05
 PATIENCE_S = 60.0
@@ -215,18 +216,8 @@ def _reason(code: int, log: Path, since: int) -> str:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-            return ": ".join(filter(None, (why, last_words(log, since))))
-    return ": ".join(filter(None, (f"exited with {code}", last_words(log, since))))
-
-
-def last_words(log: Path, since: int = 0) -> str:
-    """The last line said, or the one in which Python says what killed it."""
-    with log.open("rb") as file:
-        file.seek(max(since, log.stat().st_size - 100_000))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line and not set(line) <= set(".sFExX")]
-    fatal = [line for line in lines if line.startswith("Fatal Python error")]
-    return (fatal[:1] or lines[-1:] or [""])[0][:300]
+            return ": ".join(filter(None, (why, last_line(log, since))))
+    return ": ".join(filter(None, (f"exited with {code}", last_line(log, since))))
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:

@@ -209,7 +209,7 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     assert "can't be continued" in done.stderr
     assert "code was" in done.stderr
     assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
-    assert "no run to go on with" in run(tmp_path, "--resume", "nowhere").stderr
+    assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
 
 
 def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
@@ -230,7 +230,7 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path):
     assert run(tmp_path, "test_good.py", "--preset=smoke", "--seed=1").returncode == 0
     first = {name: (out / name).read_bytes() for name in ("run.json", "run.ledger.jsonl")}
     refused = run(tmp_path, "test_good.py", "-k", "nothing")
-    assert refused.stderr == "gpubench run: no case matches\n"
+    assert refused.stderr == "gpubench run: no benchmark matches\n"
     assert {name: (out / name).read_bytes() for name in first} == first
     second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "16")
     assert second.returncode == 0, second.stderr
