@@ -35,6 +35,7 @@ class Place:
 
     @property
     def torch_device(self) -> torch.device:
+        """The rank's device, for torch."""
         import torch
 
         return torch.device(self.device)
