@@ -137,7 +137,7 @@ class Session:
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
         """What the collected cases' devices can do at best, by name; measured once, by a run's first process."""
-        if not self.settings.ceilings or not self.first or self.settings.plan:
+        if not self.settings.ceilings or not self.first:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
@@ -177,7 +177,7 @@ class Session:
     @functools.cached_property
     def canary(self) -> Canary | None:
         """One and all threads, before the first case."""
-        return None if self.settings.plan else canary(self.threads)
+        return canary(self.threads)
 
     @property
     def flags(self) -> list[Flag]:

@@ -11,8 +11,8 @@ from ..devices import Kind, device as find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
-from ..measure.budget import RANKS_S
-from ..measure.fixture import Outcome
+from ..measure.budget import RANKS_S, Estimate
+from ..measure.steps import Outcome
 from ..runfile.schema import Work
 from .rank import Job, Measured, measure
 from .rendezvous import Place, backend, launched
@@ -76,7 +76,7 @@ class Ranks:
         On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.plan(RANKS_S)
+        gpubench.accept(Estimate(None, RANKS_S))
         kind = gpubench.home.kind
         size = 1 if all_threads else count
         threads = (gpubench.case.threads or cores()) if all_threads else 1
