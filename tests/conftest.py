@@ -42,6 +42,12 @@ for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_T
     os.environ.pop(name, None)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests on a GPU run one after the other, in one worker of pytest-xdist: they time it."""
+    if item.get_closest_marker("gpu"):
+        item.add_marker(pytest.mark.xdist_group("gpu"))
+
+
 @pytest.fixture
 def virtual(pytester, monkeypatch):
     """A folder whose pytest knows the kind ``virtual``, in a process of its own; runs it and gives the run file."""

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import UsageError
 from ..format import text
 from ..report.labels import shorten
-from ..report.render import Summary, Table, escape, markdown_table, show
+from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from .samples import Key, Side
 from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, overall, percent
 
@@ -152,7 +152,7 @@ _COLUMNS = ("case", "verdict", "change", "95% interval", "base", "new", "p", "pr
 def show_table(comparison: Comparison) -> None:
     tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts), comparison)]
     tables += [_missing(comparison), _notes(comparison)]
-    show(Summary(tuple(table for table in tables if table.rows)))
+    show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {comparison.line}")
 
 

@@ -1,4 +1,4 @@
-"""What things are called in charts and summaries."""
+"""What things are called in charts and summaries, and the small print under a chart: how its numbers were taken."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import TIMERS, Run, Scalar
+from ..runfile.schema import TIMERS, Case, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
 Row = dict[str, Any]
-T = TypeVar("T")
-LONGEST = 40
+_T = TypeVar("_T")
+_LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
@@ -29,7 +29,7 @@ class Names:
         rows = records(table[["run", "device", "implementation"]].drop_duplicates())
         self.several = len({row["run"] for row in rows}) > 1
         self.mixed = {row["device"] for row in rows if row["implementation"] == "numpy"}
-        order = sorted(rows, key=lambda row: row["implementation"] == "numpy")  # stable: otherwise as met
+        order = sorted(rows, key=lambda row: row["implementation"] == "numpy")  # stable: otherwise as in the table
         self.sources = list(dict.fromkeys(self.source(row) for row in order))
         self.dtypes = [dtype for dtype in table["dtype"].drop_duplicates() if dtype]
 
@@ -50,7 +50,7 @@ class Names:
         return shorten(str(row["baseline_run"]))
 
 
-def terms(row: Row) -> str:
+def arithmetic(row: Row) -> str:
     """``float32``, ``float32 autocast``: rows that differ in it are never summed up in one number."""
     variant = row["variant"] if row["variant"] not in (None, "eager") else ""
     cache = f"cache {row['cache']}" if row["cache"] not in (None, "hot") else ""
@@ -66,7 +66,7 @@ def heading(name: str) -> str:
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
-def shorten(name: str, longest: int = LONGEST) -> str:
+def shorten(name: str, longest: int = _LONGEST) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
@@ -126,22 +126,19 @@ def listed(values: Sequence[str], most: int = 6) -> str:
     return ", ".join(values[:most]) + more
 
 
-def grouped(members: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+def grouped(members: Iterable[_T], key: Callable[[_T], Any]) -> dict[Any, list[_T]]:
     """By the key, in the order met."""
-    groups: dict[Any, list[T]] = {}
+    groups: dict[Any, list[_T]] = {}
     for member in members:
         groups.setdefault(key(member), []).append(member)
     return groups
-
-
-# The small print under a chart: on which terms its numbers were taken.
 
 
 def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
     rows = list(rows)
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
-    cases = [result.case for row in rows for result in (row["_result"], row.get("_baseline")) if result]
+    cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
     devices = list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices)))
     facts = [_devices(devices, runs, names)]
     if dtypes := sorted({case.dtype for case in cases if case.dtype}):
@@ -149,7 +146,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     variants = sorted({case.variant for case in cases if case.variant}, reverse=True)
     if variants not in ([], ["eager"]):
         facts.append(" and ".join(variants))
-    facts.append(_threads([(case.implementation, case.threads) for case in cases]))
+    facts.append(_threads(cases))
     facts.append(_tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes))
     if regimes := sorted({case.regime for case in cases if case.regime}):
         facts.append(" and ".join("data resident" if regime == "resident" else regime for regime in regimes))
@@ -174,9 +171,9 @@ def waited(rows: Iterable[Row]) -> str:
 
 
 def beyond(rows: Iterable[Row]) -> str:
-    """A sentence for where cases beat their ceilings by more than noise because these were measured on a busy machine.
+    """A sentence where cases exceed their ceilings, measured on a busy machine, by more than noise.
 
-    Without that flag of the run they would be flagged themselves, or do with fewer FLOPs than are counted.
+    On a machine that wasn't busy such cases are flagged themselves, or need fewer FLOPs than are counted.
     """
     above = [
         row["utilisation"]
@@ -196,22 +193,22 @@ def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
         order = [device.name for device in run.machine.devices]
         used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
         known = [(device, run.machine.device(device).label) for device in used]
-        own = [f"{device}: {shorten(label, 60)}" for device, label in known if label] or devices
-        words.append(f"{shorten(name)} — {', '.join(own)}" if names.several else ", ".join(own))
+        labels = [f"{device}: {shorten(label, 60)}" for device, label in known if label] or devices
+        words.append(f"{shorten(name)} — {', '.join(labels)}" if names.several else ", ".join(labels))
     return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
 
 
-def _threads(found: list[tuple[str, int | None]]) -> str:
-    """``2 threads (numpy 1 and 2)``: threads are said for each implementation where they differ."""
-    by: dict[str, set[int]] = {}
-    for implementation, threads in found:
-        if threads is not None:
-            by.setdefault(implementation, set()).add(threads)
-    words = {name: " and ".join(map(str, sorted(counts))) for name, counts in by.items()}
+def _threads(cases: list[Case]) -> str:
+    """``2 CPU threads``; by implementation where they differ."""
+    counts: dict[str, set[int]] = {}
+    for case in cases:
+        if case.threads is not None:
+            counts.setdefault(case.implementation, set()).add(case.threads)
+    words = {name: " and ".join(map(str, sorted(threads))) for name, threads in counts.items()}
     if len(set(words.values())) > 1:
-        return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in words.items())
-    counts = next(iter(words.values()), "")
-    return f"{counts} CPU thread{'s' if counts != '1' else ''}" if counts else "threads unknown"
+        return "CPU threads: " + ", ".join(f"{name} {threads}" for name, threads in words.items())
+    threads = next(iter(words.values()), "")
+    return f"{threads} CPU thread{'s' if threads != '1' else ''}" if threads else "threads unknown"
 
 
 def _tf32(states: list[bool | None], named: bool) -> str:

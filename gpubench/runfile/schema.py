@@ -126,46 +126,6 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One number of a case: its column, its unit, its axis label and what it means."""
-
-    name: str
-    unit: str
-    label: str
-    meaning: str
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("median_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean"),
-        Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process"),
-        Metric("high_s", "s", "High end", "of the same interval"),
-        Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
-        Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded"),
-        Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work"),
-        Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device"),
-        Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory"),
-        Metric("copy_in_pinned_s", "s", "Copy in, pinned", "the inputs from page-locked host memory to the device"),
-        Metric("copy_out_pinned_s", "s", "Copy out, pinned", "the outputs from the device to page-locked host memory"),
-        Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds"),
-        Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time"),
-        Metric("min_s", "s", "Shortest time per call", "fastest round's wall time"),
-        Metric("rounds", "", "Rounds", "timed stretches"),
-        Metric("iterations", "", "Iterations", "calls in each round"),
-        Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median_s"),
-        Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median_s"),
-        Metric("item_per_s", "1/s", "Rate", "items of the call / median_s"),
-        Metric("utilisation", "", "Utilisation", "least time that the device's ceilings allow / median_s"),
-        Metric("memory_bytes", "B", "Peak memory", "most bytes the case held on its device at once"),
-        Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included"),
-        Metric("item_per_j", "1/J", "Items per joule", "items of the call / energy per call"),
-        Metric("check_error", "", "Error", "max|result - float64 reference| / max|reference|"),
-    )
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Bandwidth:
     """Traffic in bytes per second of one access pattern over ``footprint_bytes`` of distinct memory.
 

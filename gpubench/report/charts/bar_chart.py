@@ -38,9 +38,9 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
-    Material,
     Page,
     Ticks,
     fitted,
@@ -121,20 +121,20 @@ class BarChart:
         return draw_bars(figure, self)
 
 
-def figures(material: Material) -> list[Figure]:
-    names, found = material.names, []
-    for base, members in grouped(material.pairs, names.baseline).items():
+def bar_figures(data: ChartData) -> list[Figure]:
+    names, found = data.names, []
+    for base, members in grouped(data.pairs, names.baseline).items():
         bars = speedup_bars(members, names, base)
         facts = f"Speedup = time of {base} / time of the other; each workload at its largest size"
         words = caption(members, names, uncertainty(members, "thin line") + bars.note + bars.cut)
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
         found.append(Figure(stem, f"Speedup over {base}, by workload", facts, words, bars))
-    if rates := best_rates(material.rows, names):
+    if rates := best_rates(data.rows, names):
         words = caption(rates.rows, names, rates.note)
         facts = "The best that was measured over all sizes and parameters; higher is better"
         found.append(Figure("highest-rates", "Highest rates", facts, words, rates, rank=3))
     single = []
-    for members in grouped(material.single, lambda row: family(row["workload"])).values():
+    for members in grouped(data.single, lambda row: family(row["workload"])).values():
         single += sweeps(members, time_of, names)[1]
     for times in single_sizes(single, names):
         words = caption(times.rows, names, times.note)

@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ...runfile.schema import METRICS, Scalar
+from ...runfile.schema import Scalar
 from ...statistics import Crossover
-from .. import crossover
-from ..crossover import Crossing
+from ..crossover import MEASURES, Crossing, crossing_of
 from ..labels import (
     Names,
     Row,
@@ -31,6 +30,7 @@ from ..labels import (
     uncertainty,
     waited,
 )
+from ..metrics import METRICS
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of, varying
 from .page import (
@@ -40,9 +40,9 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
-    Material,
     Page,
     Ticks,
     dashes,
@@ -111,13 +111,13 @@ class LineChart:
         return draw_lines(figure, self)
 
 
-def figures(material: Material) -> list[Figure]:
+def line_figures(data: ChartData) -> list[Figure]:
     """By family: speedups with data on the device and with copies, the rate of its kind, and times."""
-    names = material.names
+    names = data.names
     found = []
-    for base, members in grouped(material.pairs, names.baseline).items():
+    for base, members in grouped(data.pairs, names.baseline).items():
         stem = f"speedup-over-{base.removeprefix('the ').lower()}"
-        for regime, measure in crossover.MEASURES.items():
+        for regime, measure in MEASURES.items():
             shot = regime == ONE_SHOT
             for kind, rows in grouped(members, lambda row: family(row["workload"])).items():
                 found += _pages(
@@ -130,7 +130,7 @@ def figures(material: Material) -> list[Figure]:
                     note=uncertainty(rows, "band; of a crossover: bar at 1×") + _SHOT * shot,
                     rank=1,
                 )
-    for kind, members in grouped(material.single, lambda row: family(row["workload"])).items():
+    for kind, members in grouped(data.single, lambda row: family(row["workload"])).items():
         for rate, rows in grouped(members, rate_of).items():
             if rate is not None:
                 found += _pages(
@@ -219,7 +219,7 @@ def line_charts(
                 word, colour = looks.colour(line, "dtype" if by_dtype else "source")
                 colours[word] = colour
                 style = _style(line, differing)
-                crossing = crossover.of(line, regime) if slower is not None else None
+                crossing = crossing_of(line, regime) if slower is not None else None
                 curves.append(Curve(line, colour, styles.setdefault(style, len(styles)) if style else 0, crossing))
             drawn.append(LinePanel(label, size, tuple(curves)))
         found.append(

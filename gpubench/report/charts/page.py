@@ -296,7 +296,7 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ChartData:
     """What charts are made from: the tables of a report and the trends of its runs."""
 
     results: pd.DataFrame

@@ -24,9 +24,9 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
-    Material,
     Page,
     Ticks,
     fitted,
@@ -181,10 +181,10 @@ class Roofline:
         return draw_roofline(figure, self)
 
 
-def figures(material: Material) -> list[Figure]:
+def roofline_figures(data: ChartData) -> list[Figure]:
     """One for each device of each run whose ceilings were measured."""
-    names, found = material.names, []
-    for (run, device), members in grouped(material.rows, lambda row: (row["run"], row["device"])).items():
+    names, found = data.names, []
+    for (run, device), members in grouped(data.rows, lambda row: (row["run"], row["device"])).items():
         rows = [row for row in members if row["implementation"] != "numpy"]
         ceilings = members[0]["_run"].ceilings.get(device)
         chart = roofline(rows, ceilings, names) if rows and ceilings else None

@@ -11,7 +11,7 @@ from ..sweep import Line, Point
 from ..table import records
 from .bar_chart import Bar, BarChart, BarPanel, Group
 from .line_chart import Curve, LineChart, LinePanel
-from .page import Figure, Material
+from .page import ChartData, Figure
 
 IDEAL = "ideal"
 _METHODS = ("ddp", "fsdp", "data_parallel", "unsynchronised", "gpipe", "1f1b", IDEAL, SINGLE, ONE_THREAD, "naive")
@@ -23,10 +23,10 @@ _LABELS = {
 _NOTE = "1× is one device (of a CPU: one process with one thread). "
 
 
-def figures(material: Material) -> list[Figure]:
+def scaling_figures(data: ChartData) -> list[Figure]:
     """Of the cases of several devices; none where there are none."""
-    rows = [] if material.scaled is None else records(material.scaled)
-    names = material.names
+    rows = [] if data.scaled is None else records(data.scaled)
+    names = data.names
     several = [row for row in rows if row["scaling"] is not None and not row["microbatches"]]
     piped = [row for row in rows if row["scaling"] is not None and row["microbatches"]]
     found = [

@@ -15,9 +15,9 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
-    Material,
     Page,
     Ticks,
     fitted,
@@ -39,10 +39,10 @@ class TrendChart:
         return draw_trend(figure, self.trend)
 
 
-def figures(material: Material) -> list[Figure]:
+def trend_figures(data: ChartData) -> list[Figure]:
     """A figure for each workload in time."""
     found = []
-    for each in material.trends:
+    for each in data.trends:
         changes = sum(len(series.changes) for series in each.series)
         subtitle = f"{each.machine}: {changes} {'change' if changes == 1 else 'changes'} of level; lower is better"
         note = (

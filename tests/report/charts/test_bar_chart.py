@@ -22,7 +22,7 @@ from gpubench.runfile.schema import Case
 def plan(folder: Path, data: dict[str, Any]) -> list[Figure]:
     path = folder / "run.json"
     path.write_text(json.dumps(data))
-    results = table.frame([reader.read(path)])
+    results = table.results_table([reader.read(path)])
     return selection.plan(results, speedup.pair(results).table)
 
 

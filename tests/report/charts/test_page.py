@@ -29,7 +29,7 @@ def plan(folder: Path, *runs: dict[str, Any]) -> list[Figure]:
         path = folder / f"run{i}.json"
         path.write_text(json.dumps(data))
         loaded.append(reader.read(path))
-    results = table.frame(loaded)
+    results = table.results_table(loaded)
     return selection.plan(results, speedup.pair(results).table)
 
 

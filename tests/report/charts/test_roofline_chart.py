@@ -49,7 +49,7 @@ def plan(folder: Path, marks: list[dict[str, Any]], ceilings: dict[str, Any] | N
     path = folder / "run.json"
     known = {"cuda:0": CEILINGS if ceilings is None else ceilings}
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=known)))
-    results = table.frame([reader.read(path)])
+    results = table.results_table([reader.read(path)])
     return [each for each in selection.plan(results, speedup.pair(results).table) if isinstance(each.chart, Roofline)]
 
 
@@ -151,7 +151,7 @@ def test_ceilings_that_cases_beat_on_a_busy_machine_are_called_too_low(tmp_path:
             flags=flags,
         )
         path.write_text(json.dumps(data))
-        results = table.frame([reader.read(path)])
+        results = table.results_table([reader.read(path)])
         (figure,) = [f for f in selection.plan(results, speedup.pair(results).table) if isinstance(f.chart, Roofline)]
         assert ("Up to 200% of a ceiling: the ceilings of this run are too low" in figure.caption) == bool(flags)
         assert "  " not in figure.caption
