@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ..devices import Device, device as find_device
+from msgspec import structs
+
+from ..devices import Device, find_device
 from ..errors import Unmeasurable, UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Work
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
 from ..runfile.utilisation import compute_dtype
 from . import budget, disturbance, environment, verify
 from .budget import Estimate, Preset
@@ -26,7 +28,7 @@ from .probes.accelerator import Flush, Peak, latency, probe
 from .session import Session
 from .steps import Outcome, Prepared, Request, Timed, Verified, Warm
 from .variant import apply
-from .verify import Check, Reference, unchecked
+from .verify import Reference, unchecked
 from .work import Counted, agree, count, flop_counter, require_least
 
 LONG_CALL = 0.01
@@ -105,7 +107,7 @@ class Gpubench(Inputs):
         """
         self.called = True
         if threads is not None:
-            self.case = dataclasses.replace(self.case, threads=threads)
+            self.case = structs.replace(self.case, threads=threads)
         work = Work(flops, nbytes, items, unit)
         with matmul_precision(self.case.dtype):
             prepared = self._prepare(Request(fn, args, kwargs, work, check, setup, devices))
@@ -230,36 +232,36 @@ class Gpubench(Inputs):
         flags: Iterable[Flag],
         steps: int | None,
     ) -> None:
-        """Add what the rounds say to what was measured beside them, and hand the record to pytest-benchmark."""
+        """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""
         raised = list(flags)
         stats = getattr(self._benchmark, "stats", None)
         wait_s = sum(self._session.wait_s(device) for device in self._clock.devices)
-        record = self.case.as_dict() | {"work": dataclasses.asdict(work), "wait_s": wait_s, "steps": steps} | record
-        record["check"] = outcome.as_dict()
+        processes: tuple[Process, ...] = ()
         if stats is not None:
             median, iterations = stats.stats.median, stats.iterations
-            if record["latency_s"] is None and iterations == 1:
+            if record.get("latency_s") is None and iterations == 1:
                 record["latency_s"] = median
             if self._session.judges:
                 raised += disturbance.uneven(stats.stats.data)
                 raised += disturbance.short(median * iterations, wait_s)
             raised += self._session.doubt(self.case, work, median, counted)
-            record["processes"] = [
-                {
-                    "process": self._session.settings.process,
-                    "rounds": stats.stats.rounds,
-                    "kept": min(stats.stats.rounds, SAMPLES_KEPT),
-                    "iterations": iterations,
-                    "median_s": median,
-                    "iqr_s": stats.stats.iqr,
-                    "latency_s": record["latency_s"],
-                    "flags": [flag.as_dict() for flag in raised],
-                }
-            ]
+            process = Process(
+                index=self._session.settings.process,
+                rounds=stats.stats.rounds,
+                kept=min(stats.stats.rounds, SAMPLES_KEPT),
+                iterations=iterations,
+                median_s=median,
+                iqr_s=stats.stats.iqr,
+                latency_s=record.get("latency_s"),
+                flags=tuple(raised),
+            )
+            processes = (process,)
         self._session.raised.extend((self.case, flag) for flag in raised)
-        if self.parallel:
-            record["parallel"] = self.parallel
-        self._benchmark.extra_info[KEY] = record
+        measured = {"work": work, "wait_s": wait_s, "steps": steps, "check": outcome, "processes": processes, **record}
+        measurement = Measurement(**structs.asdict(self.case), **measured)
+        # The test may go on adding to what it says of its devices: phases, losses.
+        parallel = {"parallel": self.parallel} if self.parallel else {}
+        self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel
 
     def replay(self, outcome: Outcome, work: Work) -> None:
         """Enter durations that other processes measured, round by round, as this case's times.
@@ -269,14 +271,14 @@ class Gpubench(Inputs):
         """
         self.called = True
         devices, threads = tuple(outcome.devices), outcome.threads
-        self.case = dataclasses.replace(self.case, devices=devices, threads=threads)
+        self.case = structs.replace(self.case, devices=devices, threads=threads)
         benchmark = self._benchmark
         benchmark.group = benchmark.group or self.case.workload
         if self.enabled:
             self._replayed.load(outcome.durations)
         rounds = len(outcome.durations) if self.enabled else 1
         benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
-        record = {"first_call_s": outcome.first_s, "latency_s": None, "precision": environment.switches()}
+        record = {"first_call_s": outcome.first_s, "precision": environment.switches()}
         self._record(record, work, None, outcome.check, outcome.flags, outcome.steps)
 
     @property
@@ -301,7 +303,7 @@ class Gpubench(Inputs):
     def _use(self, devices: Iterable[Device]) -> None:
         self._clock.use((self.home, *self._clock.devices, *devices))
         names = tuple(sorted({str(device) for device in self._clock.devices}))
-        self.case = dataclasses.replace(self.case, devices=names)
+        self.case = structs.replace(self.case, devices=names)
 
     # What the steps are made of -----------------------------------------------------------------------------------
 

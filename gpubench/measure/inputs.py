@@ -62,7 +62,7 @@ class Inputs:
     @property
     def neighbour(self) -> Data:
         """Data on the next of the chosen accelerators of the same kind, to copy to."""
-        chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self.home.kind]
+        chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
         return self._data(chosen[(chosen.index(self.home) + 1) % len(chosen)], stream=2)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -95,5 +95,5 @@ class Inputs:
 
     def too_few(self, reason: str) -> GpubenchError:
         """The error for missing devices: a usage error where the case's kind is required, else a skip."""
-        required = any(name.partition(":")[0] == self.home.kind.name for name in self._session.settings.required)
+        required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)

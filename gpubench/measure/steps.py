@@ -8,9 +8,9 @@ from typing import Any
 
 from ..devices import Device
 from ..runfile.flags import Flag
-from ..runfile.schema import Work
+from ..runfile.schema import Check, Work
 from .disturbance import Moment
-from .verify import Check, unchecked
+from .verify import unchecked
 from .work import Counted
 
 
