@@ -14,7 +14,7 @@ import pytest
 
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
-from ..redact import without_paths
+from ..runfile.redact import without_paths
 from ..runfile.schema import KEY, OK, Case
 from ..version import __version__
 
