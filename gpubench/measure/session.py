@@ -16,7 +16,7 @@ from ..runfile.flags import Flag
 from ..runfile.schema import Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
-from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
+from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
