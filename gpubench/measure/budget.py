@@ -49,7 +49,7 @@ class Preset:
         return dataclasses.replace(self, **changed)
 
 
-PRESETS = {
+PRESET_SETTINGS = {
     "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, case_s=0.15),
     "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError
-from ..redact import without_paths
 from ..runfile.ledger import Event, Ledger, Lock
+from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 from . import process
 
@@ -37,7 +37,7 @@ class Supervisor:
     events: list[Event] = field(default_factory=list)
     interrupted: bool = False
     lock: Lock | None = None
-    place: process.Place = field(default_factory=process.Place)
+    place: process.Interpreter = field(default_factory=process.Interpreter)
 
     @property
     def ledger(self) -> Path:
