@@ -172,7 +172,7 @@ def context() -> Any:
     return chosen
 
 
-class Group:
+class WorkerGroup:
     """``size`` workers that have met. Not to be used again once it is ``broken``."""
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:

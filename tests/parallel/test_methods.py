@@ -20,14 +20,14 @@ from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
 from gpubench.parallel.rank import RankTimes, measure_rank
 from gpubench.parallel.ranks import Ranks, device_counts
 from gpubench.parallel.rendezvous import Place
-from gpubench.parallel.team import Group
+from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
 
 @pytest.fixture(scope="module")
 def two():
-    group = Group(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     yield group
     group.close()
 
@@ -86,7 +86,7 @@ def test_unequal_shares_weigh_by_their_rows():
 
 
 def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
-    group = Group(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     try:
         found = group.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
     finally:
@@ -106,7 +106,7 @@ def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
 @pytest.fixture
 def two_or_new(two):
     if two.broken:
-        fresh = Group(["cpu"] * 2, 1, 60.0)
+        fresh = WorkerGroup(["cpu"] * 2, 1, 60.0)
         yield fresh
         fresh.close()
     else:
