@@ -11,12 +11,12 @@ from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
-from ..measure.budget import RANKS_S
-from ..measure.fixture import Outcome
+from ..measure.budget import RANKS_S, Estimate
+from ..measure.steps import Outcome
 from ..runfile.schema import Work
 from .rank import Job, RankTimes, measure_rank
 from .rendezvous import Place, backend, launched_rank
-from .team import Group, World
+from .team import WorkerGroup, World
 
 MOST_RANKS_ON_A_CPU = 8
 
@@ -46,7 +46,7 @@ RANKS_DEADLINE_S = 60.0
 
 
 class Team(Protocol):
-    """Ranks that run a function together: a :class:`Group` of our own, or torchrun's :class:`World`."""
+    """Ranks that run a function together: a :class:`WorkerGroup` of our own, or torchrun's :class:`World`."""
 
     def run(self, function: Any, *arguments: Any) -> list[Any]:
         """What it returns on each rank; raises RankFailure."""
@@ -57,7 +57,7 @@ class Ranks:
 
     def __init__(self, deadline_s: float = RANKS_DEADLINE_S) -> None:
         self.deadline_s = deadline_s
-        self._groups: dict[tuple[tuple[str, ...], int], Group] = {}
+        self._groups: dict[tuple[tuple[str, ...], int], WorkerGroup] = {}
         self._place = launched_rank()
         self._world: World | None = None
 
@@ -76,7 +76,7 @@ class Ranks:
         On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.plan(RANKS_S)
+        gpubench.accept(Estimate(None, RANKS_S))
         home = gpubench.home
         size = 1 if all_threads else count
         threads = (gpubench.case.threads or cores()) if all_threads else 1
@@ -90,7 +90,7 @@ class Ranks:
         before = disturbance.look((), family=True)
         found: list[RankTimes] = team.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Of ranks that a launcher started, only it knows which processes they are.
-        known = isinstance(team, Group)
+        known = isinstance(team, WorkerGroup)
         raised = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if known else ()
         slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
         gpubench.parallel = {
@@ -127,7 +127,7 @@ class Ranks:
         require_devices(size, home, gpubench)
         key = (tuple(names), threads)
         if key not in self._groups or self._groups[key].broken:
-            self._groups[key] = Group(names, threads, self.deadline_s)
+            self._groups[key] = WorkerGroup(names, threads, self.deadline_s)
         return self._groups[key]
 
     def _launched_world(self, names: list[str], threads: int) -> World:
