@@ -23,7 +23,7 @@ from .precision import matmul_precision, torch_dtype
 if TYPE_CHECKING:
     import torch
 
-SMALLEST, LARGEST = 256, 16384
+SMALLEST_SIZE, LARGEST_SIZE = 256, 16384
 TRANSFER_BYTES = 1 << 26
 BLOCK = 65521
 
@@ -44,7 +44,7 @@ EFFORTS = {
 }
 
 
-def measure(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
+def measure_ceilings(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
     """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
     found = {}
     for device, dtypes in wanted.items():
@@ -113,7 +113,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     after that cache with a plus.
     """
     caches = (cache_sizes() or {}) if device == CPU else {}
-    size = device.kind.cache_bytes(device.index)
+    size = device.cache_bytes()
     caches = caches or ({"l2": size} if size else {"cache": 1 << 23})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
@@ -139,8 +139,8 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
 
     if device.lacks(dtype):
         return None
-    best, n = 0.0, SMALLEST
-    while n <= LARGEST:
+    best, n = 0.0, SMALLEST_SIZE
+    while n <= LARGEST_SIZE:
         memory = device.memory()
         if memory and 12 * n * n > memory.free // 4:
             break
@@ -171,9 +171,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     here, there = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
         here = here.pin_memory()
-    kind = device.kind
-    arriving = _shortest(lambda: kind.copy(there, here), clock, effort.seconds)
-    leaving = _shortest(lambda: kind.copy(here, there), clock, effort.seconds)
+    arriving = _shortest(lambda: device.copy(there, here), clock, effort.seconds)
+    leaving = _shortest(lambda: device.copy(here, there), clock, effort.seconds)
     return here.nbytes / arriving, here.nbytes / leaving
 
 

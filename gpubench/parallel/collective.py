@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import WrongAnswer
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from .rendezvous import Place
 
 
@@ -28,6 +28,7 @@ class AllReduce:
     seed: int = 0
 
     def start(self, place: Place) -> _AllReduce:
+        """Prepare this rank's buffers."""
         return _AllReduce(self, place)
 
 
