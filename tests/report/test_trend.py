@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import records
-from gpubench.report.charts.trend_chart import draw_trend, trend_figures
 
 from gpubench.cli import main
 from gpubench.report import table, trend
 from gpubench.report.charts.page import ChartData
+from gpubench.report.charts.trend_chart import draw_trend, trend_figures
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.statistics import change_points

@@ -7,7 +7,7 @@ from ..labels import Row, grouped
 from ..sweep import sweeps
 from .material import ChartData, plainness
 from .naming import family_name, warning, workload_name
-from .page import CALLS, MOST_LINES, MOST_PANELS, Figure, Key
+from .page import CALLS, MOST_LINES, MOST_PANELS, Figure
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption
 
@@ -37,11 +37,10 @@ def break_even_figures(data: ChartData) -> list[Figure]:
         drawn.append(Panel(f"{family}: {workload_name(sweep.workload)}", sweep.size, tuple(curves)))
     ends = sorted((curve.points[-1].y, _name(panel.title)) for panel in drawn for curve in panel.curves)
     (least, easy), (most, hard) = ends[0], ends[-1]
-    roles = {data.naming.device(row): data.naming.role(row) for row in sorted(used, key=data.naming.order)}
     title = f"Copies are repaid after {_words(least)} ({easy}) to {_words(most)} ({hard})"
     subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
-    chart = LinePanels(tuple(drawn), CALLS, tuple(Key(name, role) for name, role in roles.items()), "", tuple(used))
+    chart = LinePanels(tuple(drawn), CALLS, data.keys(used), "", tuple(used))
     words = caption(used, data.naming, note)
     return [Figure("break-even", "break_even", title, subtitle, words, chart, 4.0, True, warning(used))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...format import text
 from ..labels import Row, flagged
 from .material import ChartData
-from .named_rows import NamedRow, NamedRows, RowMark, keys_of
+from .named_rows import NamedRow, NamedRows, RowMark
 from .naming import warning
 from .page import Figure
 from .small_print import STAR, caption
@@ -22,9 +22,8 @@ def energy_figures(data: ChartData) -> list[Figure]:
     for each in found:
         marks = tuple(RowMark(_joules(row), data.naming.role(row), _words(row, shown)) for row in each.rows)
         entries.append(NamedRow(each.group, each.name, each.detail, marks))
-    roles = {data.naming.device(row): data.naming.role(row) for row in sorted(shown, key=data.naming.order)}
-    names = ", ".join(roles)
-    chart = NamedRows(tuple(entries), "J", keys_of(list(roles.items())) if len(roles) > 1 else (), None, shown)
+    names = ", ".join(data.devices(shown))
+    chart = NamedRows(tuple(entries), "J", data.keys(shown, "mark"), None, shown)
     powers = [row["_result"].energy_j / row["_result"].times.median_s for row in shown]
     title = f"{names}: energy per item, at {text(min(powers), 'W', 2)} to {text(max(powers), 'W', 2)} while it works"
     subtitle = "Energy per item, from the device's own counter, log scale; lower is better"

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from ...format import seconds_text
 from ..labels import Row, grouped
 from .material import ChartData, Notable
+from .named_rows import row_axes, rows_height
 from .naming import warning
-from .page import MARGIN, Figure, Key, Page, linear_axis, shortened, text_width
+from .page import MARGIN, Figure, Key, Page, linear_axis, text_width
 from .small_print import STAR, caption
-from .theme import NORMAL, PHASES, SMALL, TINY
+from .theme import PHASES, PX, SMALL, TINY
 
-_ROW, _HEAD, _AXIS = 25.0, 24.0, 26.0
-_MOST_LABEL = 330.0
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
 
@@ -42,42 +41,24 @@ class StackedBars:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Percentages in the parts that have room for them."""
-        groups = len({bar.group for bar in self.bars})
-        page = Page(figure, theme, _ROW * len(self.bars) + _HEAD * groups + _AXIS, self.keys)
-        labels = [text_width(bar.name, NORMAL) + text_width(bar.detail, TINY) + 8 for bar in self.bars]
-        x = MARGIN + min(max(labels), _MOST_LABEL) + 14
+        page = Page(figure, theme, rows_height(self.bars), self.keys)
         beside = max(text_width(seconds_text(bar.total), SMALL) for bar in self.bars) + 14
-        axes = page.axes(x, page.width - MARGIN - x - beside, page.top, page.bottom - _AXIS)
-        height = page.bottom - _AXIS - page.top
-        axes.set_ylim(height, 0)
+        axes, middles = row_axes(page, self.bars, beside)
         axes.set_xlim(0, 100)
         linear_axis(axes.xaxis, "%")
-        axes.yaxis.set_visible(False)
-        for side in axes.spines.values():
-            side.set_visible(False)
-        y, group = 0.0, ""
-        pitch = (height - _HEAD * groups) / len(self.bars)
-        for bar in self.bars:
-            if bar.group != group:
-                group = bar.group
-                page.text(MARGIN, page.top + y + 17, group, NORMAL, "text", weight="bold")
-                y += _HEAD
-            middle = page.top + y + pitch / 2
-            name = shortened(bar.name, _MOST_LABEL, NORMAL)
-            page.text(x - 14, middle + 4, bar.detail, TINY, "muted", ha="right")
-            page.text(x - 22 - text_width(bar.detail, TINY), middle + 4.5, name, NORMAL, "text", ha="right")
-            page.text(page.width - MARGIN - beside + 8, middle + 4.5, seconds_text(bar.total), SMALL, "text")
+        axes.spines["bottom"].set_visible(False)
+        for bar, middle in zip(self.bars, middles, strict=True):
+            page.text(page.width - MARGIN - beside + 8, page.top + middle + 4.5, seconds_text(bar.total), SMALL)
             left = 0.0
             for part, seconds in bar.parts:
                 share = 100 * seconds / bar.total
-                axes.barh([y + pitch / 2], [share], height=17, left=left, color=page.ink(part), zorder=3)
+                axes.barh([middle], [share], height=17, left=left, color=page.ink(part), zorder=3)
                 if share >= 100 * _LEAST_WORDS:
                     axes.text(
-                        left + share / 2, y + pitch / 2, f"{share:.0f}%", ha="center", va="center",
-                        fontsize=TINY * 0.75, color=page.ink(page.on(part)), zorder=4,
+                        left + share / 2, middle, f"{share:.0f}%", ha="center", va="center", fontsize=TINY * PX,
+                        color=page.ink("page"), zorder=4,
                     )  # fmt: skip
                 left += share
-            y += pitch
         return page
 
 

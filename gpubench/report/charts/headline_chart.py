@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..labels import Row, flagged
+from ..labels import Row, flagged, grouped
 from .material import ChartData, Notable
 from .named_rows import NamedRow, NamedRows, RowMark
-from .naming import OTHERS, warning
+from .naming import warning
 from .page import Figure, Key
+from .panels import too_wide
 from .small_print import STAR, caption
 
 LEAST_VALUES = 3
-TOO_NOISY = 4.0
-"""An interval wider than that factor says that the value is unknown."""
 
 
 def headline_figures(data: ChartData) -> list[Figure]:
@@ -28,14 +27,14 @@ def headline_figures(data: ChartData) -> list[Figure]:
 
 def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
     naming = data.naming
-    found = data.notable(pairs, _most(data, pairs))
+    found = data.notable(pairs)
     rows = [row for each in found for row in each.rows]
     if len(rows) < LEAST_VALUES:
         return []
     copies = any(row["one_shot_speedup"] for row in rows)
     base = naming.baseline(rows)
-    devices = list(dict.fromkeys(naming.device(row) for row in sorted(rows, key=naming.order)))
-    keys = [Key(name, naming.role(_row_of(rows, data, name)), "mark") for name in devices]
+    devices = data.devices(rows)
+    keys = [*data.keys(rows, "mark")]
     if copies:
         keys += [
             Key("data stays on the GPU", "muted", "mark"),
@@ -55,16 +54,6 @@ def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
     return [Figure(name, "headline", title, subtitle, words, chart, rank * 20, rank == 0, warning(rows))]
 
 
-def _most(data: ChartData, rows: list[Row]) -> int:
-    """Rows that 700 pixels hold with as many marks in each."""
-    count = len({data.naming.order(row) for row in rows})
-    return max(10, min(16, int(440 / max(25, 15 * count + 6))))
-
-
-def _row_of(rows: Sequence[Row], data: ChartData, name: str) -> Row:
-    return next(row for row in rows if data.naming.device(row) == name)
-
-
 def _brief(name: str) -> str:
     return name.partition(",")[0]
 
@@ -74,7 +63,7 @@ def _entry(data: ChartData, each: Notable, rows: Sequence[Row]) -> NamedRow:
     for row in each.rows:
         role = data.naming.role(row)
         low, high = row["low"], row["high"]
-        if low and high and high / low > TOO_NOISY:
+        if too_wide(low, high):
             marks.append(RowMark(None, role, "unknown (too noisy)"))
             continue
         doubt = "*" if flagged(row) and not warning(rows) else ""
@@ -104,7 +93,7 @@ def _shares(data: ChartData) -> list[Figure]:
     """What each device reaches of its measured peak."""
     naming = data.naming
     rows = [row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy"]
-    found = data.notable(rows, _most(data, rows))
+    found = data.notable(rows)
     shown = [row for each in found for row in each.rows]
     if len(shown) < LEAST_VALUES:
         return []
@@ -119,16 +108,20 @@ def _shares(data: ChartData) -> list[Figure]:
             )
             marks.append(RowMark(None if above else share, naming.role(row), words))
         entries.append(NamedRow(each.group, each.name, each.detail, tuple(marks)))
-    devices = list(dict.fromkeys(naming.device(row) for row in shown))
-    keys = [Key(name, naming.role(_row_of(shown, data, name)), "mark") for name in devices] if len(devices) > 1 else []
-    best = max((each for each in found if each.group != OTHERS), key=_share, default=found[0])
-    title = f"{devices[0]} reaches {_share(best):.0f}% of its measured peak on {best.name}"
+    devices = data.devices(shown)
+    keys = data.keys(shown, "mark") if len(devices) > 1 else ()
+    reached = []
+    for group, members in grouped(found, lambda each: each.group).items():
+        reached.append((max(map(_share, members)), group.partition(",")[0].lower()))
+    reached.sort(reverse=True)
+    shares = " and ".join(f"{share:.0f}% ({group})" for share, group in reached[:2])
+    title = f"{devices[0]}, of its measured peak: {shares}"
     subtitle = "Share of the roofline limit that was measured at the start of the run; largest size of each workload"
     note = (
         "No GPU in this run: install a GPU build of PyTorch (pytorch.org/get-started) and run again to see speedups. "
     )
     note = "" if data.on_accelerators(data.rows) else note
-    chart = NamedRows(tuple(entries), "%", tuple(keys), None, tuple(shown))
+    chart = NamedRows(tuple(entries), "%", keys, None, tuple(shown))
     return [
         Figure(
             "headline",

@@ -15,6 +15,7 @@ from ..sweep import size_of, size_parameter
 from ..table import records
 from ..trend import Trend
 from .naming import GROUPS, OTHERS, Naming, group_of, settings, workload_name
+from .page import Key
 
 _SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
 """Shipped workloads that explain others and answer no question of their own."""
@@ -83,8 +84,23 @@ class ChartData:
     def on_accelerators(self, rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if row["_run"].machine.device(row["device"]).accelerator]
 
-    def notable(self, rows: Iterable[Row], most: int = MOST_NAMED) -> list[Notable]:
-        """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped."""
+    def devices(self, rows: Iterable[Row]) -> list[str]:
+        """Names of the rows' devices, in the order of the report."""
+        return list(dict.fromkeys(self.naming.device(row) for row in sorted(rows, key=self.naming.order)))
+
+    def keys(self, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
+        """Legend entries of the rows' devices."""
+        roles = {self.naming.device(row): self.naming.role(row) for row in sorted(rows, key=self.naming.order)}
+        return tuple(Key(name, role, look) for name, role in roles.items())
+
+    def notable(self, rows: Iterable[Row]) -> list[Notable]:
+        """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
+
+        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16.
+        """
+        rows = list(rows)
+        marks = len({self.naming.order(row) for row in rows})
+        most = max(10, min(MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
         picked: list[Notable] = []
         counts: dict[str, int] = {}
         by_workload = grouped(rows, lambda row: row["workload"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from matplotlib.axes import Axes
 
@@ -55,33 +56,17 @@ class NamedRows:
     band: float | None = None
 
     def draw(self, figure: Figure, theme: str) -> Page:
-        """Names at the left, marks in the middle, the value beside its mark."""
-        groups = len({entry.group for entry in self.entries if entry.group})
+        """Marks in the middle, the value beside its mark."""
         most = max(len(entry.marks) for entry in self.entries)
-        pitch = max(_ROW, _MARK * most + 6)
         head = 20.0 if self.sides else 4.0
-        page = Page(figure, theme, head + pitch * len(self.entries) + _HEAD * groups + _AXIS, self.keys)
-        free = page.bottom - page.top - head - _AXIS - _HEAD * groups
-        pitch = free / len(self.entries)
-        labels = [text_width(e.name, NORMAL) + text_width(e.detail, TINY) + 8 * bool(e.detail) for e in self.entries]
-        x = MARGIN + min(max(labels), _MOST_LABEL) + 14
+        height = head + rows_height(self.entries, max(_ROW, _MARK * most + 6))
+        page = Page(figure, theme, height, self.keys)
         beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
-        axes = page.axes(x, page.width - MARGIN - x - beside * 0.6, page.top + head, page.bottom - _AXIS)
+        axes, middles = row_axes(page, self.entries, beside * 0.6, head)
         limits = self._scale(page, axes, beside)
-        height = page.bottom - _AXIS - page.top - head
-        axes.set_ylim(height, 0)
-        axes.yaxis.set_visible(False)
-        axes.spines["left"].set_visible(False)
-        y, group = 0.0, ""
-        for entry in self.entries:
-            if entry.group != group:
-                group = entry.group
-                page.text(MARGIN, page.top + head + y + 17, group, NORMAL, "text", weight="bold")
-                y += _HEAD
-            self._label(page, entry, x, page.top + head + y + pitch / 2)
+        for entry, middle in zip(self.entries, middles, strict=True):
             for i, mark in enumerate(entry.marks):
-                _draw_mark(page, axes, mark, y + pitch / 2 + (i - (len(entry.marks) - 1) / 2) * _MARK, limits)
-            y += pitch
+                _draw_mark(page, axes, mark, middle + (i - (len(entry.marks) - 1) / 2) * _MARK, limits)
         return page
 
     def _scale(self, page: Page, axes: Axes, beside: float) -> tuple[float, float]:
@@ -123,12 +108,50 @@ class NamedRows:
         page.text(at - 6, y, f"◂ {before}" * bool(before), TINY, "muted", ha="right")
         page.text(at + 6, y, f"{after} ▸", TINY, "muted")
 
-    def _label(self, page: Page, entry: NamedRow, x: float, middle: float) -> None:
-        detail = text_width(entry.detail, TINY) + 8 if entry.detail else 0.0
-        name = shortened(entry.name, max(60.0, _MOST_LABEL - detail), NORMAL)
+
+class RowLabel(Protocol):
+    """What names a row: the heading it stands under, its name and its setting."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
+    """Pixels that these rows, their headings and the axis below take."""
+    return pitch * len(labels) + _HEAD * len({label.group for label in labels if label.group}) + _AXIS
+
+
+def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
+    """Axes of pixels downwards beside the names of rows, and the middle of each row on them.
+
+    ``right`` is the room kept free beside them, ``head`` above.
+    """
+    widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
+    x, top = MARGIN + min(max(widths), _MOST_LABEL) + 14, page.top + head
+    axes = page.axes(x, page.width - MARGIN - x - right, top, page.bottom - _AXIS)
+    height = page.bottom - _AXIS - top
+    axes.set_ylim(height, 0)
+    axes.yaxis.set_visible(False)
+    axes.spines["left"].set_visible(False)
+    pitch = (height - rows_height(labels, 0.0) + _AXIS) / len(labels)
+    y, group, middles = 0.0, "", []
+    for each in labels:
+        if each.group != group:
+            group = each.group
+            page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
+            y += _HEAD
+        middles.append(y + pitch / 2)
+        detail = text_width(each.detail, TINY) + 8 if each.detail else 0.0
+        name = shortened(each.name, max(60.0, _MOST_LABEL - detail), NORMAL)
         room = _MOST_LABEL - text_width(name, NORMAL) - 8
-        page.text(x - 14, middle + 4, shortened(entry.detail, room, TINY), TINY, "muted", ha="right")
-        page.text(x - 14 - min(detail, room + 8), middle + 4.5, name, NORMAL, "text", ha="right")
+        page.text(x - 14, top + middles[-1] + 4, shortened(each.detail, room, TINY), TINY, "muted", ha="right")
+        page.text(x - 14 - min(detail, room + 8), top + middles[-1] + 4.5, name, NORMAL, ha="right")
+        y += pitch
+    return axes, middles
 
 
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
@@ -149,8 +172,3 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
         mark.words, (right, y), (7, 0), textcoords="offset points", va="center", fontsize=SMALL * 0.75,
         fontweight="bold", color=page.ink("text"), annotation_clip=False, parse_math=False, zorder=7,
     )  # fmt: skip
-
-
-def keys_of(naming_roles: Sequence[tuple[str, str]], look: str = "mark") -> tuple[Key, ...]:
-    """Legend entries of devices; none where there is but one."""
-    return tuple(Key(name, role, look) for name, role in naming_roles)

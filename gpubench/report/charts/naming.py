@@ -52,7 +52,7 @@ class Naming:
 
     def __init__(self, results: pd.DataFrame) -> None:
         rows = [row for row in records(results) if row["_result"].times]
-        sources = {_source(row): row for row in rows}
+        sources = {_source(row): row for row in sorted(rows, key=lambda row: row["implementation"] == "numpy")}
         self.several = len({run for run, _, _ in sources}) > 1
         machines = {run: row["_run"].machine for (run, _, _), row in sources.items()}
         plain = {source: _device_name(row) for source, row in sources.items()}
@@ -88,11 +88,21 @@ class Naming:
     def order(self, row: Row) -> int:
         return self.sources.index(_source(row))
 
+    def subject(self, row: Row) -> str:
+        """``the H200``; ``PyTorch`` where a pair holds it against another implementation."""
+        if row["implementation"] != row["baseline_implementation"]:
+            return {"torch": "PyTorch", "numpy": "NumPy"}.get(row["implementation"], str(row["implementation"]))
+        return f"the {self.short(row)}"
+
     def baseline(self, rows: Iterable[Row]) -> str:
         """What these pairs are measured against."""
+        rows = list(rows)
         names = list(dict.fromkeys(self.device(row, "baseline_") for row in rows))
         if len(names) == 1:
             return names[0]
+        runs = {row["baseline_run"] for row in rows if row["run"] != row["baseline_run"]}
+        if len(runs) == 1:
+            return shorten(str(runs.pop()))
         return "the CPU of the same machine" if all(row["baseline_device"] == "cpu" for row in rows) else "the baseline"
 
 

@@ -19,9 +19,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from ...format import text
 from ..labels import raised, size_text
-from .theme import DARK, NORMAL, PX, SHAPES, SMALL, TINY, TITLE, WIDTH, colour
+from .theme import NORMAL, PX, SHAPES, SMALL, TINY, TITLE, WIDTH, colour
 
 MARGIN = 20.0
+_MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_LINES = 6, 4
 """A panel holds MOST_LINES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
 
@@ -79,8 +80,8 @@ class Page:
         small_print = wrapped(figure.caption, room, TINY)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(small_print)
-        if figure.height:
-            body = max(120.0, figure.height - self.top - foot)
+        body = figure.height - self.top - foot if figure.height else min(body, _MOST_HEIGHT - self.top - foot)
+        body = max(120.0, body)
         self.bottom = self.top + body
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
@@ -129,11 +130,16 @@ class Page:
         self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
         return list(self.canvas.subplots(rows, columns, squeeze=False, **shared).flat)
 
-    def on(self, role: str) -> str:
-        """The role whose colour is read best on that one's."""
-        red, green, blue = (int(self.ink(role)[i : i + 2], 16) for i in (1, 3, 5))
-        bright = 0.3 * red + 0.59 * green + 0.11 * blue > 140
-        return "page" if bright == (self.theme == DARK) else "text"
+    def lay_out(self) -> None:
+        """Give the panels their places now and not only when the page is saved."""
+        engine = self.canvas.get_layout_engine()
+        assert engine is not None
+        engine.execute(self.canvas)
+
+    def size(self, axes: Axes) -> tuple[float, float]:
+        """Width and height of axes."""
+        box = axes.get_position()
+        return box.width * self.width, box.height * self.height
 
     def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, size: float = 7.0) -> None:
         """One marker of that role's shape."""
@@ -194,6 +200,7 @@ def shortened(words: str, room: float, size: float) -> str:
 
 def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
+    room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
     for word in words.split():
         joined = f"{lines[-1]} {word}" if lines else word

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...format import text
 from ..labels import Row, family, grouped, heading
 from ..sweep import Line, Measure, Rate, Sweep, rate_of, sweeps, time_of
 from .material import ChartData, plainness
-from .naming import doubtful, family_name, warning, workload_name
-from .page import MOST_LINES, MOST_PANELS, Figure, Key
+from .naming import GROUPS, doubtful, family_name, warning, workload_name
+from .page import MOST_LINES, MOST_PANELS, Figure
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption, waited
 
 _DEFAULT = ("matmul", "models", "elementwise")
 """Families whose rates a report shows unless it is asked for all; one's own come first."""
-_MOST_DEFAULT = 3
+_MOST_DEFAULT = 4
 
 
 def rate_figures(data: ChartData) -> list[Figure]:
     """Rates of every family, and on demand times."""
     rates, times = [], []
-    for kind, rows in grouped(data.rows, lambda row: family(row["workload"])).items():
-        for rate, members in grouped(rows, rate_of).items():
-            if rate is not None:
-                figure = _family(data, kind, members, rate.measure, rate)
-                rates += [figure] if figure else []
+    plain = data.naming.several or data.on_accelerators(data.rows)
+    rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
+    for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
+        by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
+        made = [_family(data, kind, members, rate.measure, rate) for rate, members in by_rate if rate]
+        shown = [figure for figure in made if figure]
+        rates += [replace(figure, default=figure.default and i == 0) for i, figure in enumerate(shown)]
         figure = _family(data, kind, rows, time_of, None)
         times += [figure] if figure else []
-    return [*rates, *times]
+    figures = sorted([*rates, *times], key=lambda figure: figure.rank)
+    defaults = [figure.name for figure in figures if figure.default][:_MOST_DEFAULT]
+    return [replace(figure, default=figure.name in defaults) for figure in figures]
 
 
 def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate: Rate | None) -> Figure | None:
@@ -46,24 +51,24 @@ def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate:
         drawn.append(Panel(label, size, tuple(curves[:MOST_LINES])))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
-    roles = {data.naming.device(row): data.naming.role(row) for row in sorted(used, key=data.naming.order)}
-    keys = tuple(Key(name, role) for name, role in roles.items())
     quantity = rate.label.lower() if rate else "time per call"
     best = min if rate is None else max
     tops = []
-    for name in list(roles)[:2]:
+    for name in data.devices(used)[:2]:
         mine = [line for _, _, lines in panels for line in lines if data.naming.device(line.row) == name]
         value = best(point.y for line in mine for point in line.points)
-        tops.append(f"{text(value, unit, 2)} on the {name.partition(',')[0]}")
+        where = "with" if name.startswith("NumPy") else "on the"
+        tops.append(f"{text(value, unit, 2)} {where} {name.partition(',')[0]}")
     title = f"{family_name(kind)}: up to {', '.join(tops)}"
     title = title if rate else f"{family_name(kind)}: {quantity}"
     subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
-    chart = LinePanels(tuple(drawn), unit, keys, "", tuple(used))
+    chart = LinePanels(tuple(drawn), unit, data.keys(used), "", tuple(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
-    order = _DEFAULT.index(kind) if kind in _DEFAULT else len(_DEFAULT)
-    default = rate is not None and kind in _DEFAULT
-    rank = (2.0 if rate else 10.0) + order * 0.1
+    own = kind not in GROUPS
+    order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
+    default = (own and (rate is not None or not any(map(rate_of, rows)))) or (rate is not None and kind in _DEFAULT)
+    rank = (2.0 if default else 10.0) + order * 0.1
     return Figure(name, "rate" if rate else "time", title, subtitle, words, chart, rank, default, warning(used))
 
 

@@ -18,7 +18,7 @@ from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
 from ..labels import Row, grouped, shorten
 from .material import ChartData
-from .naming import doubtful, warning, workload_name
+from .naming import doubtful, title_name, warning, workload_name
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .small_print import caption, too_low
 from .theme import DTYPE_ROLES, PX, SHAPES, TINY
@@ -189,9 +189,9 @@ def roofline_figures(data: ChartData) -> list[Figure]:
         name = data.naming.device(first)
         reached = [row for row in own if 0 < (row["utilisation"] or 0) <= 1]
         best = max(reached, key=lambda row: row["utilisation"], default=None)
-        title = f"{name}: roofline"
+        title = f"Roofline of the {name}"
         if best:
-            title = f"{name}: {best['utilisation']:.0%} of its measured peak on {workload_name(best['workload'])}"
+            title = f"Roofline of the {name}: {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
         note = f"Peaks were measured at the start of the run. {too_low(own)}"
         on_gpu = bool(data.on_accelerators([first]))

@@ -11,28 +11,27 @@ from ..sweep import Point
 from ..table import records
 from .gpu_time_chart import SharedBar, StackedBars
 from .material import ChartData
+from .named_rows import row_axes, rows_height
 from .naming import model_name
-from .page import MARGIN, MOST_LINES, Figure, Key, Page, linear_axis, shortened, text_width
+from .page import MOST_LINES, Figure, Key, Page, linear_axis
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption
-from .theme import ACCELERATORS, NORMAL, PHASES, SMALL, TINY
+from .theme import ACCELERATORS, PHASES, PX, SMALL
 
 _METHODS = {
     "ddp": "DistributedDataParallel", "fsdp": "FSDP2", "data_parallel": "DataParallel", "gpipe": "GPipe",
     "1f1b": "1F1B", "unsynchronised": "without communication", "naive": "naive split",
 }  # fmt: skip
 _COUNTED = ("ddp", "fsdp", "data_parallel", "gpipe")
-_ROW, _HEAD, _AXIS = 22.0, 24.0, 26.0
-_MOST_ROWS = 22
-_MOST_LABEL = 300.0
+_MOST_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyBar:
     """A share of what the devices have, with its interval; ``ideal`` is the most that the split allows."""
 
-    job: str
-    label: str
+    group: str
+    name: str
     detail: str
     value: float
     low: float
@@ -42,48 +41,32 @@ class EfficiencyBar:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyBars:
+    """Bars in groups, a group a job."""
+
     bars: tuple[EfficiencyBar, ...]
     rows: tuple[Row, ...] = ()
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Bars from 0 %, the interval as a thin line, the ideal as a tick."""
         keys = [Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")]
-        groups = len({bar.job for bar in self.bars})
-        page = Page(figure, theme, _ROW * len(self.bars) + _HEAD * groups + _AXIS, keys)
-        labels = [text_width(bar.label, NORMAL) + text_width(bar.detail, TINY) + 8 for bar in self.bars]
-        x = MARGIN + min(max(labels), _MOST_LABEL) + 14
-        axes = page.axes(x, page.width - MARGIN - x - 40, page.top, page.bottom - _AXIS)
-        height = page.bottom - _AXIS - page.top
-        axes.set_ylim(height, 0)
+        page = Page(figure, theme, rows_height(self.bars), keys)
+        axes, middles = row_axes(page, self.bars, 40)
         most = max(max(bar.value, bar.ideal, min(bar.high, 2 * bar.value)) for bar in self.bars)
         axes.set_xlim(0, max(1.0, most) * 104)
         linear_axis(axes.xaxis, "%")
-        axes.yaxis.set_visible(False)
         axes.grid(True, axis="x")
-        axes.spines["left"].set_visible(False)
-        pitch = (height - _HEAD * groups) / len(self.bars)
-        y, job = 0.0, ""
-        for bar in self.bars:
-            if bar.job != job:
-                job = bar.job
-                head = shortened(job, page.width - 2 * MARGIN, NORMAL)
-                page.text(MARGIN, page.top + y + 17, head, NORMAL, weight="bold")
-                y += _HEAD
-            middle = y + pitch / 2
-            page.text(x - 14, page.top + middle + 4, bar.detail, TINY, "muted", ha="right")
-            page.text(x - 22 - text_width(bar.detail, TINY), page.top + middle + 4.5, bar.label, NORMAL, ha="right")
+        ink = page.ink("text")
+        for bar, middle in zip(self.bars, middles, strict=True):
             axes.barh([middle], [100 * bar.value], height=14, color=page.ink("accelerator0"), zorder=3)
             ends = [100 * max(0.0, bar.low), min(100 * bar.high, axes.get_xlim()[1])]
-            axes.plot(ends, [middle] * 2, color=page.ink("text"), linewidth=1.2, zorder=4)
-            tick = [middle - 9, middle + 9]
-            axes.plot([100 * bar.ideal] * 2, tick, color=page.ink("text"), linewidth=2.4, zorder=5)
+            axes.plot(ends, [middle] * 2, color=ink, linewidth=1.2, zorder=4)
+            axes.plot([100 * bar.ideal] * 2, [middle - 9, middle + 9], color=ink, linewidth=2.4, zorder=5)
             at = max(100 * bar.value, ends[1])
             at = 100 * bar.ideal if at - 2 < 100 * bar.ideal < at + 9 else at
             axes.annotate(
                 f"{bar.value:.0%}", (at, middle), (5, 0), textcoords="offset points", va="center", zorder=6,
-                fontsize=SMALL * 0.75, fontweight="bold", color=page.ink("text"), annotation_clip=False,
+                fontsize=SMALL * PX, fontweight="bold", color=ink, annotation_clip=False,
             )  # fmt: skip
-            y += pitch
         return page
 
 
@@ -119,7 +102,7 @@ def _efficiency(data: ChartData, rows: list[Row], name: str, axis: str) -> Figur
         return None
     best = max(zip(bars, used, strict=True), key=lambda pair: pair[0].value * (pair[1]["method"] in _COUNTED))[0]
     what = "Pipeline" if axis == "microbatches" else "Several devices"
-    title = f"{what}: up to {best.value:.0%} efficiency ({best.label}, {best.detail})"
+    title = f"{what}: up to {best.value:.0%} efficiency ({best.name}, {best.detail})"
     subtitle = "Speedup over one device / number of devices; on a CPU one device is one process with one thread"
     kinds = ", ".join(sorted({row["uncertainty"] for row in used if row["uncertainty"]}))
     left = len(bars) - _MOST_ROWS

@@ -26,7 +26,7 @@ def plan(
     scaled: pd.DataFrame | None = None,
     trends: Sequence[Trend] = (),
     *,
-    every: bool = True,
+    every: bool = False,
     kinds: Collection[str] = (),
 ) -> list[Figure]:
     """The figures of a report, those that matter most first, no two of one name.

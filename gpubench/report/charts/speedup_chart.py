@@ -11,16 +11,17 @@ from ..crossover import MEASURES, Crossing, crossing_of
 from ..labels import Row, family, grouped, setting, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
-from .headline_chart import TOO_NOISY, ratio_text
+from .headline_chart import ratio_text
 from .material import ChartData, plainness
 from .naming import doubtful, title_name, warning
 from .page import MOST_LINES, MOST_PANELS, Figure, Key
-from .panels import Curve, LinePanels, Mark, Panel
+from .panels import Curve, LinePanels, Mark, Panel, too_wide
 from .small_print import caption, uncertainty
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
 """Workloads, each of another family, that a report shows unless it is asked for all."""
+UNSURE = "unsure"
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
 Setting = tuple[tuple[str, object], ...]
@@ -42,7 +43,8 @@ def speedup_figures(data: ChartData) -> list[Figure]:
             made = [_by_regime(data, workload, rows, kept, suffix), _by_dtype(data, workload, rows, kept, suffix)]
             for figure, shift in zip(made, (0.0, 0.05), strict=True):
                 if figure:
-                    figures.append(replace(figure, rank=order + shift, default=workload in defaults))
+                    numpy = all(row["baseline_implementation"] == "numpy" for row in rows) and shift > 0
+                    figures.append(replace(figure, rank=order + shift, default=workload in defaults and not numpy))
     return figures
 
 
@@ -82,7 +84,11 @@ def _by_regime(
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     copies = any(curve.dashed for panel in drawn for curve in panel.curves)
-    keys = _keys(data, used, copies) if not single or len({curve.role for curve in drawn[0].curves}) > 1 else ()
+    keys = (
+        (*data.keys(used), *([Key("with copies", "muted", "dashed")] * copies))
+        if not single or len({curve.role for curve in drawn[0].curves}) > 1
+        else ()
+    )
     chart = LinePanels(tuple(drawn), "", keys, _slower(base), tuple(used))
     note = uncertainty(used) + (_COPIES if copies else "")
     left = len(panels) - len(shown)
@@ -121,8 +127,8 @@ def _by_dtype(
     best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
     base = data.naming.baseline(used)
     title = (
-        f"{title_name(workload)} by dtype: up to {ratio_text(best.points[-1].y)} in {best.terms['dtype']} on the "
-        f"{data.naming.short(best.row)}"
+        f"{title_name(workload)} by dtype: {data.naming.subject(best.row)} is up to {ratio_text(best.points[-1].y)} "
+        f"as fast in {best.terms['dtype']}"
     )
     subtitle = f"Speedup over {base} in the same dtype; data stays on the device"
     chart = LinePanels(tuple(panels), "", (), _slower(base), tuple(used))
@@ -169,11 +175,10 @@ def _words(own: Setting) -> str:
 
 def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[Row], named: bool) -> Curve:
     copies = regime == ONE_SHOT
-    value = ratio_text(line.points[-1].y)
-    last = line.rows[-1]
-    low, high = line.points[-1].low, line.points[-1].high
-    value = "too noisy" if low > 0 and high / low > TOO_NOISY else value
-    words = "with copies" if copies and not named else "" if named else "data stays there"
+    end, last = line.points[-1], line.rows[-1]
+    value = "too noisy" if too_wide(end.low, end.high) else ratio_text(end.y)
+    alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
+    words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
     doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
     return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, doubts, mark, not copies)
@@ -188,7 +193,7 @@ def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
     if known.low is None or known.high is None:
         low, high = _neighbours(known.size, sizes)
         return Mark(low, high, f"{rounded(low, size)} to {rounded(high, size)}")
-    if not known.low or known.high == math.inf or known.high / known.low > TOO_NOISY:
+    if not known.low or known.high == math.inf or too_wide(known.low, known.high):
         return None
     return Mark(known.size, known.size, f"{size_label(size)} ≈ {rounded(known.size, size)}")
 
@@ -214,27 +219,27 @@ def since(crossing: Crossing, line: Line, size: str) -> str:
     if mark:
         return f"from between {label} = {rounded(mark.low, size)} and {rounded(mark.high, size)}"
     if known.kind == CROSSES or crossing.disputed:
-        return "unsure"
+        return UNSURE
     if known.kind == ALWAYS:
         return "at every size measured"
     return f"up to {label} = {size_text(sizes[-1], size)}"
 
 
 def _finding(data: ChartData, said: Sequence[tuple[str, Line, Crossing]], size: str) -> str:
-    """``the H200 wins from n ≈ 72, with copies from n ≈ 280``."""
+    """``the H200 wins from n ≈ 72, with copies from n ≈ 280``; of two devices ``…; the L4 wins from n ≈ 90``."""
     parts = []
-    devices = list(dict.fromkeys(data.naming.short(line.row) for _, line, _ in said))
-    for name in devices[:2]:
-        words = {r: since(c, line, size) for r, line, c in reversed(said) if data.naming.short(line.row) == name}
-        first, copied = words.get(RESIDENT, "unsure"), words.get(ONE_SHOT, "") if len(devices) == 1 else ""
+    subjects = list(dict.fromkeys(data.naming.subject(line.row) for _, line, _ in said))
+    for subject in subjects[:2]:
+        mine = [entry for entry in reversed(said) if data.naming.subject(entry[1].row) == subject]
+        words = {regime: since(crossing, line, size) for regime, line, crossing in mine}
+        first, copied = words.get(RESIDENT, UNSURE), words.get(ONE_SHOT, "") if len(subjects) == 1 else ""
+        if first == UNSURE:
+            parts.append(f"unsure from which size {subject} wins")
+            continue
         verb = "isn't faster" if first.startswith("up to") else "wins"
-        first = "from a size that is unsure" if first == "unsure" else first
-        parts.append(f"the {name} {verb} {first}" + (f", with copies {_negated(copied)}" if copied else ""))
+        copied = f"nowhere {copied}" if copied.startswith("up to") else copied
+        parts.append(f"{subject} {verb} {first}" + (f", with copies {copied}" if copied not in ("", UNSURE) else ""))
     return "; ".join(parts)
-
-
-def _negated(words: str) -> str:
-    return f"not {words}" if words.startswith("up to") else words
 
 
 def _axis_title(workload: str, size: str, dtype: str = "") -> str:
@@ -244,9 +249,3 @@ def _axis_title(workload: str, size: str, dtype: str = "") -> str:
 
 def _slower(base: str) -> str:
     return "CPU" if "CPU" in base or "thread" in base else base
-
-
-def _keys(data: ChartData, rows: Sequence[Row], copies: bool) -> tuple[Key, ...]:
-    roles = {data.naming.device(row): data.naming.role(row) for row in sorted(rows, key=data.naming.order)}
-    keys = [Key(name, role) for name, role in roles.items()]
-    return (*keys, Key("with copies", "muted", "dashed")) if copies else tuple(keys)

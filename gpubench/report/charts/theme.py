@@ -6,6 +6,7 @@ Colours of one chart differ by ΔE00 of 12 or more also under protanopia, deuter
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 LIGHT, DARK = THEMES = ("light", "dark")
@@ -21,7 +22,7 @@ _COLOURS = {
         **dict(zip(ACCELERATORS, ("#0072b2", "#c2410c", "#4b0082", "#701f12"), strict=True)),
         **dict(zip(CPUS, ("#30363d", "#848d97"), strict=True)),
         **dict(zip(DTYPE_ROLES, ("#0072b2", "#c2410c", "#3b0f70", "#701f30", "#c0727e"), strict=True)),
-        **dict(zip(PHASES, ("#c2410c", "#848d97", "#0072b2", "#3b0f70"), strict=True)),
+        **dict(zip(PHASES, ("#c2410c", "#838c96", "#0072b2", "#3b0f70"), strict=True)),
         **dict(zip(VERDICTS, ("#c2410c", "#0072b2", "#30363d", "#848d97"), strict=True)),
         "page": "#ffffff",
         "text": "#1f2328",
@@ -59,6 +60,14 @@ TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 def colour(theme: str, role: str) -> str:
     """Of a device's, a dtype's or the page's part; a role that the theme doesn't know is muted."""
     return _COLOURS[theme].get(role, _COLOURS[theme]["muted"])
+
+
+def recoloured(svg: bytes, theme: str) -> bytes:
+    """A light picture in another theme: every colour of the light one stands for one colour there."""
+    if theme == LIGHT:
+        return svg
+    others = {light.encode(): _COLOURS[theme][role].encode() for role, light in _COLOURS[LIGHT].items()}
+    return re.sub(b"#[0-9a-f]{6}", lambda match: others.get(match[0], match[0]), svg)
 
 
 def rc_settings(theme: str) -> dict[Any, Any]:
