@@ -72,7 +72,11 @@ class Ledger:
 
 
 class Lock:
-    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken."""
+    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken.
+
+    Not the package filelock: it needs a second file, which a killed run leaves behind (most versions empty the file that
+    they lock).
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object
