@@ -131,7 +131,7 @@ def test_tabular(gpubench):
 
 
 def feed(gpubench, feeding, workers, pinned):
-    with input_pipeline.Pipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
+    with input_pipeline.InputPipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
         gpubench(pipeline.epoch, check=False, items=input_pipeline.IMAGES, unit="image")
         gpubench.parallel["phases"] = pipeline.phases()
 

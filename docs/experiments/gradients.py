@@ -9,7 +9,7 @@ from gpubench.parallel.distributed import Training
 from gpubench.parallel.model_parallel import Pipeline
 from gpubench.parallel.rank import Job
 from gpubench.parallel.rendezvous import Place
-from gpubench.parallel.team import Group
+from gpubench.parallel.team import WorkerGroup
 
 
 def error(place: Place, job: Job) -> float | None:
@@ -18,7 +18,7 @@ def error(place: Place, job: Job) -> float | None:
 
 
 def main() -> int:
-    group = Group(["cpu", "cpu"], 1, 60.0)
+    group = WorkerGroup(["cpu", "cpu"], 1, 60.0)
     try:
         for task in ("lenet", "cifar", "deep_mlp", "tabular"):
             for method in ("ddp", "fsdp"):

@@ -22,17 +22,17 @@ class FellBack(GpubenchError):
     """DataParallel runs on other devices than it was told to: its time would be that of something else."""
 
 
-def plan(rows: int, devices: int) -> list[int]:
+def split_rows(rows: int, devices: int) -> list[int]:
     """Rows that each replica gets of a batch: ``torch.chunk``'s, so there may be fewer replicas than devices."""
     return [len(part) for part in torch.empty(rows, device="meta").chunk(devices)]
 
 
 def plans(rows: int, batch: int, devices: int) -> list[list[int]]:
     """The plan of each batch of an epoch."""
-    return [plan(min(batch, rows - start), devices) for start in range(0, rows, batch)]
+    return [split_rows(min(batch, rows - start), devices) for start in range(0, rows, batch)]
 
 
-def ideal_speedup(rows: int, batch: int, devices: int) -> float:
+def split_speedup(rows: int, batch: int, devices: int) -> float:
     """Rows over those of the fullest replica, summed over the batches: what the split allows at best."""
     return rows / sum(max(split) for split in plans(rows, batch, devices))
 
@@ -55,7 +55,7 @@ def phases(
 ) -> dict[str, float]:
     """Median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
 
-    ``clock`` waits for all devices. Raises :class:`FellBack` when the rows that arrive aren't those of :func:`plan`.
+    ``clock`` waits for all devices. Raises :class:`FellBack` unless :func:`split_rows` arrive.
     """
     spent: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
     devices = list(parallel.device_ids)
@@ -64,8 +64,9 @@ def phases(
         scattered, keywords = parallel.scatter((inputs,), {}, devices)
         marks.append(clock())
         arrived = [len(part[0]) for part in scattered]
-        if arrived != plan(len(inputs), len(devices)):
-            raise FellBack(f"DataParallel split {len(inputs)} rows as {arrived}, not {plan(len(inputs), len(devices))}")
+        planned = split_rows(len(inputs), len(devices))
+        if arrived != planned:
+            raise FellBack(f"DataParallel split {len(inputs)} rows as {arrived}, not {planned}")
         replicas = parallel.replicate(parallel.module, devices[: len(scattered)])
         marks.append(clock())
         outputs = parallel.parallel_apply(replicas, scattered, keywords)

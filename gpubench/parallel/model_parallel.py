@@ -38,6 +38,7 @@ class Pipeline(TrainingJob):
     microbatches: int = 1
 
     def start(self, place: Place) -> _Pipeline:
+        """Build this rank's stage."""
         return _Pipeline(self, place)
 
 

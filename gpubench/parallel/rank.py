@@ -41,7 +41,7 @@ T = TypeVar("T")
 MOST_ROUNDS = 1000
 
 
-class Work(Protocol):
+class RankWork(Protocol):
     """What a rank does in a case, set up and ready."""
 
     def step(self) -> Any:
@@ -62,12 +62,12 @@ class Job(Protocol):
 
     dtype: str
 
-    def start(self, place: Place) -> Work:
+    def start(self, place: Place) -> RankWork:
         """Set it up on one rank."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RankTimes:
     """What one rank found. ``durations`` are seconds of each round of ``iterations`` steps."""
 
     durations: Sequence[float]
@@ -77,7 +77,7 @@ class Measured:
     told: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(place: Place, job: Job, preset: Preset, timed: bool = True) -> Measured:
+def measure_rank(place: Place, job: Job, preset: Preset, timed: bool = True) -> RankTimes:
     """Raises :class:`OverBudget`, on every rank, when a step takes too long; ``timed=False`` is one step only."""
     with matmul_precision(job.dtype):
         work = job.start(place)
@@ -88,7 +88,7 @@ def measure(place: Place, job: Job, preset: Preset, timed: bool = True) -> Measu
         work.reset()
         first_s = timer.seconds(work.step)
         if not timed:
-            return Measured([first_s], 1, first_s, outcome, work.told())
+            return RankTimes([first_s], 1, first_s, outcome, work.told())
         warm_s = timer.seconds(work.step)
         step_s = together(place, lambda: min(first_s, warm_s))
         require(step_s, "seen in warm-up", preset)
@@ -102,7 +102,7 @@ def measure(place: Place, job: Job, preset: Preset, timed: bool = True) -> Measu
         for _ in range(count):
             work.reset()
             durations.append(timer.seconds(work.step, iterations))
-        return Measured(durations, iterations, first_s, outcome, work.told())
+        return RankTimes(durations, iterations, first_s, outcome, work.told())
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:

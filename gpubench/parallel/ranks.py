@@ -11,12 +11,12 @@ from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
-from ..measure.budget import RANKS_S
-from ..measure.fixture import Outcome
+from ..measure.budget import RANKS_S, Estimate
+from ..measure.steps import Outcome
 from ..runfile.schema import Work
-from .rank import Job, Measured, measure
-from .rendezvous import Place, backend, launched
-from .team import Group, World
+from .rank import Job, RankTimes, measure_rank
+from .rendezvous import Place, backend, launched_rank
+from .team import WorkerGroup, World
 
 MOST_RANKS_ON_A_CPU = 8
 
@@ -27,7 +27,7 @@ def device_counts() -> list[int]:
     Under torchrun its ranks count, wherever they are.
     """
     most = max(min(cores(), MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
-    place = launched()
+    place = launched_rank()
     if place is not None:
         most = place.size
     counts = [2]
@@ -42,11 +42,11 @@ def device_counts() -> list[int]:
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
 
-DEADLINE_S = 60.0
+RANKS_DEADLINE_S = 60.0
 
 
 class Team(Protocol):
-    """Ranks that run a function together: a :class:`Group` of our own, or torchrun's :class:`World`."""
+    """Ranks that run a function together: a :class:`WorkerGroup` of our own, or torchrun's :class:`World`."""
 
     def run(self, function: Any, *arguments: Any) -> list[Any]:
         """What it returns on each rank; raises RankFailure."""
@@ -55,10 +55,10 @@ class Team(Protocol):
 class Ranks:
     """Groups of workers, kept for the next case that needs the same devices and threads."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, deadline_s: float = RANKS_DEADLINE_S) -> None:
         self.deadline_s = deadline_s
-        self._groups: dict[tuple[tuple[str, ...], int], Group] = {}
-        self._place = launched()
+        self._groups: dict[tuple[tuple[str, ...], int], WorkerGroup] = {}
+        self._place = launched_rank()
         self._world: World | None = None
 
     def close(self) -> None:
@@ -70,13 +70,13 @@ class Ranks:
 
     def measure(
         self, gpubench: Gpubench, job: Job, count: int, *, all_threads: bool = False, work: Work, **record: Any
-    ) -> list[Measured]:
+    ) -> list[RankTimes]:
         """Measure a job on ``count`` devices of the case's kind and enter it as this case's times.
 
         On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.plan(RANKS_S)
+        gpubench.accept(Estimate(None, RANKS_S))
         home = gpubench.home
         size = 1 if all_threads else count
         threads = (gpubench.case.threads or cores()) if all_threads else 1
@@ -88,9 +88,9 @@ class Ranks:
             names = [f"{home.kind}:{index % here}" for index in range(size)]
         team = self._team(gpubench, names, threads)
         before = disturbance.look((), family=True)
-        found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
+        found: list[RankTimes] = team.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Of ranks that a launcher started, only it knows which processes they are.
-        known = isinstance(team, Group)
+        known = isinstance(team, WorkerGroup)
         raised = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if known else ()
         slowest = [max(times) for times in zip(*(one.durations for one in found), strict=True)]
         gpubench.parallel = {
@@ -124,10 +124,10 @@ class Ranks:
             raise Unmeasurable(f"torchrun started {self._place.size} ranks, this case wants {size}")
         if self._place is not None and self._place.rank:
             raise Unmeasurable("measured by rank 0")
-        require(size, home, gpubench)
+        require_devices(size, home, gpubench)
         key = (tuple(names), threads)
         if key not in self._groups or self._groups[key].broken:
-            self._groups[key] = Group(names, threads, self.deadline_s)
+            self._groups[key] = WorkerGroup(names, threads, self.deadline_s)
         return self._groups[key]
 
     def _launched_world(self, names: list[str], threads: int) -> World:
@@ -141,7 +141,7 @@ class Ranks:
         return self._world
 
 
-def require(count: int, home: Device, gpubench: Gpubench) -> None:
+def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:
     """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of that kind are here."""
     there = home.count() if home.indexed else cores()
     what = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"

@@ -35,6 +35,7 @@ class Place:
 
     @property
     def torch_device(self) -> torch.device:
+        """The rank's device, for torch."""
         import torch
 
         return torch.device(self.device)
@@ -125,7 +126,7 @@ def one_line(error: BaseException) -> str:
     return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
-def launched() -> Place | None:
+def launched_rank() -> Place | None:
     """The place that torchrun gave this process; None where torchrun didn't start it. The device is for later."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None

@@ -21,7 +21,7 @@ from .rank import advance, tell_into
 from .rendezvous import PATIENCE, Place, file_store, join, launcher_store, one_line
 
 
-def main(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
+def run_worker(connection: Connection, place: Place, store: str, deadline_s: float, counts: Any) -> None:
     """Join the group, then run each ``(function, arguments)`` that comes, until the other end closes."""
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
@@ -172,7 +172,7 @@ def context() -> Any:
     return chosen
 
 
-class Group:
+class WorkerGroup:
     """``size`` workers that have met. Not to be used again once it is ``broken``."""
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
@@ -190,7 +190,7 @@ class Group:
                 ours, theirs = start.Pipe()
                 place = Place(rank, size, device, threads)
                 arguments = (theirs, place, store, deadline_s, self._counts)
-                process = start.Process(target=main, args=arguments, daemon=True, name=f"gpubench rank {rank}")
+                process = start.Process(target=run_worker, args=arguments, daemon=True, name=f"gpubench rank {rank}")
                 process.start()
                 theirs.close()
                 self._connections.append(ours)

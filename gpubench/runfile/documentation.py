@@ -20,9 +20,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "format.md"
 _INTRODUCTION = """# Format of a run file
 
 A run file (`run.json`) is a file of pytest-benchmark with keys of gpubench added in three places:
-`benchmarks[i].extra_info.gpubench` (a [Measurement](#measurement)), `machine_info.gpubench` and `gpubench`. Values are
-in SI base units; what is unknown is null or absent, never 0 and never NaN. Each benchmark also has an `id`, made of its other keys. Keys that are not listed are ignored. The same as a JSON Schema:
-`gpubench/runfile/schema.json`. This page is made by `python -m gpubench.runfile.documentation`.
+`benchmarks[i].extra_info.gpubench` (a [Measurement](#measurement)), `machine_info.gpubench` and `gpubench`.
+
+Values are in SI base units; what is unknown is null, never 0 and never NaN. Each benchmark has an `id` too, made of its
+other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gpubench/runfile/schema.json`.
+This page is made by `python -m gpubench.runfile.documentation`.
 """
 
 

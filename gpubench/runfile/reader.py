@@ -36,7 +36,7 @@ from .schema import (
     TIMERS,
     Benchmark,
     Case,
-    Device,
+    DeviceFacts,
     Machine,
     MachineInfo,
     Measurement,
@@ -129,14 +129,14 @@ def _machine(path: Path, info: MachineInfo) -> Machine:
     label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
     facts = info.gpubench
     if facts is None:
-        return Machine(label, (Device("cpu", "cpu", label),))
+        return Machine(label, (DeviceFacts("cpu", "cpu", label),))
     precision = facts.precision or {}
     tf32 = precision.get("tf32")
     if tf32 is not None and not isinstance(tf32, bool):
         _refuse(path, ("machine_info", KEY, "precision", "tf32"), "true, false or null", tf32)
     return Machine(
         label=facts.label or label,
-        devices=facts.devices or (Device("cpu", "cpu", label),),
+        devices=facts.devices or (DeviceFacts("cpu", "cpu", label),),
         torch=facts.torch.version if facts.torch else None,
         tf32=tf32,
         threads=facts.threads,

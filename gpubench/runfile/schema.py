@@ -22,12 +22,8 @@ KEY = "gpubench"
 SCHEMA_VERSION = 1
 SAMPLES_KEPT = 200
 
-PRESETS = ("smoke", "quick", "full")
-DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
-VARIANTS = ("eager", "autocast", "compile", "graph")
 IMPLEMENTATIONS = ("torch", "numpy")
 REGIMES = ("resident", "one-shot")
-CACHES = ("hot", "cold")
 
 OK = "ok"
 UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")
@@ -273,7 +269,7 @@ class RunFacts(Struct, frozen=True):
     ] = None
 
 
-class Device(Struct, frozen=True):
+class DeviceFacts(Struct, frozen=True):
     """A device of the machine."""
 
     name: Annotated[str, _is("cpu, cuda:0")]
@@ -297,7 +293,9 @@ class MachineFacts(Struct, frozen=True):
     """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
 
     label: Annotated[str | None, _is("what tables call it")] = None
-    devices: Annotated[Annotated[tuple[Device, ...], Meta(max_length=MOST_DEVICES)] | None, _is("all devices")] = None
+    devices: Annotated[Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)] | None, _is("all devices")] = (
+        None
+    )
     cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
     precision: Annotated[Scalars | None, _is("torch's precision switches")] = None
@@ -422,18 +420,18 @@ class Machine(Struct, frozen=True):
     """Facts of the machine that hold for the whole run."""
 
     label: str
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceFacts, ...]
     torch: str | None = None
     tf32: bool | None = None
     threads: int | None = None
     precision: Mapping[str, Scalar] = field(default_factory=dict)
 
-    def device(self, name: str) -> Device:
+    def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
         for device in self.devices:
             if device.name == name:
                 return device
-        return Device(name, name.partition(":")[0], "")
+        return DeviceFacts(name, name.partition(":")[0], "")
 
 
 class Run(Struct, frozen=True):

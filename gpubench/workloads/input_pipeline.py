@@ -36,7 +36,7 @@ class Images(Dataset[tuple[torch.Tensor, int]]):
         return image.flip(2) if flip < 4 else image, self._labels[index]
 
 
-class Pipeline:
+class InputPipeline:
     """A loader with its workers running, alone or in front of a training step of the CIFAR-10 network.
 
     Workers come from a fork server where there is one: a plain fork of a process whose threads hold locks can hang.
@@ -60,7 +60,7 @@ class Pipeline:
         )
         gpubench.parallel = {"workers": workers}
 
-    def __enter__(self) -> Pipeline:
+    def __enter__(self) -> InputPipeline:
         return self
 
     def __exit__(

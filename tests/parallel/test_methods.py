@@ -12,22 +12,22 @@ import methods
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
-from gpubench.measure.budget import PRESETS
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
-from gpubench.parallel.rank import Measured, measure
+from gpubench.parallel.rank import RankTimes, measure_rank
 from gpubench.parallel.ranks import Ranks, device_counts
 from gpubench.parallel.rendezvous import Place
-from gpubench.parallel.team import Group
+from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
 
 @pytest.fixture(scope="module")
 def two():
-    group = Group(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     yield group
     group.close()
 
@@ -86,9 +86,9 @@ def test_unequal_shares_weigh_by_their_rows():
 
 
 def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
-    group = Group(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     try:
-        found = group.run(measure, methods.Uneven(), PRESETS["smoke"], True)
+        found = group.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
     finally:
         group.close()
     assert len(found[0].durations) == len(found[1].durations) >= 3
@@ -97,7 +97,7 @@ def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(
 
 
 def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
-    (one, _) = two_or_new.run(measure, AllReduce(10_000), PRESETS["smoke"], True)
+    (one, _) = two_or_new.run(measure_rank, AllReduce(10_000), PRESET_SETTINGS["smoke"], True)
     assert one.check.status == "passed"
     assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
     assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
@@ -106,7 +106,7 @@ def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
 @pytest.fixture
 def two_or_new(two):
     if two.broken:
-        fresh = Group(["cpu"] * 2, 1, 60.0)
+        fresh = WorkerGroup(["cpu"] * 2, 1, 60.0)
         yield fresh
         fresh.close()
     else:
@@ -119,7 +119,7 @@ def two_or_new(two):
     Pipeline("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=100, microbatches=2),
 ])  # fmt: skip
 def test_every_method_learns_along_the_same_curve(two_or_new, job):
-    losses = two_or_new.run(measure, job, PRESETS["smoke"], False)[-1].told["losses"]
+    losses = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].told["losses"]
     assert len(losses) == 100
     training.require_task_learned(losses, 0)
 
@@ -147,7 +147,7 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
 
     class Team:
         def run(self, function, *arguments):
-            return [Measured([1.0, 5.0], 2, 0.1, Check("passed")), Measured([3.0, 2.0], 2, 0.2, Check("unchecked"))]
+            return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"))]
 
     case = SimpleNamespace(
         plan=lambda seconds: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,

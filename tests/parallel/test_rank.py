@@ -4,9 +4,9 @@ import pytest
 from virtual import Machine, device
 
 from gpubench import devices
-from gpubench.measure.budget import PRESETS
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.rank import measure
+from gpubench.parallel.rank import measure_rank
 from gpubench.parallel.rendezvous import Place
 
 
@@ -37,6 +37,6 @@ class Job:
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = Machine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", type(device(machine)))
-    found = measure(Place(0, 1, "virtual:0", 1), Job(machine), PRESETS["quick"])
+    found = measure_rank(Place(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)
