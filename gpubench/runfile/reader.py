@@ -61,7 +61,7 @@ DEEPEST = 400
 """Levels of nesting. Ours are 7; at a thousand, writing would end in a RecursionError."""
 
 T = TypeVar("T")
-Place = tuple[str | int, ...]
+_Place = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 
 
@@ -145,7 +145,7 @@ def _machine(path: Path, info: MachineInfo) -> Machine:
 
 
 def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
-    place: Place = ("benchmarks", number)
+    place: _Place = ("benchmarks", number)
     benchmark = _convert(path, mark, Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
@@ -163,7 +163,7 @@ def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Res
     )
 
 
-def _plain(path: Path, place: Place, benchmark: Benchmark) -> Result:
+def _plain(path: Path, place: _Place, benchmark: Benchmark) -> Result:
     """A case of another's test: named by its file, class and function, as ours are by file and function."""
     if benchmark.fullname is None:
         _refuse(path, (*place, "fullname"), "a text", None)
@@ -190,7 +190,7 @@ def _scalar(value: Any) -> Any:
     return clean(json.dumps(value)[:LONGEST_TEXT])
 
 
-def _times(path: Path, place: Place, benchmark: Benchmark, measured: Measurement) -> Times:
+def _times(path: Path, place: _Place, benchmark: Benchmark, measured: Measurement) -> Times:
     stats, processes = benchmark.stats, measured.processes
     samples = array("d", stats.data or ())
     kept = [process.kept for process in processes] or [len(samples)]
@@ -328,7 +328,7 @@ def clean(text: str) -> str:
 # Complaints -----------------------------------------------------------------------------------------------------------
 
 
-def _refuse(path: Path, place: Place | str, expected: str, *found: Any) -> NoReturn:
+def _refuse(path: Path, place: _Place | str, expected: str, *found: Any) -> NoReturn:
     if not isinstance(place, str):
         place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
     shown = "nothing" if found == (None,) else clean(reprlib.repr(*found)[:60]) if found else ""
@@ -337,7 +337,7 @@ def _refuse(path: Path, place: Place | str, expected: str, *found: Any) -> NoRet
     )
 
 
-def _convert(path: Path, value: Any, kind: type[T], place: Place = ()) -> T:
+def _convert(path: Path, value: Any, kind: type[T], place: _Place = ()) -> T:
     """The value as that type. A refusal names the place and shows what is there."""
     try:
         return msgspec.convert(value, kind)
@@ -351,10 +351,10 @@ def _convert(path: Path, value: Any, kind: type[T], place: Place = ()) -> T:
     _refuse(path, place + inner, _words(message), *(() if message.startswith("expected") else (found,)))
 
 
-def _fault(value: Any, kind: Any, text: str) -> tuple[Place, str]:
+def _fault(value: Any, kind: Any, text: str) -> tuple[_Place, str]:
     """Where msgspec found a fault, and its message: it names neither the keys of mappings nor missing values' types."""
     message, _, rest = text.partition(" - at `")
-    place: Place = ()
+    place: _Place = ()
     current = value
     for name, index in re.findall(r"\.([^.\[`]+)|\[([^]]+)\]", rest.removeprefix("key` in `")):
         if index == "...":
@@ -380,7 +380,7 @@ def _fails(value: Any, kind: Any) -> bool:
     return False
 
 
-def _replaced(value: Any, place: Place, new: Any) -> Any:
+def _replaced(value: Any, place: _Place, new: Any) -> Any:
     """A copy with another value at that place."""
     if not place:
         return new
