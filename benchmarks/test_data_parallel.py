@@ -9,7 +9,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
-from gpubench.parallel.ranks import device_counts, require
+from gpubench.parallel.ranks import device_counts, require_devices
 from gpubench.workloads import training
 
 pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
@@ -24,7 +24,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     home = gpubench.home
     if not home.supports_data_parallel:
         raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")
-    require(devices, home, gpubench)
+    require_devices(devices, home, gpubench)
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
     names = [f"{home.kind}:{index}" for index in range(devices)]
