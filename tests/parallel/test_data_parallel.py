@@ -3,12 +3,12 @@
 import pytest
 import torch
 from torch import nn
-from virtual import Machine, device
 
 from gpubench.devices import CPU
 from gpubench.measure.clock import DeviceClock
 from gpubench.parallel import data_parallel
 from gpubench.parallel.data_parallel import FellBack
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ class Queued(OnOne):
 
 
 def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
-    machine = Machine()
+    machine = VirtualMachine()
     network = Queued(nn.Linear(5, 2), machine)
-    clock = DeviceClock([device(machine, 0), device(machine, 1)])
+    clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1)])
     spent = data_parallel.phases(network, torch.randn(10, 5), clock, rounds=3)
     assert list(spent) == ["scatter", "replicate", "forward", "gather"]
     assert list(spent.values()) == [pytest.approx(seconds, rel=1e-5) for seconds in (1e-3, 2e-3, 3e-3, 4e-3)]

@@ -1,13 +1,13 @@
 """What a rank times: its device's work, not the queueing."""
 
 import pytest
-from virtual import Machine, device
 
 from gpubench import devices
 from gpubench.measure.budget import PRESETS
 from gpubench.measure.verify import unchecked
 from gpubench.parallel.rank import measure
 from gpubench.parallel.rendezvous import Place
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 class Job:
@@ -35,8 +35,8 @@ class Job:
 
 
 def test_a_rank_waits_for_its_device(monkeypatch):
-    machine = Machine()
-    monkeypatch.setitem(devices.base.KINDS, "virtual", type(device(machine)))
+    machine = VirtualMachine()
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
     found = measure(Place(0, 1, "virtual:0", 1), Job(machine), PRESETS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)
