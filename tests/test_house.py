@@ -24,12 +24,12 @@ HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 # fmt: off
 DUPLICATES = {
              "AMBIGUOUS", "BEYOND", "DEADLINE_S", "DRIFT", "Device",
-    "FASTER", "FORMATS", "Group", "Key", "LARGEST", "LEVEL",
-    "MEASURING", "MOST_GROUPS", "MOST_ROWS", "Measured",
-    "NOTHING", "PACKAGE", "PRESETS", "Pipeline", "Place",
-    "SECONDS", "UNUSABLE", "Work", "compare",
-    "environment", "ideal_speedup",
-    "launched", "measure", "plan",
+    "FASTER", "FORMATS", "Key", "LARGEST", "LEVEL",
+    "MEASURING", "MOST_GROUPS", "MOST_ROWS",
+    "NOTHING", "PACKAGE", "PRESETS",
+    "SECONDS", "UNUSABLE", "compare",
+    "environment",
+    "measure",
     "read", "require",
 }
 # fmt: on

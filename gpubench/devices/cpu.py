@@ -47,7 +47,7 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
 
     Cached file pages count as used there but are given up on demand, so those not in active use are left out.
     """
-    found = []
+    limits = []
     for group in _groups("memory", root, membership):
         for used, limit, cache in (
             ("memory.current", "memory.max", "inactive_file"),
@@ -59,8 +59,8 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
             except (OSError, ValueError):
                 continue
             if allowed < 1 << 62:  # version 1 writes "no limit" as the largest whole number of pages
-                found.append((max(0, taken - int(stat.get(cache, 0))), allowed))
-    return min(found, key=lambda pair: pair[1] - pair[0], default=None)
+                limits.append((max(0, taken - int(stat.get(cache, 0))), allowed))
+    return min(limits, key=lambda pair: pair[1] - pair[0], default=None)
 
 
 def affinity() -> list[int]:
@@ -115,9 +115,9 @@ def resolve_vector_math() -> None:
     import torch
 
     for dtype in (torch.float32, torch.float64):
-        one = torch.full((1,), 0.5, dtype=dtype)
+        element = torch.full((1,), 0.5, dtype=dtype)
         for name in VECTOR_MATH:
-            getattr(torch, name)(one)
+            getattr(torch, name)(element)
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:

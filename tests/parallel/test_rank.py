@@ -5,12 +5,12 @@ import pytest
 from gpubench import devices
 from gpubench.measure.budget import PRESETS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.rank import measure
-from gpubench.parallel.rendezvous import Place
+from gpubench.parallel.rank import time_job
+from gpubench.parallel.rendezvous import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 
-class Job:
+class RankJob:
     """Each step queues 2 ms on a virtual accelerator."""
 
     dtype = "float32"
@@ -18,7 +18,7 @@ class Job:
     def __init__(self, machine):
         self.machine = machine
 
-    def start(self, place):
+    def start(self, rank):
         return self
 
     def check(self):
@@ -30,13 +30,13 @@ class Job:
     def step(self):
         self.machine.launch(2e-3)
 
-    def told(self):
+    def record(self):
         return {}
 
 
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    found = measure(Place(0, 1, "virtual:0", 1), Job(machine), PRESETS["quick"])
+    found = time_job(Rank(0, 1, "virtual:0", 1), RankJob(machine), PRESETS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)
