@@ -42,7 +42,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "method": "data_parallel",
         "mode": mode,
         "devices": devices,
-        "ideal_speedup": data_parallel.ideal_split_speedup(rows, batch, devices),
+        "ideal_speedup": data_parallel.split_speedup(rows, batch, devices),
         "rows": data_parallel.split_batches(rows, batch, devices),
         "interconnect": home.interconnect(devices) if devices > 1 else None,
     }

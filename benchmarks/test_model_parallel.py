@@ -3,7 +3,7 @@
 import pytest
 
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import PipelineTraining, ideal_pipeline_speedup
+from gpubench.parallel.model_parallel import PipelineTraining, pipeline_speedup
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
@@ -31,7 +31,7 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
     ideal = 1.0
     if devices > 1:
         job = PipelineTraining(task, schedule, batch, optimizer, microbatches=microbatches, **terms)
-        ideal = ideal_pipeline_speedup(devices, microbatches)
+        ideal = pipeline_speedup(devices, microbatches)
     ranks.measure(
         gpubench, job, devices, all_threads=schedule == "single",
         work=Work(items=options.get("rows", batch), unit="sample"),

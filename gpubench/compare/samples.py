@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from ..errors import UsageError
 from ..runfile import folder
 from ..runfile.reader import read
@@ -89,7 +91,7 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
             side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
             continue
         side.contents[content] = run.path
-        side.runs.append(replace(run, results=()))
+        side.runs.append(structs.replace(run, results=()))
         _add(side, run)
     for key in set(side.unmeasured) & set(side.cases):
         del side.unmeasured[key]  # another run measured it
@@ -123,8 +125,8 @@ def _add(side: Side, run: Run) -> None:
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
-            processes = result.times.processes
-            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs), run) for process in processes)
+            each = zip(result.times.processes, result.times.samples, strict=True)
+            side.cases.setdefault(key, []).extend(_observation(*seen, len(side.runs), run) for seen in each)
             side.work[key] = result.work, result.case.dtype
 
 
@@ -137,8 +139,8 @@ def key_of(result: Result) -> CaseKey:
     return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
 
 
-def _observation(process: Process, number: int, run: Run) -> Observation:
-    samples = sorted(process.samples)
+def _observation(process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
+    samples = sorted(kept)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]

@@ -32,7 +32,7 @@ def split_batches(rows: int, batch: int, devices: int) -> list[list[int]]:
     return [split_rows(min(batch, rows - start), devices) for start in range(0, rows, batch)]
 
 
-def ideal_split_speedup(rows: int, batch: int, devices: int) -> float:
+def split_speedup(rows: int, batch: int, devices: int) -> float:
     """Rows over those of the fullest replica, summed over the batches: what the split allows at best."""
     return rows / sum(max(split) for split in split_batches(rows, batch, devices))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unmeasurable
-from ..measure.verify import Check, unchecked
+from ..measure.verify import unchecked
+from ..runfile.schema import Check
 from ..workloads import training
 from .rank import TrainingJob
 from .rendezvous import Rank
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SCHEDULES = ("naive", "gpipe", "1f1b")
 
 
-def ideal_pipeline_speedup(stages: int, microbatches: int) -> float:
+def pipeline_speedup(stages: int, microbatches: int) -> float:
     """k m / (m + k - 1): of m + k - 1 slots the first and last stage work in m.
 
     Source: Huang et al., *GPipe* (2019), whose bubble is (k - 1) / (m + k - 1) of the time.

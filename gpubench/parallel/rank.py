@@ -17,7 +17,7 @@ from ..measure.budget import MIN_ROUND, Preset
 from ..measure.clock import DeviceClock, repeat
 from ..measure.data import Data
 from ..measure.precision import matmul_precision, torch_dtype
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from ..workloads import training
 from .rendezvous import Rank
 
@@ -81,7 +81,7 @@ class RankTimes:
     record: dict[str, Any] = field(default_factory=dict)
 
 
-def time_job(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
+def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
     """Check and time a job on this rank; ``timed=False`` runs a single step.
 
     Raises :class:`OverBudget`, on every rank, when a step takes too long.

@@ -14,15 +14,15 @@ from ..measure import disturbance
 from ..measure.budget import RANKS_S
 from ..measure.fixture import Outcome
 from ..runfile.schema import Work
-from .rank import RankJob, RankTimes, time_job
-from .rendezvous import Rank, collective_backend, torchrun_rank
+from .rank import RankJob, RankTimes, measure_rank
+from .rendezvous import Rank, collective_backend, launched_rank
 from .team import LocalGroup, TorchrunGroup
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
 
 MOST_RANKS_ON_A_CPU = 8
-DEADLINE_S = 60.0
+RANKS_DEADLINE_S = 60.0
 """Default of ``--gpubench-ranks-deadline``."""
 
 
@@ -32,7 +32,7 @@ def device_counts() -> list[int]:
     Of a CPU, devices are its cores, 8 at most. Under torchrun the most is its world size.
     """
     most = max(min(cores(), MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
-    rank = torchrun_rank()
+    rank = launched_rank()
     if rank is not None:
         most = rank.world_size
     counts = [2]
@@ -44,10 +44,10 @@ def device_counts() -> list[int]:
 class Ranks:
     """Groups of ranks, kept for the next case that needs the same devices and threads."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, deadline_s: float = RANKS_DEADLINE_S) -> None:
         self.deadline_s = deadline_s
         self._groups: dict[tuple[tuple[str, ...], int], LocalGroup] = {}
-        self._launched = torchrun_rank()
+        self._launched = launched_rank()
         self._torchrun_group: TorchrunGroup | None = None
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Ranks:
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         group = self.group(gpubench, names, threads)
         before = disturbance.look((), family=True)
-        times: list[RankTimes] = group.run(time_job, job, gpubench.allowance, gpubench.enabled)
+        times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
         children = isinstance(group, LocalGroup)
         flags = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if children else ()

@@ -129,7 +129,7 @@ def one_line(error: BaseException) -> str:
     return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
-def torchrun_rank() -> Rank | None:
+def launched_rank() -> Rank | None:
     """The rank that torchrun gave this process, its device not yet known; ``None`` without torchrun."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None

@@ -17,7 +17,6 @@ from ..measure.session import Session, Unmeasured
 from ..redact import without_paths
 from ..runfile.schema import KEY, OK, Case
 from ..version import __version__
-from . import settings
 
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
@@ -44,7 +43,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     session = item.config.stash[SESSION]
     status, reason = _outcome(report, call)
-    if not settings.identify(item.config):
+    if not session.settings.identify:
         reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
@@ -155,7 +154,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     """
     if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
-        if not settings.identify(config):
+        if not config.stash[SESSION].settings.identify:
             machine_info["node"] = ""
 
 

@@ -15,7 +15,7 @@ from ..format import counted, seconds_text
 from ..runfile.schema import Parallel, Result
 from .labels import Row, factor
 from .render import Table
-from .speedup import estimate
+from .speedup import times_and_ratio
 from .table import HIDDEN, records
 
 SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
@@ -115,7 +115,7 @@ def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str 
     if base is row:
         return 1.0, None, None, None
     items = row["_result"].work.items / base["_result"].work.items
-    _, _, ratio, uncertainty = estimate(base["_result"].times, row["_result"].times)
+    _, _, ratio, uncertainty = times_and_ratio(base["_result"].times, row["_result"].times)
     return ratio.value * items, ratio.low * items, ratio.high * items, uncertainty
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runfile.ledger import Event, Follower
+from .log import last_line
 
 POLL_S = 0.05
 PATIENCE_S = 60.0
@@ -33,7 +34,7 @@ def suite() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Interpreter:
     """Where a child runs: its Python, its working folder (None: ours), and what comes first on its import path."""
 
     python: str = sys.executable
@@ -67,7 +68,7 @@ def command(paths: Sequence[str], options: Sequence[str], python: str = sys.exec
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def environment(base: Mapping[str, str]) -> dict[str, str]:
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = base.get("PYTHONPATH", "")
@@ -143,7 +144,7 @@ def run(
     ledger: Path,
     tell: Callable[[Event], None],
     deadline_s: float,
-    place: Place | None = None,
+    place: Interpreter | None = None,
     silence_s: float | None = None,
 ) -> Ended:
     """Run the child, pass its events on as they come, and say how it ended.
@@ -153,8 +154,8 @@ def run(
     case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    place = place or Place()
-    variables = environment(os.environ)
+    place = place or Interpreter()
+    variables = child_environment(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -215,18 +216,8 @@ def _reason(code: int, log: Path, since: int) -> str:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-            return ": ".join(filter(None, (why, last_words(log, since))))
-    return ": ".join(filter(None, (f"exited with {code}", last_words(log, since))))
-
-
-def last_words(log: Path, since: int = 0) -> str:
-    """The last line said, or the one in which Python says what killed it."""
-    with log.open("rb") as file:
-        file.seek(max(since, log.stat().st_size - 100_000))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line and not set(line) <= set(".sFExX")]
-    fatal = [line for line in lines if line.startswith("Fatal Python error")]
-    return (fatal[:1] or lines[-1:] or [""])[0][:300]
+            return ": ".join(filter(None, (why, last_line(log, since))))
+    return ": ".join(filter(None, (f"exited with {code}", last_line(log, since))))
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:

@@ -37,7 +37,7 @@ class Supervisor:
     events: list[Event] = field(default_factory=list)
     interrupted: bool = False
     lock: Lock | None = None
-    place: process.Place = field(default_factory=process.Place)
+    place: process.Interpreter = field(default_factory=process.Interpreter)
 
     @property
     def ledger(self) -> Path:

@@ -27,7 +27,7 @@ def test_the_tutorial_s_table(devices, full, last):
 
 @pytest.mark.parametrize(("devices", "speedup"), [(1, 1.0), (2, 2.0), (3, 100 / 34), (8, 100 / 14)])
 def test_the_ideal_speedup_is_what_the_split_allows(devices, speedup):
-    assert data_parallel.ideal_split_speedup(100, 30, devices) == pytest.approx(speedup)
+    assert data_parallel.split_speedup(100, 30, devices) == pytest.approx(speedup)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

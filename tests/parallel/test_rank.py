@@ -5,7 +5,7 @@ import pytest
 from gpubench import devices
 from gpubench.measure.budget import PRESETS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.rank import time_job
+from gpubench.parallel.rank import measure_rank
 from gpubench.parallel.rendezvous import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
 
@@ -37,6 +37,6 @@ class RankJob:
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    found = time_job(Rank(0, 1, "virtual:0", 1), RankJob(machine), PRESETS["quick"])
+    found = measure_rank(Rank(0, 1, "virtual:0", 1), RankJob(machine), PRESETS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -101,10 +100,6 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 if TYPE_CHECKING:
     import torch
 
-NOTHING: dict[str, Any] = {
-    "device_s": None, "launch_s": None, "device_reason": None, "energy_j": None, "transfer": None
-}  # fmt: skip
-
 
 def probe(
     call: Callable[[], Any] | None,
@@ -117,13 +112,13 @@ def probe(
     outputs: Sequence[torch.Tensor],
     power: bool,
 ) -> dict[str, Any]:
-    """The fields of a case's record, ``None`` on a CPU.
+    """Fields of a case's :class:`~gpubench.runfile.schema.Measurement`; none on a CPU.
 
     ``call`` is ``None`` where it can't be repeated as it is; ``power``: whether to take the time that energy needs.
     """
     if not device.accelerator:
-        return dict(NOTHING)
-    record = dict(NOTHING)
+        return {}
+    record: dict[str, Any] = {}
     if call is None:
         record["device_reason"] = "the case sets up before every call"
     elif sum(used.accelerator for used in clock.devices) > 1:
@@ -135,4 +130,4 @@ def probe(
             record["energy_j"] = energy(call, device, clock, call_s)
     # Of a call that also uses the host or another device, copying is the work itself.
     moved = transfer(inputs, outputs, device) if len(clock.devices) == 1 else None
-    return record | {"transfer": dataclasses.asdict(moved) if moved else None}
+    return record | {"transfer": moved}
