@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gpubench import devices
-from gpubench.measure.budget import PRESETS
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.parallel import data_parallel
@@ -73,7 +73,7 @@ def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
 
 def test_ddp_over_nccl_with_one_rank(group):
     """The whole path with a communicator of one: set_device, device_id, NCCL's initialisation, a collective."""
-    (found,) = group("cuda:0").run(measure_rank, Training("lenet", "ddp", 64), PRESETS["smoke"], True)
+    (found,) = group("cuda:0").run(measure_rank, Training("lenet", "ddp", 64), PRESET_SETTINGS["smoke"], True)
     assert found.check.status == "passed"
     assert min(found.durations) > 0
 
@@ -89,7 +89,7 @@ def test_gradients_over_nccl_equal_those_of_one_gpu(group, method):
 
 @pytest.mark.skipif(CUDA.count() < 2, reason="needs two GPUs")
 def test_all_reduce_over_nccl(group):
-    found = group(*names(2)).run(measure_rank, AllReduce(10**6), PRESETS["smoke"], True)
+    found = group(*names(2)).run(measure_rank, AllReduce(10**6), PRESET_SETTINGS["smoke"], True)
     assert [one.check.status for one in found] == ["passed", "passed"]
 
 

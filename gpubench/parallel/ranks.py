@@ -11,8 +11,8 @@ from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
-from ..measure.budget import RANKS_S
-from ..measure.fixture import Outcome
+from ..measure.budget import RANKS_S, Estimate
+from ..measure.steps import Outcome
 from ..runfile.schema import Work
 from .rank import RankJob, RankTimes, measure_rank
 from .rendezvous import Rank, collective_backend, launched_rank
@@ -65,7 +65,7 @@ class Ranks:
         On a CPU a device is a core: each rank has one thread, unless the only rank has them all. ``record`` is
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
-        gpubench.plan(RANKS_S)
+        gpubench.accept(Estimate(None, RANKS_S))
         world_size = 1 if all_threads else count
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         group = self.group(gpubench, names, threads)

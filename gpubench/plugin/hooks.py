@@ -163,7 +163,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     from .parametrize import case_of
 
     session = item.config.stash[SESSION]
-    _ = session.before, session.canary
+    if not session.settings.plan:
+        _ = session.before, session.canary
     item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):

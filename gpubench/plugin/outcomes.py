@@ -14,7 +14,7 @@ import pytest
 
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
-from ..redact import without_paths
+from ..runfile.redact import without_paths
 from ..runfile.schema import KEY, OK, Case
 from ..version import __version__
 
@@ -47,14 +47,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
-            planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
-            plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
+            known = getattr(item.stash.get(GPUBENCH, None), "estimate", None)
+            estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | estimate)
         return report
     if status == OK and report.when == "call":
         session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
         gpubench = item.stash.get(GPUBENCH, None)
-        if gpubench is not None and not gpubench.called and not session.settings.plan:
+        if gpubench is not None and not gpubench.called:
             status, reason = "skipped", "the test did not call gpubench(...)"
     if status != OK:
         _FAILED.add(item.nodeid)

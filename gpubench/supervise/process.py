@@ -153,21 +153,7 @@ def run(
     finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does, while no
     case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
-    follower = Follower(ledger)
-    place = place or Interpreter()
-    variables = child_environment(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=place.folder,
-            env=variables,
-            process_group=0 if os.name == "posix" else None,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+    follower, child = Follower(ledger), _start(arguments, log, place or Interpreter())
     stops, stopped, late = 0, 0.0, ""
     silence_s = max(SILENCE_S if silence_s is None else silence_s, deadline_s)
     case, since, said = None, time.monotonic(), log.stat().st_size
@@ -208,6 +194,22 @@ def run(
         return Ended(child.returncode, True, bool(finish.get("poisoned")), bool(stops))
     reason = late or _reason(child.returncode, log, said)
     return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
+
+
+def _start(arguments: Sequence[str], log: Path, place: Interpreter) -> subprocess.Popen[bytes]:
+    variables = child_environment(os.environ)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=place.folder,
+            env=variables,
+            process_group=0 if os.name == "posix" else None,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
 
 
 def _reason(code: int, log: Path, since: int) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError
-from ..redact import without_paths
 from ..runfile.ledger import Event, Ledger, Lock
+from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 from . import process
 

@@ -1,5 +1,6 @@
 """The clock waits for the device. On a virtual clock every figure is exact."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from gpubench.devices import CPU
 from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
-from gpubench.measure.clock import DeviceClock, repeat
+from gpubench.measure.clock import DeviceClock, repeat, warm_up
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 TWO_MS = """
@@ -68,6 +69,68 @@ def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
     clock = DeviceClock([VirtualDevice.on(machine)()])
     times = repeat(lambda: machine.launch(1e-3), clock, least=2, most=2, calls=4, before=lambda: machine.launch(5.0))
     assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
+
+
+def stalling(machine, stalls):
+    """A call of 5 us during which the machine pauses for 60 ms when it is one of these."""
+    calls = itertools.count(1)
+
+    def call():
+        machine.launch(5e-6)
+        if next(calls) in stalls:
+            machine.time_s += 60e-3
+
+    return call
+
+
+@pytest.mark.parametrize("stalls", [(), (1,), (2,), (3,), (4,), (2, 3), (1, 2, 4), (300,)])
+def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
+    machine = VirtualMachine(wait_cost_s=8e-6)
+    clock = DeviceClock([VirtualDevice.on(machine)()])
+    begin = clock()
+    call_s, round_s = warm_up(stalling(machine, stalls), clock, seconds=0.05, first_s=13e-6)
+    assert call_s == round_s == pytest.approx(5e-6, rel=1e-2)
+    assert clock() - begin - 60e-3 * len(stalls) >= 0.05  # it was warm for that long besides
+
+
+def test_what_is_always_slow_is_no_stall():
+    """The first call was fast, all others are slow: three are doubted."""
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
+    call_s, _ = warm_up(lambda: machine.launch(0.5), clock, seconds=0.05, first_s=1e-3)
+    assert call_s == pytest.approx(0.5, rel=1e-6)
+    assert len(machine.waits) == 2 * 4
+
+
+def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
+    call_s, round_s = warm_up(
+        lambda: machine.launch(1e-3), clock, seconds=0.05, first_s=1e-3, before=lambda: machine.launch(9e-3)
+    )
+    assert (call_s, round_s) == (pytest.approx(1e-3, rel=1e-5), pytest.approx(1e-2, rel=1e-5))
+
+
+STALLED = """
+import itertools
+def test_stalled(gpubench, machine):
+    calls = itertools.count()
+    def call():
+        machine.launch(5e-6)
+        if next(calls) == {call}:
+            machine.time_s += 60e-3
+    gpubench(call, check=False)
+"""
+
+
+@pytest.mark.parametrize("call", [2, 3])
+def test_a_stall_in_warm_up_costs_a_case_neither_rounds_nor_latency(virtual, call):
+    _, run = virtual(STALLED.format(call=call), "--gpubench-process=0/3", passed=1)
+    (bench,) = run["benchmarks"]
+    record = bench["extra_info"]["gpubench"]
+    assert bench["stats"]["rounds"] > 20
+    assert bench["stats"]["iterations"] > 100
+    assert record["latency_s"] == pytest.approx(5e-6, rel=1e-2)
 
 
 def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():

@@ -12,7 +12,7 @@ import methods
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
-from gpubench.measure.budget import PRESETS
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
 from gpubench.parallel.distributed import Training
@@ -88,7 +88,7 @@ def test_unequal_shares_weigh_by_their_rows():
 def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
     group = LocalGroup(["cpu"] * 2, 1, 60.0)
     try:
-        found = group.run(measure_rank, methods.Uneven(), PRESETS["smoke"], True)
+        found = group.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
     finally:
         group.close()
     assert len(found[0].durations) == len(found[1].durations) >= 3
@@ -97,7 +97,7 @@ def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(
 
 
 def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
-    (one, _) = two_or_new.run(measure_rank, AllReduce(10_000), PRESETS["smoke"], True)
+    (one, _) = two_or_new.run(measure_rank, AllReduce(10_000), PRESET_SETTINGS["smoke"], True)
     assert one.check.status == "passed"
     assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
     assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
@@ -119,7 +119,7 @@ def two_or_new(two):
     PipelineTraining("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=100, microbatches=2),
 ])  # fmt: skip
 def test_every_method_learns_along_the_same_curve(two_or_new, job):
-    losses = two_or_new.run(measure_rank, job, PRESETS["smoke"], False)[-1].record["losses"]
+    losses = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].record["losses"]
     assert len(losses) == 100
     training.require_task_learned(losses, 0)
 

@@ -3,14 +3,14 @@
 import pytest
 
 from gpubench import devices
-from gpubench.measure.budget import PRESETS
+from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
 from gpubench.parallel.rank import measure_rank
 from gpubench.parallel.rendezvous import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 
-class RankJob:
+class Job:
     """Each step queues 2 ms on a virtual accelerator."""
 
     dtype = "float32"
@@ -37,6 +37,6 @@ class RankJob:
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    found = measure_rank(Rank(0, 1, "virtual:0", 1), RankJob(machine), PRESETS["quick"])
+    found = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)
