@@ -40,7 +40,7 @@ GRACE_S = 1.0
 
 
 def context() -> Any:
-    """Fork server where there is one, else spawn; never a plain fork, which copies locks that threads hold."""
+    """The multiprocessing context: fork server if available, else spawn; a plain fork copies locks that threads hold."""
     methods = multiprocessing.get_all_start_methods()
     chosen = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if chosen.get_start_method() == "forkserver":

@@ -85,12 +85,8 @@ def test_unequal_shares_weigh_by_their_rows():
     )
 
 
-def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
-    group = LocalGroup(["cpu"] * 2, 1, 60.0)
-    try:
-        found = group.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
-    finally:
-        group.close()
+def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two_or_new):
+    found = two_or_new.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
     assert len(found[0].durations) == len(found[1].durations) >= 3
     assert found[0].iterations == found[1].iterations
     assert min(found[1].durations) > max(found[0].durations)

@@ -37,6 +37,6 @@ class Job:
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = VirtualMachine()
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice.on(machine))
-    found = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
-    assert found.first_s == pytest.approx(2e-3, rel=1e-6)
-    assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
+    assert times.first_s == pytest.approx(2e-3, rel=1e-6)
+    assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
