@@ -14,7 +14,7 @@ from gpubench.parallel import data_parallel
 from gpubench.parallel.collective import AllReduce
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.rank import measure_rank
-from gpubench.parallel.team import LocalGroup
+from gpubench.parallel.team import WorkerGroup
 from gpubench.workloads import training
 
 sys.path.insert(0, str(Path(__file__).parent / "parallel"))
@@ -37,7 +37,7 @@ def group():
     groups = []
 
     def start(*devices):
-        groups.append(LocalGroup(devices, 1, 120.0))
+        groups.append(WorkerGroup(devices, 1, 120.0))
         return groups[-1]
 
     yield start

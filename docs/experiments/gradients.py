@@ -9,7 +9,7 @@ from gpubench.parallel.distributed import Training
 from gpubench.parallel.model_parallel import PipelineTraining
 from gpubench.parallel.rank import RankJob
 from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import LocalGroup
+from gpubench.parallel.team import WorkerGroup
 
 
 def error(rank: Rank, job: RankJob) -> float | None:
@@ -18,7 +18,7 @@ def error(rank: Rank, job: RankJob) -> float | None:
 
 
 def main() -> int:
-    group = LocalGroup(["cpu", "cpu"], 1, 60.0)
+    group = WorkerGroup(["cpu", "cpu"], 1, 60.0)
     try:
         for task in ("lenet", "cifar", "deep_mlp", "tabular"):
             for method in ("ddp", "fsdp"):

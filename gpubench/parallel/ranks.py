@@ -16,7 +16,7 @@ from ..measure.steps import Outcome
 from ..runfile.schema import Work
 from .rank import RankJob, RankTimes, measure_rank
 from .rendezvous import Rank, collective_backend, launched_rank
-from .team import LocalGroup, TorchrunGroup
+from .team import TorchrunGroup, WorkerGroup
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
@@ -46,7 +46,7 @@ class Ranks:
 
     def __init__(self, deadline_s: float = RANKS_DEADLINE_S) -> None:
         self.deadline_s = deadline_s
-        self._groups: dict[tuple[tuple[str, ...], int], LocalGroup] = {}
+        self._groups: dict[tuple[tuple[str, ...], int], WorkerGroup] = {}
         self._launched = launched_rank()
         self._torchrun_group: TorchrunGroup | None = None
 
@@ -72,7 +72,7 @@ class Ranks:
         before = disturbance.look((), family=True)
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
-        children = isinstance(group, LocalGroup)
+        children = isinstance(group, WorkerGroup)
         flags = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if children else ()
         gpubench.parallel = {
             "devices": world_size,
@@ -95,7 +95,7 @@ class Ranks:
         gpubench.replay(outcome, work)
         return times
 
-    def group(self, gpubench: Gpubench, names: list[str], threads: int) -> LocalGroup | TorchrunGroup:
+    def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
         """Ranks on these devices: torchrun's where it started so many, else processes of this machine.
 
         Raises :class:`Unmeasurable` where neither can be.
@@ -112,7 +112,7 @@ class Ranks:
         require_devices(world_size, home, gpubench)
         key = (tuple(names), threads)
         if key not in self._groups or self._groups[key].broken:
-            self._groups[key] = LocalGroup(names, threads, self.deadline_s)
+            self._groups[key] = WorkerGroup(names, threads, self.deadline_s)
         return self._groups[key]
 
     def _group_of_torchrun(self, launched: Rank, names: list[str], threads: int) -> TorchrunGroup:

@@ -40,7 +40,7 @@ GRACE_S = 1.0
 
 
 def context() -> Any:
-    """The multiprocessing context: fork server if available, else spawn; a plain fork copies locks that threads hold."""
+    """Fork server if available, else spawn; not a plain fork, which copies locks that threads hold."""
     methods = multiprocessing.get_all_start_methods()
     chosen = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if chosen.get_start_method() == "forkserver":
@@ -48,7 +48,7 @@ def context() -> Any:
     return chosen
 
 
-class LocalGroup:
+class WorkerGroup:
     """One worker process per device, joined in a process group and kept between cases.
 
     A group that failed is ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds

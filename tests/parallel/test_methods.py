@@ -20,14 +20,14 @@ from gpubench.parallel.model_parallel import PipelineTraining, cut, pipeline_spe
 from gpubench.parallel.rank import RankTimes, measure_rank
 from gpubench.parallel.ranks import Ranks, device_counts
 from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import LocalGroup
+from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
 
 @pytest.fixture(scope="module")
 def two():
-    group = LocalGroup(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     yield group
     group.close()
 
@@ -102,7 +102,7 @@ def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
 @pytest.fixture
 def two_or_new(two):
     if two.broken:
-        fresh = LocalGroup(["cpu"] * 2, 1, 60.0)
+        fresh = WorkerGroup(["cpu"] * 2, 1, 60.0)
         yield fresh
         fresh.close()
     else:

@@ -17,7 +17,7 @@ import duties
 from gpubench.errors import RankFailure, Unmeasurable
 from gpubench.parallel import rendezvous
 from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import LocalGroup, context
+from gpubench.parallel.team import WorkerGroup, context
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def group():
     groups = []
 
     def start(size=2, deadline_s=60.0):
-        groups.append(LocalGroup(["cpu"] * size, 1, deadline_s))
+        groups.append(WorkerGroup(["cpu"] * size, 1, deadline_s))
         return groups[-1]
 
     yield start
@@ -124,11 +124,11 @@ def test_reasons_hold_no_addresses():
 
 OWNER = """
 import sys, time
-from gpubench.parallel.team import LocalGroup
+from gpubench.parallel.team import WorkerGroup
 sys.path.insert(0, {folder!r})
 import duties
 if __name__ == "__main__":
-    group = LocalGroup(["cpu"] * 2, 1, 60.0)
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
     print(*(process.pid for process in group.processes), flush=True)
     group.run(duties.sleep, 1)
 """
