@@ -28,6 +28,7 @@ class AllReduce:
     seed: int = 0
 
     def start(self, rank: Rank) -> _AllReduce:
+        """Prepare this rank's buffers."""
         return _AllReduce(self, rank)
 
 

@@ -26,6 +26,7 @@ class Training(TrainingJob):
     """
 
     def start(self, rank: Rank) -> _Training:
+        """Build this rank's replica or shard."""
         return _Training(self, rank)
 
 

@@ -38,6 +38,7 @@ class PipelineTraining(TrainingJob):
     microbatches: int = 1
 
     def start(self, rank: Rank) -> _PipelineWork:
+        """Build this rank's stage."""
         return _PipelineWork(self, rank)
 
 

@@ -34,6 +34,7 @@ class Rank:
 
     @property
     def torch_device(self) -> torch.device:
+        """The rank's device, for torch."""
         import torch
 
         return torch.device(self.device)
