@@ -67,10 +67,13 @@ class VirtualDevice(Device):
 
     @classmethod
     def count(cls) -> int:
+        """Two."""
         return 2
 
     def synchronize(self) -> None:
+        """Let the machine's time pass until this device is idle."""
         self.machine.synchronize(self.index)
 
     def memory(self) -> Memory:
+        """A gigabyte, all free."""
         return Memory(free=10**9, total=10**9)
