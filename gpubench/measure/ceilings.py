@@ -1,6 +1,6 @@
-"""What each device can do at best, measured at the start of a run: the ceilings that results are held against.
+"""Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
-One figure is no ceiling. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
+One figure is not enough. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
 bandwidth is taken by access pattern and by footprint; matrix throughput by dtype.
 """
 
@@ -30,7 +30,7 @@ BLOCK = 65521
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to look: seconds for each figure, the longest call tried, and the most memory a pattern may touch."""
+    """Seconds for each figure, the longest call tried, and the most bytes a pattern may touch."""
 
     seconds: float
     call: float
@@ -75,9 +75,9 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Uniform in [-1, 1): every bit of it random, since a device's clocks depend on the bits that flip.
+    """Uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
 
-    A block is repeated whose length is prime: with a power of two, rows of a matrix would be alike.
+    The repeated block has a prime length: with a power of two, the rows of a matrix would be equal.
     """
     import torch
 

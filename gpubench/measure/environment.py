@@ -1,7 +1,6 @@
-"""The machine that is measured: what stays the same, and what changes while running.
+"""Facts about the machine: those that stay the same, and those that change while it runs.
 
-A number without its machine can't be compared with another. What is collected here may be published: it holds no
-host or user name, no path, no serial number.
+They may be published: no host or user name, no path, no serial number is among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Is the answer right? Asked before any time is taken: the time of a wrong answer means nothing."""
+"""Is the result right? Checked before anything is timed: the time of a wrong result means nothing.
+
+A float64 copy of the inputs is made before the first call and compared with that call's result.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 
 
 def unchecked(reason: str) -> Check:
+    """The outcome of a case that has no reference, and why."""
     return Check("unchecked", reason=reason)
 
 
@@ -161,11 +165,8 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     return worst / scale if scale else worst
 
 
-# The float64 reference of a case: made before its first call, held against its first result.
-
-
 FIRST = 10.0
-"""The first case of a workload on a device may take so many times the allowance: each is checked at least once."""
+"""The first reference of a workload on a device may take this many times its allowance: each is checked once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Reference:
         return compare(result, reference(self.function, self.args, self.kwargs), allowed)
 
 
-def prepare(
+def prepare_reference(
     check: Callable[..., Any] | bool,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
