@@ -21,7 +21,7 @@ WITHOUT_TORCH = ("commands", "compare", "report", "runfile", "supervise")
 LIGHT = ("commands", "runfile", "supervise")
 HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 
-DUPLICATES = {"FASTER", "Group"}
+DUPLICATES = {"FASTER"}
 """Still to be renamed: this list only gets shorter."""
 LONG = {"measure/fixture.py:__call__"}
 

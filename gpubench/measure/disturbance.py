@@ -77,8 +77,8 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     for device in devices:
         if not device.accelerator:
             continue
-        told = device.clocks() or {}
-        clocks |= {str(device): next(iter(told.values()))} if told else {}
+        rates = device.clocks() or {}
+        clocks |= {str(device): next(iter(rates.values()))} if rates else {}
         slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
         slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
@@ -91,8 +91,8 @@ def _family_s() -> float:
     import psutil
 
     total = 0.0
-    own = psutil.Process()
-    for process in (own, *own.children(recursive=True)):
+    parent = psutil.Process()
+    for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
             total += times.user + times.system
@@ -129,24 +129,24 @@ def core_seconds() -> tuple[float | None, float | None]:
 
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
     """``contended`` and ``throttled``, from what changed between two moments."""
-    seen = []
+    signs = []
     wall = after.wall_s - before.wall_s
     if wall >= SHORTEST_WATCH:
         rate = (after.switches - before.switches) / wall
         if rate > SWITCHES_PER_S:
-            seen.append(f"{rate:.0f} involuntary context switches a second")
+            signs.append(f"{rate:.0f} involuntary context switches a second")
         if before.busy_s is not None and after.busy_s is not None:
             others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / (wall * cores)
             if others > STOLEN:
-                seen.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
+                signs.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
         if before.stolen_s is not None and after.stolen_s is not None:
             stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
             if stolen > STOLEN:
-                seen.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
+                signs.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
     if after.neighbours:
-        seen.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
-    if seen:
-        yield Flag("contended", ", ".join(seen))
+        signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
+    if signs:
+        yield Flag("contended", ", ".join(signs))
     slower = [
         f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
         for name, clock in after.clocks.items()
@@ -230,10 +230,11 @@ class Canary:
         """``contended`` when more threads are slower than one."""
         if self.all_s <= self.one_s:
             return None
-        one, every = seconds_text(self.one_s), seconds_text(self.all_s)
-        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {one} on one")
+        single, every = seconds_text(self.one_s), seconds_text(self.all_s)
+        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {single} on one")
 
     def as_dict(self) -> dict[str, Any]:
+        """As it stands in the run file."""
         return asdict(self)
 
 

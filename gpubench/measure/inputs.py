@@ -41,22 +41,27 @@ class Inputs:
 
     @property
     def device(self) -> torch.device:
+        """The device this case is to use, for torch."""
         return self.data.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype this case is to use; inputs have it."""
         return self.data.dtype
 
     @property
     def implementation(self) -> str:
+        """``torch`` or ``numpy``."""
         return self.case.implementation
 
     @property
     def variant(self) -> str:
+        """``eager``, ``autocast``, ``compile`` or ``graph``; the fixture applies it to the call."""
         return self.case.variant
 
     @property
     def preset(self) -> str:
+        """``smoke``, ``quick`` or ``full``."""
         return self._session.settings.preset
 
     @property

@@ -76,8 +76,8 @@ class Unmeasured:
 
     def as_dict(self) -> dict[str, Any]:
         """The case's keys, then its own; JSON-ready."""
-        own = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
-        return self.case.as_dict() | own
+        row = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
+        return self.case.as_dict() | row
 
 
 @dataclass
@@ -160,16 +160,16 @@ class Session:
         link = len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = compute_dtype(case.dtype, case.variant)
-        found: list[Flag] = []
+        flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            found = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
-            if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
+            flags = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
+            if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
             again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
-        return found
+        return flags
 
     @functools.cached_property
     def canary(self) -> Canary | None:

@@ -116,9 +116,9 @@ def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
     except WrongAnswer:  # of a reference that also looks at what the call doesn't return
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:150]
+        message = " ".join(str(error).split())[:150]
         raise UsageError(
-            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {said}):"
+            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
             " pass modules and tensors as arguments, or a reference as check=, or check=False"
         ) from error
 
@@ -149,8 +149,8 @@ def _outputs(result: Any) -> list[torch.Tensor]:
         torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
         for x in _pytree.tree_leaves(result)
     ]
-    found = [t.detach().to("cpu") for t in tensors(leaves)]
-    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in found]
+    outputs = [t.detach().to("cpu") for t in tensors(leaves)]
+    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:

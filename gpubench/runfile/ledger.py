@@ -67,6 +67,7 @@ class Ledger:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
+        """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
 
@@ -87,6 +88,7 @@ class Lock:
             raise UsageError(f"{Path(path).parent}: a run is under way there") from None
 
     def release(self) -> None:
+        """Let another run begin."""
         self._file.close()
 
 

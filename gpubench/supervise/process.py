@@ -153,11 +153,12 @@ def run(
     finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does, while no
     case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
-    follower, child = Follower(ledger), _start(arguments, log, place or Interpreter())
+    follower = Follower(ledger)
+    child = _start(arguments, log, place or Interpreter())
     stops, stopped, late = 0, 0.0, ""
     silence_s = max(SILENCE_S if silence_s is None else silence_s, deadline_s)
     case, since, said = None, time.monotonic(), log.stat().st_size
-    finish: Event | None = None
+    ending: Event = {}
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal stops, stopped
@@ -173,16 +174,13 @@ def run(
                     since = time.monotonic()
                     if event["event"] == "start":
                         case, said = event["fullname"], event.get("said") or said
-                    elif event["event"] == "end":
-                        case = None
-                    elif event["event"] == "finish":
-                        finish = event
+                    elif event["event"] in ("end", "finish"):
+                        case, ending = None, event
                     tell(event)
-                if alive and time.monotonic() - since > (deadline_s if case else silence_s):
+                now = time.monotonic()
+                if alive and now - since > (deadline_s if case else silence_s):
                     late = f"no end within {deadline_s:g} s" if case else f"{_SILENT} for {silence_s:g} s: it was ended"
-                    _signal(child, kill=True)
-                    child.wait()
-                elif alive and stops and time.monotonic() - stopped > PATIENCE_S:
+                if alive and (late or (stops and now - stopped > PATIENCE_S)):
                     _signal(child, kill=True)
                     child.wait()
                 elif alive:
@@ -190,13 +188,14 @@ def run(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-    if finish and not late:
-        return Ended(child.returncode, True, bool(finish.get("poisoned")), bool(stops))
+    if ending.get("event") == "finish" and not late:
+        return Ended(child.returncode, True, bool(ending.get("poisoned")), bool(stops))
     reason = late or _reason(child.returncode, log, said)
     return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
 
 
 def _start(arguments: Sequence[str], log: Path, place: Interpreter) -> subprocess.Popen[bytes]:
+    """The child in a process group of its own; what it prints is added to the log."""
     variables = child_environment(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:

@@ -41,10 +41,12 @@ class Supervisor:
 
     @property
     def ledger(self) -> Path:
+        """The run's ledger."""
         return self.folder / "run.ledger.jsonl"
 
     @property
     def log(self) -> Path:
+        """What the measuring processes print."""
         return self.folder / "run.log"
 
     def measure(self) -> None:

@@ -36,6 +36,7 @@ class Flush:
         self._room = torch.empty(size, dtype=torch.int8, device=str(device))
 
     def __call__(self) -> None:
+        """Write over the device's last cache."""
         self._room.zero_()
 
 
@@ -82,7 +83,7 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
     return used / calls if used > 0 else None
 
 
-def probe(
+def probe(  # noqa: PLR0913 - facts of the call that only the fixture has
     call: Callable[[], Any] | None,
     device: Device,
     clock: DeviceClock,
