@@ -103,6 +103,7 @@ class DeviceClock:
         """Reads the time without a wait: for what the host does meanwhile."""
 
     def __call__(self) -> float:
+        """Seconds, read once the devices are done."""
         for wait in self._waits:
             wait()
         return self.now()
@@ -147,4 +148,5 @@ class ReplayTimer:
         self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
 
     def __call__(self) -> float:
+        """The next reading."""
         return self._readings.pop()

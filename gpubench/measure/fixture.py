@@ -69,7 +69,7 @@ class Gpubench(Inputs):
         self.estimate: Estimate | None = None
         self.parallel: dict[str, Any] = {}
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - what users write
         self,
         fn: Callable[..., Any],
         /,

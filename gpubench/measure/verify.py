@@ -23,6 +23,7 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 
 
 def unchecked(reason: str) -> Check:
+    """The outcome of a benchmark whose result is not compared."""
     return Check("unchecked", reason=reason)
 
 

@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def probe(
+def probe(  # noqa: PLR0913 - facts of the call that only the fixture has
     call: Callable[[], Any] | None,
     device: Device,
     clock: DeviceClock,
