@@ -6,12 +6,11 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from ..devices import Choice
 from ..errors import UsageError
@@ -19,8 +18,6 @@ from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 
-AMBIGUOUS = pytest.StashKey[set[str]]()
-"""File names that stand for more than one of the files collected: their folder is part of the workload's name."""
 NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
 """The fixtures that carry a case's terms."""
 FULL_ONLY = frozenset({"compile", "graph"})
@@ -81,14 +78,15 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
         metafunc.parametrize(names, values if anywhere else values[:1])
 
 
-def case_of(item: pytest.Item) -> Case:
-    """The identity of a collected test: what it is, and on which terms it runs."""
+def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
+    """The identity of a collected test: what is measured, and how. ``ambiguous`` are the names of files that occur
+    twice: there the folder is part of the workload's name."""
     params = dict(getattr(getattr(item, "callspec", None), "params", {}))
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     own = {name: _scalar(name, value, indices.get(name, 0)) for name, value in params.items() if name not in NAMES}
     device = params.get(NAMES[0], "cpu")
     return Case(
-        workload=workload_of(item),
+        workload=_workload(item, ambiguous),
         device=device,
         dtype=params.get(NAMES[1], "float32"),
         implementation=params.get(NAMES[2], "torch"),
@@ -100,15 +98,10 @@ def case_of(item: pytest.Item) -> Case:
     )
 
 
-def plain_case_of(item: pytest.Item) -> Case:
-    """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
-    return structs.replace(case_of(item), dtype="")
-
-
-def workload_of(item: pytest.Item) -> str:
+def _workload(item: pytest.Item, ambiguous: Collection[str]) -> str:
     """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
     stem = item.path.stem.removeprefix("test_").removesuffix("_test")
-    if item.path.name in item.config.stash.get(AMBIGUOUS, ()):
+    if item.path.name in ambiguous:
         stem = f"{item.path.parent.name}/{stem}"
     function = getattr(item, "originalname", None) or item.name.split("[")[0]
     parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]

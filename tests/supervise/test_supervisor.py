@@ -206,7 +206,7 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 2
-    assert "can't be continued" in done.stderr
+    assert "can't be resumed" in done.stderr
     assert "code was" in done.stderr
     assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
     assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
