@@ -44,6 +44,7 @@ class Parser(argparse.ArgumentParser):
     """Complains in one line and suggests what was meant; ``--help`` has the rest."""
 
     def error(self, message: str) -> NoReturn:
+        """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
             word = message.split()[2].split("=")[0]
             message += _suggestion(word, self._option_string_actions)

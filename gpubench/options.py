@@ -57,10 +57,12 @@ class Option:
 
     @property
     def switch(self) -> bool:
+        """Whether it takes no value."""
         return isinstance(self.default, bool)
 
     @property
     def repeatable(self) -> bool:
+        """Whether it may be given more than once."""
         return isinstance(self.default, tuple)
 
     def parse(self, text: str) -> Any:

@@ -58,3 +58,12 @@ def test_a_run_compared_with_itself_has_not_changed(run_file):
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_it_says_how_it_is_run(script):
     assert re.search(rf"^    .*\b{script.removesuffix('.py')}", (EXAMPLES / script).read_text(), re.MULTILINE)
+
+
+def test_a_device_that_is_absent_skips_and_says_why(tmp_path):
+    done = _run(
+        "-m", "pytest", EXAMPLES / "test_softmax.py", "-p", "gpubench.plugin", "-p", "device_npu", "-p",
+        "no:cacheprovider", "-rs", "--gpubench-preset=smoke", "--gpubench-device=npu", "--gpubench-no-ceilings",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "npu:0 is not here: torch_npu can't be imported, or finds no NPU" in done.stdout

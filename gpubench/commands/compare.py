@@ -17,7 +17,7 @@ from ..errors import GpubenchError, UsageError
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
 
-FORMATS = ("table", "md", "json")
+_FORMATS = ("table", "md", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
     )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="what to print (default: table)")
+    parser.add_argument("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
     parser.add_argument(
         "--svg", metavar="FILE", help="draw all changes, sorted; for a dark page beside it FILE-dark.svg"
     )

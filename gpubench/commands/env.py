@@ -17,6 +17,7 @@ _SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``gpubench env``."""
     parser.add_argument("--json", action="store_true", help="one JSON document, for machines")
 
 

@@ -18,7 +18,7 @@ from ..errors import GpubenchError, RunFileError
 if TYPE_CHECKING:
     from ..runfile.schema import Result, Run, Times
 
-FORMATS = ("github-action-benchmark", "bmf", "csv")
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run file")
     parser.add_argument(
         "--to",
-        choices=FORMATS,
+        choices=EXPORT_FORMATS,
         required=True,
         help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format) or csv",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..report.render import Summary
     from ..runfile.schema import Run
 
-FORMATS = ("svg", "png")
+_FORMATS = ("svg", "png")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """The terms of parity: cases that differ in one are paired only where it is allowed."""
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         dest="formats",
         type=formats,
-        default=FORMATS,
+        default=_FORMATS,
         metavar="svg,png",
         help="kinds of chart files (default: both)",
     )
@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def formats(text: str) -> tuple[str, ...]:
     """``svg,png`` as a tuple; anything else names what exists."""
     names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or not set(names) <= set(FORMATS):
-        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(FORMATS)}")
+    if not names or not set(names) <= set(_FORMATS):
+        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(_FORMATS)}")
     return names
 
 
@@ -101,7 +101,7 @@ def write_report(
     folder: str | Path,
     baseline: str | None = None,
     charts: bool = True,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""

@@ -14,7 +14,7 @@ from ..errors import GpubenchError, RunFileError, UsageError
 from ..format import counted
 from ..runfile import merge
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, read
+from ..runfile.ledger import Event, Ledger, Lock, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
 from ..supervise import log, plan, process
@@ -157,7 +157,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
     lock = Lock(ledger)
-    events = read(ledger)
+    events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:
         raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a run file with gpubench recover")

@@ -207,9 +207,9 @@ def prepare(
         return unchecked("the case asks for no check")
     if check is True and not tensors(args, kwargs, fn) and torch_only:
         return unchecked("no tensor among the arguments to repeat the call with")
-    seconds, why = rates.predict(work, CPU, "float64")
+    seconds, basis = rates.estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
-        return unchecked(f"a float64 reference would take too long: {why}")
+        return unchecked(f"a float64 reference would take too long: {basis}")
     # Twice the bytes in float64, and room for intermediate results of the outputs' size.
     size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
     try:

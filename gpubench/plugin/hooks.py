@@ -164,7 +164,8 @@ class Plugin:
 
         names = fixture_names(item)
         if "gpubench" in names:
-            _ = self.session.before, self.session.canary
+            if not self.session.settings.plan:
+                _ = self.session.before, self.session.canary
             self._start(item, structs.replace(self.case_of(item), threads=self.session.threads))
             self.session.begun[item.nodeid] = self.attempts[item.nodeid].case
             if item.get_closest_marker("skip") is None and self.equipped:

@@ -11,7 +11,7 @@ import pytest
 
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
-from ..redact import without_paths
+from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def note(
         reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
-            estimate = getattr(attempt.fixture, "planned", None)
-            estimate = estimate or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            known = getattr(attempt.fixture, "estimate", None)
+            estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
         return status, reason
     if status == OK and report.when == "call":

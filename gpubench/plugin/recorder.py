@@ -250,10 +250,10 @@ class Recorder:
         if _stamp(path) != self._earlier:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
-            from ..runfile.ledger import read
+            from ..runfile.ledger import read_ledger
             from ..runfile.merge import assemble
 
-            write(path, assemble(read(self.ledger.path)))
+            write(path, assemble(read_ledger(self.ledger.path)))
 
 
 def _stderr_size() -> int | None:

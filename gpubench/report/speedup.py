@@ -20,7 +20,7 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
-from ..runfile.schema import REGIMES, Device, Result, Scalar, Times
+from ..runfile.schema import REGIMES, DeviceFacts, Result, Scalar, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Interval
 from .labels import Row
@@ -209,7 +209,7 @@ def _against_run(rows: _Rows, others: _Rows, run: str | None, any_kind: bool = F
             yield row, [*tiers, [other for other in others if not on_accelerator(other)] if any_kind else []]
 
 
-def _device(row: Row) -> Device:
+def _device(row: Row) -> DeviceFacts:
     return row["_run"].machine.device(row["device"])  # type: ignore[no-any-return]
 
 

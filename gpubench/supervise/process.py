@@ -20,7 +20,7 @@ POLL_S = 0.05
 PATIENCE_S = 2.0
 """How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
 SILENCE_S = 300.0
-"""How long a child may be silent between cases, where it imports torch, measures ceilings, ends. At least the deadline."""
+"""How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
 _SILENT = "the measuring process was measuring no case and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
@@ -138,7 +138,7 @@ class ProcessEnd:
     reason: str = ""
 
 
-def run_process(  # noqa: PLR0913 - one child, and all that limits it
+def run_process(
     arguments: Sequence[str],
     log: Path,
     ledger: Path,

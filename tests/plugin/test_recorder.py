@@ -83,5 +83,5 @@ def test_another_fingerprint_is_refused_by_what_differs(tmp_path):
     facts = {"process": 0, "cases": [], "machine_info": {}, "gpubench": {}}
     Ledger(path).append("session", fingerprint={"code": "a", "torch": "2"}, **facts)
     require_same(path, {"code": "a", "torch": "2"})
-    with pytest.raises(UsageError, match="can't be resumed.*: code was a, is b$"):
+    with pytest.raises(UsageError, match=r"can't be resumed.*: code was a, is b$"):
         require_same(path, {"code": "b", "torch": "2"})

@@ -14,7 +14,7 @@ from waiting import survivors, wait_for
 
 from gpubench import cli
 from gpubench.runfile import merge, reader
-from gpubench.runfile.ledger import Ledger, read
+from gpubench.runfile.ledger import Ledger, read_ledger
 from gpubench.supervise import process as measuring
 
 GOOD = """
@@ -127,7 +127,9 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-c", f"import time; from gpubench.runfile.ledger import Ledger; {code}time.sleep(1000)"]
     began = time.monotonic()
-    ended = measuring.run(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0)
+    ended = measuring.run_process(
+        command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0
+    )
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
     assert ended.reason == "the measuring process was measuring no case and said nothing for 2 s: it was ended"
@@ -150,7 +152,7 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
     (row,) = result["gpubench"]["unmeasured"]
     assert "illegal memory access" in row["reason"]
     assert (tmp_path / "processes").read_text().count("poisoned") == 1
-    events = read(tmp_path / "out/run.ledger.jsonl")
+    events = read_ledger(tmp_path / "out/run.ledger.jsonl")
     starts = [event["fullname"] for event in events if event["event"] == "start"]
     sessions = [event for event in events if event["event"] == "session"]
     assert len(sessions) == (1 if "::test_poison" in starts[-1] else 2)
@@ -172,7 +174,7 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
         for folder in ("one", "out")
     ]
     assert options[1]["max_time"] == pytest.approx(options[0]["max_time"] / 3)
-    orders = [e["fullname"] for e in read(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
+    orders = [e["fullname"] for e in read_ledger(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
     assert len(orders) == 9
     assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
 
@@ -188,12 +190,14 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
     assert not survivors(tmp_path)
     ledger = tmp_path / "out/run.ledger.jsonl"
     finished = (
-        {e["fullname"] for e in read(ledger) if e["event"] == "end"} if "session" in ledger.read_text() else set()
+        {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"}
+        if "session" in ledger.read_text()
+        else set()
     )
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 0, done.stderr
     assert len(data(tmp_path)["benchmarks"]) == 10
-    started = [e["fullname"] for e in read(ledger) if e["event"] == "start"]
+    started = [e["fullname"] for e in read_ledger(ledger) if e["event"] == "start"]
     assert all(started.count(name) == 1 for name in finished)
 
 
@@ -275,7 +279,7 @@ def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
     with path.open("a") as file:
         file.write('{"event": "start", "proc')
     Ledger(path).append("end", process=0, fullname="a", status="error", reason="x", case=None)
-    assert [event["event"] for event in read(path)] == ["session", "end"]
+    assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
 
 
 def benchmark(process, data, rounds=None):

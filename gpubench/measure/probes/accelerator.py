@@ -28,6 +28,7 @@ class Flush:
         self._room = torch.empty(size, dtype=torch.int8, device=str(device))
 
     def __call__(self) -> None:
+        """Write over the device's last cache."""
         self._room.zero_()
 
 
