@@ -63,10 +63,12 @@ def flagged(row: Row) -> bool:
 
 
 def heading(name: str) -> str:
+    """A name as the head of a column: capitalised, without underscores."""
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
 def shorten(name: str, longest: int = _LONGEST) -> str:
+    """A name of at most ``longest`` characters."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
@@ -117,6 +119,7 @@ def raised(power: int) -> str:
 
 
 def size_label(name: str) -> str:
+    """The size parameter's name for an axis."""
     return "bytes" if name in _BYTES else shorten(name)
 
 
@@ -163,10 +166,12 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
 
 
 def uncertainty(rows: Iterable[Row], drawn: str) -> str:
+    """A sentence: what the drawn intervals of these rows are."""
     return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
 
 
 def waited(rows: Iterable[Row]) -> str:
+    """A clause where every time was read after a wait for the device."""
     return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
 
 
