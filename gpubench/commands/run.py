@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
     what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
-    what.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches, as in pytest")
+    options.add_expression(what)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
     care.add_argument("--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3;"
                       " smoke: 1)")  # fmt: skip
@@ -127,7 +127,7 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
         began = began or event["event"] == "session"
         if began:
             earlier.announce()
-        progress.tell(event)
+        progress.note(event)
 
     supervisor = Supervisor(folder, files, passed, processes, deadline_s, tell)
     try:
@@ -167,7 +167,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
     deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
     files, passed = ([str(word) for word in run[key]] for key in ("paths", "options"))
-    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.tell, events, lock=lock)
+    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.note, events, lock=lock)
     if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
     return supervisor
@@ -205,8 +205,7 @@ def _paths(args: argparse.Namespace) -> list[str]:
 
 
 def _pytest_options(args: argparse.Namespace) -> list[str]:
-    expression = ["-k", args.expression] if args.expression else []
-    return [*options.passed_on(args), *expression, *args.pytest]
+    return [*options.passed_on(args), *options.chosen(args), *args.pytest]
 
 
 def _require_writable(folder: Path) -> None:

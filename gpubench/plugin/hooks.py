@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..errors import Unmeasurable
+from ..matching import matcher
 from ..measure.session import Session
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
@@ -95,12 +96,24 @@ class Plugin:
         if settings.launched():  # by torchrun: what one process measures would be measured by all at once
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
         self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
+        if expression := config.getoption("--gpubench-match"):
+            with settings.usage_errors():
+                matches = matcher(expression)
+            self._keep(items, [item for item in items if matches(self._names(item))])
         if only := config.getoption("--gpubench-only"):
             names = set(json.loads(Path(only).read_text(encoding="utf-8")))
             self._keep(items, [item for item in items if item.nodeid in names])
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+
+    def _names(self, item: pytest.Item) -> list[str]:
+        """All names by which a test can be chosen: those that pytest knows, and those that tables show."""
+        names = [item.nodeid, *item.listextrakeywords(), *(marker.name for marker in item.iter_markers())]
+        if "benchmark" in fixture_names(item):
+            case = self.case_of(item)
+            names += [case.id, case.device]
+        return names
 
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}
