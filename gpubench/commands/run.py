@@ -25,6 +25,7 @@ from .report import formats
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
+_FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Those that a run keeps when it is resumed, beside the table's."""
 
@@ -58,6 +59,7 @@ def main(args: argparse.Namespace) -> int:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
+            _say(_FIRST_WORDS)
             return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
@@ -67,9 +69,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    progress, unable = Progress(), None
+    folder = args.resume or args.output or "out"
+    progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
-    with run as supervisor, progress:
+    with run as supervisor:
+        _say(_FIRST_WORDS)
         progress.expect(supervisor.processes, supervisor.events)
         try:
             supervisor.measure()
@@ -95,17 +99,31 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
         supervisor.lock.release()
     if unable:
         _say(str(unable))
+    if supervisor.interrupted:
+        return _interrupted(supervisor)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = [event for event in supervisor.events if event["event"] == "end"]
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
-    if failed and not supervisor.interrupted:
+    if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     return max(_report(args, supervisor.folder, run_file), _MEASURED if whole and not failed else _INCOMPLETE)
 
 
+def _interrupted(supervisor: Supervisor) -> int:
+    """How to go on; nothing is drawn, since whoever interrupts wants the prompt."""
+    sessions = [event for event in supervisor.events if event["event"] == "session"]
+    done = sum(event["event"] == "end" and not event["process"] for event in supervisor.events)
+    folder = supervisor.folder
+    return _say(
+        f"interrupted: {done} of {counted(len(sessions[0]['cases']), 'benchmark')} done. Resume with: gpubench run"
+        f" --resume {folder}. Show what was measured: gpubench show {folder}",
+        _INCOMPLETE,
+    )
+
+
 def _say(text: str, code: int = _MEASURED) -> int:
-    print(f"gpubench run: {text}", file=sys.stderr)
+    print(f"gpubench run: {text}", file=sys.stderr, flush=True)
     return code
 
 
@@ -160,7 +178,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:
-        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a run file with gpubench recover")
+        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a results file with gpubench recover")
     _require_writable(folder)
     for path in run["paths"]:
         if not Path(str(path).split("::")[0]).exists():

@@ -156,7 +156,9 @@ class Progress:
         ]
         many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
-        parts.append(f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds_text(self.left.estimated_s)}.")
+        parts.append(
+            f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds_text(self.left.estimated_s)}."
+        )
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
     def _note_end(self, end: Event) -> str:
