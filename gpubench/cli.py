@@ -22,6 +22,7 @@ COMMANDS = {
         "recover": "make a results file from the journal of an interrupted run",
     },
     "Look at results": {
+        "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher or CSV",

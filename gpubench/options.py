@@ -140,7 +140,7 @@ def passed_on(args: argparse.Namespace) -> list[str]:
     return words
 
 
-def add_expression(group: argparse._ArgumentGroup) -> None:
+def add_expression(group: argparse._ActionsContainer) -> None:
     """Add ``-k``, by which benchmarks are chosen."""
     text = "only benchmarks whose name matches: matmul.square, n=64, 'resnet50 and not compile'"
     group.add_argument("-k", dest="expression", metavar="EXPR", help=text)

@@ -156,27 +156,24 @@ class Progress:
         ]
         many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
-        parts.append(
-            f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds_text(self.left.estimated_s)}."
-        )
+        seconds = seconds_text(round(self.left.estimated_s) or 1)
+        parts.append(f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds}.")
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
     def _note_end(self, end: Event) -> str:
         """The line of a benchmark that has ended on all of its devices; empty while one is to come, or all skipped."""
         self._ended += 1
-        benchmark = self._benchmarks.get(end["fullname"], end["fullname"])
+        fullname = str(end["fullname"])
+        benchmark = self._benchmarks.get(fullname, fullname)
         results = self._results.setdefault(benchmark, {})
         results[_column(end)] = end
         self._waiting[benchmark] -= 1
         if self._waiting[benchmark] > 0 or all(each["status"] == "skipped" for each in results.values()):
             return ""
         parts = [_cell(name, each) for name, each in sorted(results.items(), key=_cpu_first) if _cell(name, each)]
-        medians = {name: _median_s(each) for name, each in results.items()}
-        speedups = [
-            f"{medians['CPU'] / median:.3g}x"
-            for name, median in medians.items()
-            if name not in ("CPU", "NumPy") and median and medians.get("CPU")
-        ]
+        medians = {name: median for name, each in results.items() if (median := _median_s(each))}
+        others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
+        speedups = [f"{medians['CPU'] / median:.3g}x" for median in others if "CPU" in medians]
         width = len(str(len(self._benchmarks)))
         place = f"[{self._ended:>{width}}/{len(self._benchmarks)}]"
         return "  ".join([place, benchmark, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
