@@ -67,11 +67,11 @@ def _cells(row: dict[str, Any], several: bool) -> tuple[str, ...]:
 
     rates = [text(row[name], unit) for name, unit in _RATES.items() if row.get(name)]
     if row.get("item_per_s"):
-        rates.append(text(row["item_per_s"], f"{row['_result'].work.unit or 'items'}/s"))
+        rates.append(text(row["item_per_s"], f"{row['_result'].work.unit}/s"))
     star = "*" if row["_result"].flags else ""
     share = row["utilisation"]
     peak = "" if share is None else f"{share:.0%}" if share <= 1 else "—"
-    return _name(row, several), row["device"], seconds_text(row["median_s"]) + star, _spread(row), " ".join(rates), peak
+    return _name(row, several), row["device"], seconds_text(row["time_s"]) + star, _spread(row), " ".join(rates), peak
 
 
 _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
@@ -79,5 +79,5 @@ _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
 
 def _spread(row: dict[str, Any]) -> str:
     if row["low_s"] is not None and row["high_s"] is not None:
-        return f"±{(row['high_s'] - row['low_s']) / 2 / row['median_s']:.1%}"
-    return "" if row["iqr_s"] is None else f"~{row['iqr_s'] / 2 / row['median_s']:.1%}"
+        return f"±{(row['high_s'] - row['low_s']) / 2 / row['time_s']:.1%}"
+    return "" if row["iqr_s"] is None else f"~{row['iqr_s'] / 2 / row['time_s']:.1%}"

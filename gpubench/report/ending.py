@@ -11,10 +11,11 @@ from pathlib import Path
 from ..format import counted, seconds_text
 from ..runfile.schema import OK, Result, Run
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer
-from .labels import short_device
+from .labels import device_label
 
 MOST_LINES = 25
 WIDTH = 80
+_SHORTER = {"every size measured": "every size", "◐ if the data stays": "◐ if data stays"}
 _REASONS = (
     (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
     (r"not in preset", "run with --preset full only", "runs with --preset full only"),
@@ -41,12 +42,9 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
 def _headline(run: Run, elapsed_s: float | None) -> str:
     measured = [result for result in run.results if result.times]
     parts = [counted(len(measured), "benchmark") + (f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else "")]
-    parts += [
-        short_device(device.label or device.name)
-        + (f", {counted(run.machine.threads, 'thread')}" if device.name == "cpu" and run.machine.threads else "")
-        for device in run.machine.devices
-    ]
-    return " · ".join([*parts, *([f"PyTorch {run.machine.torch}"] if run.machine.torch else [])])
+    threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
+    parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
 
 
 def _hint(hint: str) -> list[str]:
@@ -59,7 +57,10 @@ def _table(answer: Answer, room: int) -> list[str]:
     lines: list[str] = []
     for card in answer.cards:
         title = [f"{card.device} against {card.baseline}"] if len(answer.cards) > 1 else []
-        lines += [*title, *aligned([ANSWER_COLUMNS, *(row.cells for row in card.rows)])]
+        cells = [ANSWER_COLUMNS, *(row.cells for row in card.rows)]
+        if sum(max(len(row[i]) for row in cells) + 2 for i in range(len(ANSWER_COLUMNS))) > WIDTH:
+            cells = [tuple(_SHORTER.get(cell, cell) for cell in (*row[:2], *row[3:])) for row in cells]  # no range
+        lines += [*title, *aligned(cells)]
     if answer.times:
         lines += aligned([TIMING_COLUMNS, *(row.cells for row in answer.times)])
     if len(lines) > room:
