@@ -21,8 +21,8 @@ CONFIGURATION = ("variant", "regime", "cache")
 BEFORE_METRICS, AFTER_METRICS = ("dtype", "threads", "status", "reason"), ("check", "flags")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
-BASE = "_baseline"
-"""In a table of pairs, the Result of the baseline; as hidden."""
+BASE, LINE, CROSSING = "_baseline", "_line", "_crossing"
+"""In a table of pairs the Result of the baseline, in one of crossovers the Line and its Crossing; as hidden."""
 PAIRED = ("differs", "baseline_s", "time_s", "speedup", "low", "high", "uncertainty")
 ONE_SHOT_COLUMNS = (
     "baseline_one_shot_s",
@@ -80,7 +80,7 @@ def csv_text(table: pd.DataFrame) -> str:
     """Every digit of every number, empty where unknown; texts can't act as formulas in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    shown = [column for column in table.columns if column not in (*HIDDEN, BASE)]
+    shown = [column for column in table.columns if column not in (*HIDDEN, BASE, LINE, CROSSING)]
     writer.writerow([_cell(column) for column in shown])
     writer.writerows([_cell(value) for value in row] for row in table[shown].itertuples(index=False, name=None))
     return text.getvalue()
