@@ -138,9 +138,9 @@ def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFra
     groups = _by_device(inside or pairs)  # across machines only where nothing is paired inside one
     crossings = {_pair_key(row[LINE].row): row for row in records(crossovers) if row["regime"] == RESIDENT}
     cards = tuple(
-        Card(members[0]["run"], _device(members[0]), _baseline(members, named), rows)
+        Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
         for members in groups
-        if (rows := _card_rows(members, crossings, doubtful))
+        if (body := _card_rows(members, crossings, doubtful))
     )
     noted = warnings(rows, runs)
     if cards:
