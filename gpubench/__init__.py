@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .devices import Device, Kind
+    from .devices import Device
     from .measure.clock import timer
     from .measure.fixture import Gpubench
     from .runfile.reader import read
     from .runfile.schema import Run
 
-__all__ = ["Device", "Gpubench", "Kind", "Run", "__version__", "read", "timer"]
+__all__ = ["Device", "Gpubench", "Run", "__version__", "read", "timer"]
 
 _HOMES = {
     "Device": "devices",
     "Gpubench": "measure.fixture",
-    "Kind": "devices",
     "Run": "runfile.schema",
     "read": "runfile.reader",
     "timer": "measure.clock",

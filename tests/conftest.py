@@ -23,17 +23,16 @@ if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folde
 VIRTUAL_CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-from virtual import Machine, Virtual
+from virtual import Virtual
 from gpubench import devices
 
-KIND = Virtual()
-devices.BUILT_IN += (KIND,)
+devices.register(Virtual)
 
 import pytest
 
 @pytest.fixture
 def machine():
-    return KIND.machine
+    return Virtual.machine
 """
 
 

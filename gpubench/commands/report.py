@@ -6,8 +6,10 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from ..errors import GpubenchError, RunFileError
 from ..report import crossover, findings, output, render, scaling, speedup, table, trend
@@ -148,10 +150,8 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 def _lean(path: Path) -> Run:
     """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
     run = read(path)
-    results = []
-    for result in run.results:
-        if result.times:
-            processes = tuple(replace(process, samples=()) for process in result.times.processes)
-            result = replace(result, times=replace(result.times, processes=processes))
-        results.append(result)
-    return replace(run, results=tuple(results))
+    results = [
+        structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result
+        for result in run.results
+    ]
+    return structs.replace(run, results=tuple(results))

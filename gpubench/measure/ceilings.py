@@ -113,7 +113,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     after that cache with a plus.
     """
     caches = (cache_sizes() or {}) if device == CPU else {}
-    size = device.kind.cache_bytes(device.index)
+    size = device.cache_bytes()
     caches = caches or ({"l2": size} if size else {"cache": 1 << 23})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
@@ -171,9 +171,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     here, there = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
         here = here.pin_memory()
-    kind = device.kind
-    arriving = _shortest(lambda: kind.copy(there, here), clock, effort.seconds)
-    leaving = _shortest(lambda: kind.copy(here, there), clock, effort.seconds)
+    arriving = _shortest(lambda: device.copy(there, here), clock, effort.seconds)
+    leaving = _shortest(lambda: device.copy(here, there), clock, effort.seconds)
     return here.nbytes / arriving, here.nbytes / leaving
 
 

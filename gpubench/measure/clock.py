@@ -59,7 +59,7 @@ class DeviceClock:
         self.devices = tuple(dict.fromkeys(devices))
         accelerators = [device for device in self.devices if device.accelerator]
         self._waits: tuple[Callable[[], None], ...] = tuple(device.synchronize for device in accelerators)
-        self.now = accelerators[0].kind.now if accelerators else time.perf_counter
+        self.now = accelerators[0].now if accelerators else time.perf_counter
         """Reads the time without a wait: for what the host does meanwhile."""
 
     def __call__(self) -> float:

@@ -68,12 +68,11 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     for device in devices:
         if not device.accelerator:
             continue
-        kind, index = device.kind, device.index
-        told = kind.clocks(index) or {}
+        told = device.clocks() or {}
         clocks |= {str(device): next(iter(told.values()))} if told else {}
-        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in kind.slowed(index))
-        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in kind.slowed_s(index).items()}
-        neighbours += kind.neighbours(index) or 0
+        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
+        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
+        neighbours += device.other_processes() or 0
     wall_s, switches = time.perf_counter(), _switches()
     return Moment(wall_s, own_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 

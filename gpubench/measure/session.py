@@ -8,18 +8,17 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..devices import Choice, Device, device, select
+from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Work
+from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
-from .verify import Check
 from .work import Counted
 
 MOST_REMEASURED = 3
@@ -141,7 +140,7 @@ class Session:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
-            choice = device(case.device)
+            choice = find_device(case.device)
             if choice.device:
                 wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
@@ -154,8 +153,8 @@ class Session:
         """
         if not self.judges:
             return []
-        chosen = device(case.device).device
-        used = [each for name in case.devices if (each := device(name).device)]
+        chosen = find_device(case.device).device
+        used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and self.canary and self.canary.flag():

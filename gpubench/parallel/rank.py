@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..devices import CPU, device as find_device
+from ..devices import CPU, find_device
 from ..errors import WrongAnswer
 from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_rounds
 from ..measure.clock import DeviceClock, repeat
 from ..measure.data import Data
 from ..measure.precision import matmul_precision, torch_dtype
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from ..workloads import training
 from .rendezvous import Place
 

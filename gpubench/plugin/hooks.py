@@ -158,13 +158,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
                 item.stash[CASE] = plain_case_of(item)
                 recorder.start(item, item.stash[CASE])
         return (yield)
-    import dataclasses
+    from msgspec import structs
 
     from .parametrize import case_of
 
     session = item.config.stash[SESSION]
     _ = session.before, session.canary
-    item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
+    item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):
         recorder.start(item, item.stash[CASE])
@@ -181,11 +181,11 @@ def _equip(item: pytest.Item, session: Session) -> None:
 
     The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
     """
-    from ..devices import device
+    from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
     from ..measure.clock import DeviceClock, ReplayTimer
 
-    choice = device(item.stash[CASE].device)
+    choice = find_device(item.stash[CASE].device)
     if choice.device is None:  # it was there at collection
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")

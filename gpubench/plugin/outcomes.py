@@ -77,7 +77,7 @@ def _forget() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {device.kind for device in in_use()}:
+    for kind in {type(device) for device in in_use()}:
         kind.release_memory()
 
 

@@ -5,13 +5,13 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ..devices import Choice
 from ..errors import UsageError
@@ -101,7 +101,7 @@ def case_of(item: pytest.Item) -> Case:
 
 def plain_case_of(item: pytest.Item) -> Case:
     """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
-    return dataclasses.replace(case_of(item), dtype="")
+    return structs.replace(case_of(item), dtype="")
 
 
 def workload_of(item: pytest.Item) -> str:
@@ -120,8 +120,8 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
     absent = [choice for choice in session.choices if choice.device is None]
     names = ", ".join(choice.name for choice in session.choices)
     if terms.devices == "two accelerators":
-        kinds = Counter(choice.device.kind.name for choice in devices if choice.device)
-        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind.name] > 1]
+        kinds = Counter(choice.device.kind for choice in devices if choice.device)
+        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
     if not devices and not absent:
         wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
             terms.devices, "an accelerator"
@@ -143,7 +143,7 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                         if dtype != "float32":
                             continue  # autocast starts from float32
                         lacking = choice.device.lacks("bfloat16") if choice.device else None
-                    if variant == "graph" and choice.device and not choice.device.kind.graphs:
+                    if variant == "graph" and choice.device and not choice.device.supports_graphs:
                         if not session.settings.variants:
                             continue
                         lacking = f"{choice.name} has no graphs of launches"

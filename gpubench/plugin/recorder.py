@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -12,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ..errors import UsageError
@@ -40,7 +40,7 @@ def about(session: Session, version: str) -> dict[str, Any]:
             "cache": asked.cache,
         },
         "started": session.started,
-        "ceilings": {name: dataclasses.asdict(found) for name, found in session.ceilings.items()},
+        "ceilings": {name: msgspec.to_builtins(found) for name, found in session.ceilings.items()},
     }
 
 
@@ -50,7 +50,7 @@ def began(session: Session) -> dict[str, Any]:
     return {
         "before": session.before,
         "canary": canary.as_dict() if canary else None,
-        "flags": [flag.as_dict() for flag in session.flags],
+        "flags": msgspec.to_builtins(session.flags),
     }
 
 

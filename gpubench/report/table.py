@@ -122,7 +122,8 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
     if times:
         measured = MeasuredCase(result, times, run)
         row |= {name: metric.of(measured) for name, metric in METRICS.items()}
-        row["check"] = f"{result.check}: {result.check_reason}" if result.check_reason else result.check
+        check = result.check
+        row["check"] = (f"{check.status}: {check.reason}" if check.reason else check.status) if check else None
         row["flags"] = " ".join(flag.name for flag in result.flags) or None
     return row
 

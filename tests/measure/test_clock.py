@@ -93,7 +93,7 @@ def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
 
 def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
     conftest = pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + "\nKIND.machine.wait_cost_s = 8e-6\n")
+    conftest.write_text(conftest.read_text() + "\nVirtual.machine.wait_cost_s = 8e-6\n")
     _, run = virtual(SHORT, passed=1)
     (bench,) = run["benchmarks"]
     record = bench["extra_info"]["gpubench"]
@@ -126,15 +126,15 @@ def test_plain_benchmark_waits_through_the_timer_option(pytester):
         import torch
         from gpubench import devices
 
-        class Slow(devices.Kind):
-            name = "slow"
+        @devices.register
+        class Slow(devices.Device):
+            kind = "slow"
+            label = "slow"
             until = 0.0
-            def count(self): return 1
-            def label(self, index): return "slow"
-            def synchronize(self, index):
+            @classmethod
+            def count(cls): return 1
+            def synchronize(self):
                 while time.perf_counter() < Slow.until: pass
-
-        devices.BUILT_IN += (Slow(),)
 
         import pytest
         @pytest.fixture

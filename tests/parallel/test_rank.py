@@ -1,7 +1,7 @@
 """What a rank times: its device's work, not the queueing."""
 
 import pytest
-from virtual import Machine, Virtual
+from virtual import Machine, device
 
 from gpubench import devices
 from gpubench.measure.budget import PRESETS
@@ -36,7 +36,7 @@ class Job:
 
 def test_a_rank_waits_for_its_device(monkeypatch):
     machine = Machine()
-    monkeypatch.setattr(devices, "BUILT_IN", (*devices.BUILT_IN, Virtual(machine)))
+    monkeypatch.setitem(devices.base.KINDS, "virtual", type(device(machine)))
     found = measure(Place(0, 1, "virtual:0", 1), Job(machine), PRESETS["quick"])
     assert found.first_s == pytest.approx(2e-3, rel=1e-6)
     assert found.durations == [pytest.approx(2e-3 * found.iterations, rel=1e-6)] * len(found.durations)

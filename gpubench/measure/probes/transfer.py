@@ -44,7 +44,7 @@ def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
     """Those on the device, each memory once."""
     found: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
-        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind.name and not device.index)
+        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
         if there and tensor.numel():
             found.setdefault((tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach())
     # Of a view with gaps as many bytes travel as it has elements.
@@ -65,7 +65,7 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
 
     def once() -> None:
         for target, source in pairs:
-            device.kind.copy(target, source)
+            device.copy(target, source)
 
     once()
     return statistics.median(repeat(once, DeviceClock([device]), least=FEWEST, most=MOST, seconds=SECONDS))
