@@ -210,7 +210,7 @@ def _launch_bound(rows: list[Row], names: Names) -> Table:
             body.append((case_name(row), names.source(row), "its one size", ABSENT, _share(row), _share(row)))
     note = "Launch-bound: the host takes longer to launch the work than the device to do it."
     if len(body) > _MOST_ROWS:
-        note += f" {len(body) - _MOST_ROWS} more: device_s and median_s in results.csv."
+        note += f" {len(body) - _MOST_ROWS} more: device_s and time_s in results.csv."
     columns = ("case", "device", "launch-bound up to", "no longer from", "busy at smallest", "busy at largest")
     return Table("Launch-bound", columns, tuple(body[:_MOST_ROWS]), note)
 
@@ -222,7 +222,7 @@ def _busy(row: Row) -> tuple[float, float, float]:
 
 
 def _share(row: Row) -> str:
-    return f"{row['device_s'] / row['median_s']:.0%}"
+    return f"{row['device_s'] / row['time_s']:.0%}"
 
 
 def _rates(rows: list[Row], names: Names) -> Table:
