@@ -140,8 +140,8 @@ def short_device(label: str) -> str:
 
 
 def rounded_size(size: float, name: str = "") -> str:
-    """A size that was estimated, to two digits: ``72``, ``34k``."""
-    return size_text(float(f"{size:.2g}"), name)
+    """A size that was estimated, to two digits: ``72``, ``34k``; below ten a whole number."""
+    return size_text(max(1, round(size)) if size < 10 else float(f"{size:.2g}"), name)
 
 
 def size_text(size: float, name: str = "") -> str:

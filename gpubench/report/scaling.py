@@ -124,13 +124,13 @@ def several_devices(scaled: pd.DataFrame) -> Table:
     rows = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
     threads = sorted({row["baseline_threads"] for row in rows if row["baseline_threads"]})
     columns = (
-        "workload", "method", "devices", "scaling", "a step", "against one device", "against the best not parallel",
+        "workload", "method", "devices", "scaling", "time", "vs. one device", "vs. single process",
         "efficiency", "ideal",
     )  # fmt: skip
-    note = "One device of a CPU is one process with one thread; the best that is not parallel there is one process"
-    note += f" with {' or '.join(map(str, threads))} threads. In brackets: "
+    note = "On a CPU, one device is one process with one thread, and the single process has all"
+    note += f" {' or '.join(map(str, threads))} threads. In brackets: "
     kinds = sorted({row["uncertainty"] for row in rows if row["uncertainty"]})
-    return Table("Several devices", columns, tuple(map(_cells, rows)), note + ", ".join(kinds) + ".")
+    return Table("Multi-device", columns, tuple(map(_cells, rows)), note + ", ".join(kinds) + ".")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

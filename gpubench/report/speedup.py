@@ -106,6 +106,13 @@ def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collectio
     return Pairs(frame, tuple(left_out))
 
 
+def pair_or_numpy(table: pd.DataFrame, pairs: Pairs) -> Pairs:
+    """The pairs, or where there are none those of PyTorch against NumPy on the same CPU."""
+    if not pairs.table.empty:
+        return pairs
+    return Pairs(pair(table, Baseline("implementation", "numpy")).table, pairs.left_out)
+
+
 def _groups(table: pd.DataFrame, terms: list[str]) -> list[_Rows]:
     """Measured rows that are the same case; of one measured twice in a run, first pairs with first."""
     groups: dict[Hashable, _Rows] = {}

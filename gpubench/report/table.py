@@ -58,9 +58,10 @@ def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     for members in workloads.values():
         size = size_parameter(members)
         for row in members:
-            params = row["_result"].case.params
-            row |= {"size_name": size, "size": params.get(size) if size else None}
-            row["setting"] = ", ".join(_setting(*each) for each in params.items() if each[0] != size) or None
+            case = row["_result"].case
+            name = size or case.size
+            row |= {"size_name": name, "size": case.params.get(name) if name else None}
+            row["setting"] = ", ".join(_setting(*each) for each in case.params.items() if each[0] != name) or None
     return pd.DataFrame([[row.get(column) for column in columns] for row in rows], columns=columns, dtype=object)
 
 
