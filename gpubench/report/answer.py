@@ -14,7 +14,7 @@ import pandas as pd
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from .headline import ELEMENTWISE, KINDS, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, representatives, setting_of
+from .headline import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, representatives, setting_of
 from .judgement import (
     IF_IT_STAYS,
     MARKS,
@@ -204,7 +204,7 @@ def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
-    name = kind if kind not in KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
+    name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
     return AnswerRow(
         name=name,
         typically=times_text(typical["speedup"]),
@@ -257,10 +257,10 @@ def _words(row: AnswerRow) -> str:
 
 
 def timings(rows: list[Row]) -> tuple[Timing, ...]:
-    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of KINDS."""
+    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS."""
     kinds = representatives(rows)
-    mine = [row for kind, members in kinds.items() if kind not in KINDS for row in members]
-    known = [members for kind, members in kinds.items() if kind in KINDS]
+    mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
+    known = [members for kind, members in kinds.items() if kind in WORK_KINDS]
     in_turn = [members[i] for i in range(MOST_TIMES) for members in known if i < len(members)]
     chosen = {id(row) for row in [*mine, *in_turn][:MOST_TIMES]}
     return tuple(timing(row) for members in kinds.values() for row in members if id(row) in chosen)

@@ -86,14 +86,14 @@ def _lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
 def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
     """A row for each line and regime: the columns of crossover.csv, then the Crossing and the Line."""
     rows = records(speedups)
-    parameters = columns_of({name for row in rows for name in row["_result"].case.params})
+    parameters = columns_of({name for row in rows for name in row["_result"].params})
     shown = ["run", "machine", "device", "workload", "implementation", "variant", "cache"]
     body = []
     for regime, size, line in _lines(rows, names):
         crossing = crossing_of(line, regime)
         row, known = line.row, crossing.crossover
         cells = [row[name] for name in shown]
-        cells += [row["_result"].case.params.get(name) if name != size else None for name in parameters]
+        cells += [row["_result"].params.get(name) if name != size else None for name in parameters]
         cells += [row["dtype"], *(row[name] for name in _BASELINE), row["differs"]]
         cells += [_regime(row, regime), size, known.size, *_ends(known), known.kind]
         body.append([*cells, crossing.processes, crossing.note or None, crossing, line])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -22,9 +21,6 @@ from .speedup import LeftOut, Pairs
 from .sweep import rate_of, sweeps
 from .table import CROSSING, LINE, records
 
-if TYPE_CHECKING:
-    from .charts.page import Figure
-
 _MOST_ROWS = 40
 
 
@@ -35,8 +31,6 @@ def summarise(
     speedups: Pairs,
     crossovers: pd.DataFrame,
     scaled: pd.DataFrame,
-    figures: Sequence[Figure] = (),
-    picture: str = "svg",
 ) -> Summary:
     """The answer's sentence, warnings and tables; in ``details`` all others that have a row, several devices last."""
     names = Names(results)
@@ -57,8 +51,6 @@ def summarise(
     )
     return Summary(
         tables=answer_tables(answered),
-        charts=tuple((figure.title, figure.name) for figure in figures),
-        picture=picture,
         left_out=left_out_line(speedups.left_out),
         lead=(answered.sentence, *([answered.hint] if answered.hint else [])),
         warnings=answered.warnings,

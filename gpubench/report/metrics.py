@@ -81,10 +81,9 @@ def _copy(name: str) -> Callable[[MeasuredCase], Number]:
 
 def _utilisation(case: MeasuredCase) -> Number:
     result, machine = case.result, case.run.machine
-    key = result.case
-    link = len({machine.device(name).accelerator for name in (key.device, *key.devices)}) > 1
-    ceilings = case.run.ceilings.get(key.device)
-    use = utilisation(result.work, case.times.median_s, compute_dtype(key.dtype, key.variant), ceilings, link)
+    link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
+    ceilings = case.run.ceilings.get(result.device)
+    use = utilisation(result.work, case.times.median_s, compute_dtype(result.dtype, result.variant), ceilings, link)
     return use.fraction if use else None
 
 

@@ -20,9 +20,9 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
-from ..runfile.schema import REGIMES, Device, Result, Scalar, Times
+from ..runfile.schema import REGIMES, DeviceFacts, Result, Scalar, Times
 from ..runfile.utilisation import compute_dtype
-from ..statistics import INTERVAL, Estimate
+from ..statistics import INTERVAL, Interval
 from .labels import Row
 from .table import BASE, HIDDEN, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
 
@@ -125,7 +125,7 @@ def _groups(table: pd.DataFrame, terms: list[str]) -> list[_Rows]:
     return list(groups.values())
 
 
-def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
+def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
     """Both times, their ratio and the words for its uncertainty.
 
     With two processes or more on either side a process is one observation, and a side's time is the geometric
@@ -142,7 +142,7 @@ def estimate(base: Times, other: Times) -> tuple[float, float, Estimate, str]:
 
 
 def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
-    base_s, time_s, ratio, uncertainty = estimate(base["_result"].times, other["_result"].times)
+    base_s, time_s, ratio, uncertainty = times_and_ratio(base["_result"].times, other["_result"].times)
     accelerated = on_accelerator(other) and not on_accelerator(base)
     copied = _one_shot(base["_result"], other["_result"], base_s, time_s) if accelerated else {}
     return {
@@ -158,7 +158,7 @@ def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
         "uncertainty": uncertainty,
         **(copied or dict.fromkeys(ONE_SHOT_COLUMNS)),
         "flags": " ".join(dict.fromkeys(flag.name for side in (other, base) for flag in side["_result"].flags)) or None,
-        "id": other["_result"].case.id,
+        "id": other["_result"].id,
     }
 
 
@@ -219,7 +219,7 @@ def _against_run(rows: _Rows, others: _Rows, run: str | None, any_kind: bool = F
             yield row, [*tiers, [other for other in others if not on_accelerator(other)] if any_kind else []]
 
 
-def _device(row: Row) -> Device:
+def _device(row: Row) -> DeviceFacts:
     return row["_run"].machine.device(row["device"])  # type: ignore[no-any-return]
 
 

@@ -67,7 +67,7 @@ def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sw
 
 def _terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
     """What makes a row's line: its source, _TERMS and all parameters but the size, these marked by a colon."""
-    params = {f":{name}": value for name, value in row["_result"].case.params.items() if name != size}
+    params = {f":{name}": value for name, value in row["_result"].params.items() if name != size}
     return {"source": names.source(row), **{name: row.get(name) for name in _TERMS}, **params}
 
 

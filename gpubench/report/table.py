@@ -46,7 +46,7 @@ def _reserved(column: str) -> bool:
 def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
-    parameters = columns_of({name for run in runs for result in run.results for name in result.case.params})
+    parameters = columns_of({name for run in runs for result in run.results for name in result.params})
     more = [name for name in METRICS if name not in LEADING]
     columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
     rows = [
@@ -58,10 +58,10 @@ def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     for members in workloads.values():
         size = size_parameter(members)
         for row in members:
-            case = row["_result"].case
-            name = size or case.size
-            row |= {"size_name": name, "size": case.params.get(name) if name else None}
-            row["setting"] = ", ".join(_setting(*each) for each in case.params.items() if each[0] != name) or None
+            result = row["_result"]
+            name = size or result.size
+            row |= {"size_name": name, "size": result.params.get(name) if name else None}
+            row["setting"] = ", ".join(_setting(*each) for each in result.params.items() if each[0] != name) or None
     return pd.DataFrame([[row.get(column) for column in columns] for row in rows], columns=columns, dtype=object)
 
 
@@ -71,17 +71,17 @@ def _setting(name: str, value: Scalar) -> str:
 
 def size_parameter(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """The cases' own ``size`` if it varies, else the only number that does; None where there is no such axis."""
-    named = {row["_result"].case.size for row in rows}
+    named = {row["_result"].size for row in rows}
     if len(named) == 1 and (name := named.pop()) is not None:
         return name if _varies(rows, name) else None
-    names = {name for row in rows for name in row["_result"].case.params}
+    names = {name for row in rows for name in row["_result"].params}
     numeric = [name for name in names if _varies(rows, name)]
     return numeric[0] if len(numeric) == 1 else None
 
 
 def size_of(row: Mapping[str, Any], name: str) -> float | None:
     """The parameter's value where it can stand on a logarithmic axis."""
-    value = row["_result"].case.params.get(name)
+    value = row["_result"].params.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -124,21 +124,21 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dict[str, Any]:
-    case, times = result.case, result.times
+    times = result.times
     row: dict[str, Any] = {
         "run": name,
         "machine": run.machine.label,
-        "device": case.device,
-        "device_name": run.machine.device(case.device).label or None,
-        "family": case.workload.partition(".")[0],
-        "workload": case.workload,
-        "implementation": case.implementation or None,
-        "variant": case.variant or None,
-        "regime": case.regime or None,
-        "cache": case.cache or None,
-        **{parameters[key]: value for key, value in case.params.items()},
-        "dtype": case.dtype or None,
-        "threads": case.threads,
+        "device": result.device,
+        "device_name": run.machine.device(result.device).label or None,
+        "family": result.workload.partition(".")[0],
+        "workload": result.workload,
+        "implementation": result.implementation or None,
+        "variant": result.variant or None,
+        "regime": result.regime or None,
+        "cache": result.cache or None,
+        **{parameters[key]: value for key, value in result.params.items()},
+        "dtype": result.dtype or None,
+        "threads": result.threads,
         "status": result.status,
         "reason": result.reason or None,
         "_run": run,
