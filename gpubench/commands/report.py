@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _FORMATS = ("svg", "png")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
-"""The terms of parity: cases that differ in one are paired only where it is allowed."""
+"""What two benchmarks must share to be compared, unless a difference is allowed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run file, or a folder of them")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     parser.add_argument(
         "-o",
         "--output",
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=ALLOWED,
         default=[],
-        metavar="TERM",
-        help="pair cases although they differ in it, and name the difference beside the ratio; may be repeated: "
+        metavar="WHAT",
+        help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
@@ -151,7 +151,7 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
             found.setdefault(folder.identity(run.path), run)
     runs = list(found.values())
     if not any(run.results for run in runs):
-        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
+        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
     return runs
 
 

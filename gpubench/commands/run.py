@@ -160,7 +160,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:
-        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a run file with gpubench recover")
+        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a results file with gpubench recover")
     _require_writable(folder)
     for path in run["paths"]:
         if not Path(str(path).split("::")[0]).exists():

@@ -160,17 +160,17 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (case,) = document["cases"]
-    assert case["verdict"] == "ambiguous"  # one pair proves nothing
+    assert case["verdict"] == "inconclusive"  # one pair proves nothing
     assert case["ratio"] > 2
     assert document["pairs"] == 1
     assert "the budget of 0.1 s is spent" in done.stderr
     assert {path.name for path in (tmp_path / "out/compare-1/base").iterdir()} == {"000.json"}
-    assert "--budget and --pairs allow some 1 pairs" in done.stderr
-    assert "--budget and --pairs allow some 1 pairs" in document["notes"][0]
+    assert "--budget and --pairs allow about 1 pairs" in done.stderr
+    assert "--budget and --pairs allow about 1 pairs" in document["notes"][0]
     assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
     again = compare(tmp_path, *words, "--budget=0.1", "--", "--benchmark-max-time=0.05")
     assert again.returncode == 0, again.stderr
-    assert (again.stdout + again.stderr).count("--budget and --pairs allow some") == 1
+    assert (again.stdout + again.stderr).count("--budget and --pairs allow about") == 1
     assert (tmp_path / "out/compare-2/base/000.json").exists()
     again = compare(tmp_path, *words, "-o", "out/compare-1")
     assert again.returncode == 2
@@ -186,7 +186,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     done = compare(tmp_path, *words, "--preset=smoke", "--format=json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert (document["verdict"], document["pairs"]) == ("ambiguous", 1)
+    assert (document["verdict"], document["pairs"]) == ("inconclusive", 1)
     assert "quick preset" in document["cases"][0]["advice"]
     assert "smoke runs prove nothing" in document["notes"][0]
     assert "one pair shows that both sides can be measured" in done.stderr
