@@ -5,6 +5,7 @@ import torch
 
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
+from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
@@ -20,13 +21,13 @@ MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "w
 def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3, epochs=0, **options):
     """An epoch of ``rows`` in batches of ``batch``: of each device with weak scaling. The loss curve of a fresh start
     where there are epochs."""
-    kind = gpubench.home.kind
-    if not kind.data_parallel:
-        raise Unmeasurable(f"nn.DataParallel does not split over {kind.name} devices")
-    require(devices, kind, gpubench)
+    home = gpubench.home
+    if not home.supports_data_parallel:
+        raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")
+    require(devices, home, gpubench)
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
-    names = [f"{kind.name}:{index}" for index in range(devices)]
+    names = [f"{home.kind}:{index}" for index in range(devices)]
 
     def fresh(data):
         network = training.network(task, data, **options)
@@ -43,16 +44,12 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "devices": devices,
         "ideal_speedup": data_parallel.ideal_speedup(rows, batch, devices),
         "rows": data_parallel.plans(rows, batch, devices),
-        "interconnect": kind.interconnect(devices) if devices > 1 else None,
+        "interconnect": home.interconnect(devices) if devices > 1 else None,
     }
     if not gpubench.data.meta:
-
-        def wait():
-            for index in range(devices):
-                kind.synchronize(index)
-
+        clock = DeviceClock(type(home)(index) for index in range(devices))
         with matmul_precision(gpubench.case.dtype):
-            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], wait)
+            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], clock)
         if epochs:
             _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)

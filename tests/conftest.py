@@ -23,23 +23,28 @@ if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folde
 VIRTUAL_CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-from virtual import Machine, Virtual
+from virtual import Virtual
 from gpubench import devices
 
-KIND = Virtual()
-devices.BUILT_IN += (KIND,)
+devices.register(Virtual)
 
 import pytest
 
 @pytest.fixture
 def machine():
-    return KIND.machine
+    return Virtual.machine
 """
 
 
 # A pytest that a test starts is no worker of pytest-xdist, even where this one is.
 for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
     os.environ.pop(name, None)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests on a GPU run one after the other, in one worker of pytest-xdist: they time it."""
+    if item.get_closest_marker("gpu"):
+        item.add_marker(pytest.mark.xdist_group("gpu"))
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def whole_ledger() -> list[dict[str, Any]]:
     ]
     for process in (0, 1):
         session = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
-        session |= {"process": process, "cases": names, "identities": identities, "predicted_s": 1.0, "before": {}}
+        session |= {"process": process, "cases": names, "identities": identities, "estimated_s": 1.0, "before": {}}
         events.append({"event": "session", "fingerprint": {"machine": "m", "threads": 2}, **session})
         for i, name in enumerate(names[:6]):
             about = {"process": process, "fullname": name}

@@ -6,12 +6,10 @@
 
 import json
 import os
-import types
 
 import fake_backend
 
 from gpubench import devices
-from gpubench.devices.generic import TorchModule
 
 SCRIPT = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
 SCRIPT |= json.loads(os.environ.get("SCRIPT", "{}"))
@@ -31,42 +29,49 @@ class Clock:
         self.time += seconds
 
 
-class Scripted(TorchModule):
-    """The kind ``fake``, with a device-side wait, marks, a cache and an energy counter."""
+class Event:
+    """A moment on the device's clock."""
 
-    def __init__(self, clock):
-        super().__init__("fake")
-        self.clock = clock
-        self.now = clock.now
+    def __init__(self, at):
+        self.at = at
 
-    def _queue(self, index):
-        return fake_backend.backend._devices[index]
+    def query(self):
+        return CLOCK.time >= self.at
 
-    def hold(self, index, seconds):
-        at = self._queue(index)
-        at.done_at = max(self.clock.time, at.done_at) + seconds
+    def elapsed_time(self, end):
+        return 1e3 * (end.at - self.at)
+
+
+CLOCK = Clock()
+
+
+class Scripted(devices.TorchDevice):
+    """The kind ``fake``, with a device-side wait, events, a cache and an energy counter."""
+
+    kind = "fake"
+    now = staticmethod(CLOCK.now)
+
+    def _queue(self):
+        return fake_backend.backend._devices[self.index]
+
+    def queue_wait(self, seconds):
+        queue = self._queue()
+        queue.done_at = max(CLOCK.time, queue.done_at) + seconds
         return True
 
-    def mark(self, index):
-        return types.SimpleNamespace(at=max(self.clock.time, self._queue(index).done_at))
+    def record_event(self):
+        return Event(max(CLOCK.time, self._queue().done_at))
 
-    def reached(self, mark):
-        return self.clock.time >= mark.at
-
-    def between(self, start, end):
-        return end.at - start.at
-
-    def cache_bytes(self, index):
+    def cache_bytes(self):
         return 1 << 20
 
-    def energy_j(self, index):
-        return SCRIPT["watts"] * self.clock.time
+    def energy_j(self):
+        return SCRIPT["watts"] * CLOCK.time
 
 
 def pytest_configure():
     backend = fake_backend.register()
-    clock = Clock()
-    backend.now, backend.sleep = clock.now, clock.sleep
+    backend.now, backend.sleep = CLOCK.now, CLOCK.sleep
     backend.launch_s, backend.delay_s = SCRIPT["launch_s"], SCRIPT["delay_s"]
     backend.copy_byte_per_s = SCRIPT["copy_byte_per_s"]
-    devices.BUILT_IN += (Scripted(clock),)
+    devices.register(Scripted)

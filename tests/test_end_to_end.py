@@ -15,7 +15,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+pytestmark = [
+    pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
+    pytest.mark.xdist_group("end to end"),  # both tests look at one run
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def run_file(tmp_path_factory):
         [
             sys.executable, "-m", "pytest", "benchmarks", "-p", "fake_backend", "--gpubench-device=all",
             "--gpubench-preset=smoke", f"--benchmark-json={path}", "-q", "--benchmark-quiet", "-p", "no:cacheprovider",
-            "-k", "not resnet50 and not vit and not bert and not gpt2",
+            "-k", "not resnet50 and not vit and not bert and not gpt2 and not tabular",  # these take most of the time
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
@@ -52,7 +55,7 @@ def test_both_indices_of_the_registered_kind_are_measured(run_file):
 def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
     no_torch = "import sys; sys.modules['torch'] = None; from gpubench.cli import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", no_torch, "report", str(run_file), "-o", str(tmp_path / "out")],
+        [sys.executable, "-c", no_torch, "report", str(run_file), "-o", str(tmp_path / "out"), "--format=svg"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

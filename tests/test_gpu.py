@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture
 def gpu():
     torch.cuda.init()  # torch's memory statistics can't be reset before
-    return devices.Device(CUDA, 0)
+    return CUDA(0)
 
 
 def sleep_cycles(seconds):
@@ -86,16 +86,16 @@ def test_facts_come_from_the_driver_by_uuid(gpu):
     assert facts["driver"]
     assert facts["max_sm_hz"] > 1e8
     assert facts["memory_bytes"] == torch.cuda.get_device_properties(0).total_memory
-    clocks = CUDA.clocks(0)
+    clocks = gpu.clocks()
     assert clocks is not None
     assert 0 < clocks["sm"] <= facts["max_sm_hz"] * 1.01
 
 
 def test_peak_memory_is_that_of_the_case(gpu):
-    CUDA.reset_peak_memory(0)
-    before = CUDA.peak_memory(0)
+    gpu.reset_peak_memory()
+    before = gpu.peak_memory()
     tensor = torch.empty(10**7, device="cuda:0")
-    assert CUDA.peak_memory(0) - before >= tensor.nbytes
+    assert gpu.peak_memory() - before >= tensor.nbytes
 
 
 def test_hidden_devices_are_absent_with_the_reason():
@@ -207,7 +207,7 @@ from gpubench.errors import Unmeasurable
 from gpubench.measure.variant import apply
 x, before = torch.randn(64, device="cuda"), torch.cuda.current_stream()
 try:
-    apply("graph", lambda x: x.sum().item(), devices.device("cuda").device)(x)
+    apply("graph", lambda x: x.sum().item(), devices.find_device("cuda").device)(x)
 except Unmeasurable as error:
     print(torch.cuda.current_stream() == before, (x - x).abs().sum().item(), error, flush=True)
 """
@@ -220,7 +220,7 @@ def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
     from gpubench.measure.probes.accelerator import Flush
     from gpubench.measure.probes.device import device_time
 
-    x = torch.randn(CUDA.cache_bytes(0) // 4 // 8, device="cuda")
+    x = torch.randn(gpu.cache_bytes() // 4 // 8, device="cuda")
     out = torch.empty_like(x)
     hot, cold = (
         device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, flush).device_s for flush in (lambda: None, Flush(gpu))

@@ -67,7 +67,7 @@ def no_warm_up(accelerator: devices.Device | None) -> Row:
 import time, torch
 from gpubench import devices
 from gpubench.measure.clock import DeviceClock
-device = devices.device({device!r}).device
+device = devices.find_device({device!r}).device
 clock = DeviceClock([device])
 network = torch.nn.Conv2d(3, 64, 3).to({device!r})
 x = torch.randn(8, 3, 64, 64, device={device!r})

@@ -56,7 +56,7 @@ def check() -> devices.Device:
     cuda = devices.kinds()["cuda"]
     if not cuda.count():
         raise Refused(f"no CUDA GPU: {cuda.why_absent()}")
-    return devices.Device(cuda, 0)
+    return cuda(0)
 
 
 def versions() -> Iterator[str]:

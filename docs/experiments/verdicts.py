@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pytest_benchmark.utils import PercentageRegressionCheck
 
-from gpubench.compare.samples import Key, Observation, Side, merged, read_side
+from gpubench.compare.samples import CaseKey, Observation, Side, merge_side, read_side
 from gpubench.compare.sequential import Sequential
 from gpubench.compare.verdict import Verdict, judge
 
@@ -97,10 +97,10 @@ def load(pool: Path) -> dict[str, dict[int, Measured]]:
     return found
 
 
-def together(runs: list[Measured]) -> dict[Key, list[Observation]]:
+def together(runs: list[Measured]) -> dict[CaseKey, list[Observation]]:
     side = Side("pool")
     for run in runs:
-        merged(side, run.side)
+        merge_side(side, run.side)
     return side.cases
 
 

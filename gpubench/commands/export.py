@@ -92,7 +92,7 @@ def to_csv(run: Run) -> str:
     """The table that ``gpubench report`` writes as results.csv."""
     from ..report import table
 
-    return table.to_csv(table.frame([run]))
+    return table.csv_text(table.results_table([run]))
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Times]]:

@@ -6,8 +6,10 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from ..errors import GpubenchError, RunFileError
 from ..report import crossover, findings, output, render, scaling, speedup, table, trend
@@ -88,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
-    render.show(report.summary)
+    render.show_summary(report.summary)
     charts = any(path.parent != report.folder for path in report.files)
     own = [path.name for path in report.files if path.parent == report.folder]
     print(f"{report.folder}: {', '.join(own)}" + (", charts/" if charts else ""))
@@ -106,33 +108,31 @@ def write_report(
     """Raises UsageError or RunFileError before anything is written."""
     folder = Path(folder)
     runs = read_all(paths)
-    results = table.frame(runs)
+    results = table.results_table(runs)
     # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
     shown = runs if baseline else trend.latest(runs)
-    compared = results if len(shown) == len(runs) else table.frame(shown)
+    compared = results if len(shown) == len(runs) else table.results_table(shown)
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
-    scaled = scaling.frame(compared)
-    output.prepare(folder)
+    scaled = scaling.scaling_table(compared)
+    output.prepare_folder(folder)
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from ..report.charts import draw, selection
-        from ..report.charts.scaling_chart import plan as draw_scaling
 
-        drawn = [*selection.plan(compared, speedups.table, chosen), *draw_scaling(compared, scaled)]
-        drawn += selection.plan_trends(trend.trends(runs, results))
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
-    words = scaling.added(findings.summarise(shown, compared, speedups, drawn, formats), scaled)
+    words = findings.summarise(shown, compared, speedups, scaled, drawn, formats)
     tables = {
-        "results.csv": table.to_csv(results),
-        "speedup.csv": table.to_csv(speedups.table),
-        "crossover.csv": table.to_csv(crossover.frame(speedups.table, Names(results))),
-        "summary.md": render.markdown(words),
+        "results.csv": table.csv_text(results),
+        "speedup.csv": table.csv_text(speedups.table),
+        "crossover.csv": table.csv_text(crossover.crossover_table(speedups.table, Names(results))),
+        "summary.md": render.summary_markdown(words),
     }
     if not scaled.empty:
-        tables["scaling.csv"] = table.to_csv(scaled)
-    return Report(folder, tuple(output.save(folder, tables, pictures)), words)
+        tables["scaling.csv"] = table.csv_text(scaled)
+    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words)
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
@@ -150,10 +150,8 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 def _lean(path: Path) -> Run:
     """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
     run = read(path)
-    results = []
-    for result in run.results:
-        if result.times:
-            processes = tuple(replace(process, samples=()) for process in result.times.processes)
-            result = replace(result, times=replace(result.times, processes=processes))
-        results.append(result)
-    return replace(run, results=tuple(results))
+    results = [
+        structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result
+        for result in run.results
+    ]
+    return structs.replace(run, results=tuple(results))

@@ -1,40 +1,34 @@
-"""What a comparison found, and as the JSON that other programs read."""
+"""What comparing two sides found: a verdict for each case, what is missing, and the exit code."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 from ..errors import UsageError
-from ..format import text
-from ..report.labels import shorten
-from ..report.render import Summary, Table, escape, markdown_table, show
-from .samples import Key, Side
-from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, overall, percent
+from .drift import Conditions
+from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences
+from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, judge, overall, percent
 
-NO_SLOWDOWN, SLOWDOWN, UNUSABLE, NOTHING = 0, 1, 2, 3
+EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNUSABLE, EXIT_NOTHING = 0, 1, 2, 3
 NOTHING_COMPARED = "nothing"
 NEW = "new"
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A case that one side lacks, or couldn't measure for a ``reason``."""
+    """A case that a side lacks, or couldn't measure for a ``reason``."""
 
-    key: Key
+    key: CaseKey
     side: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``notes`` are lines that a reader should know of before believing the verdicts; ``fail_missing`` makes a case
-    that base measured and new didn't as bad as a slowdown."""
+    """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn. With
+    ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -52,10 +46,9 @@ class Comparison:
     def exit_code(self) -> int:
         """0 no proven slowdown, 1 a proven one or a lost case where that fails, 3 nothing to compare."""
         if not self.verdicts:
-            return NOTHING
-        if self.fail_missing and self.lost:
-            return SLOWDOWN
-        return SLOWDOWN if any(each.verdict == SLOWER for each in self.verdicts) else NO_SLOWDOWN
+            return EXIT_NOTHING
+        slower = any(each.verdict == SLOWER for each in self.verdicts)
+        return EXIT_SLOWDOWN if slower or (self.fail_missing and self.lost) else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:
@@ -69,139 +62,60 @@ class Comparison:
         counts = dict.fromkeys((SLOWER, AMBIGUOUS, FASTER, SAME), 0)
         for each in self.verdicts:
             counts[each.verdict] += 1
-        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
-        return f"{head} at a threshold of {percent(self.threshold)}: {told}{self._missing_line()}"
+        return f"{head} at a threshold of {percent(self.threshold)}: {words}{self._missing_line()}"
 
     def _missing_line(self) -> str:
-        told, lost = "", len(self.lost)
+        line, lost = "", len(self.lost)
         if lost:
             why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
-            told = f"; {lost} {'case' if lost == 1 else 'cases'} that base measured gave no number in new ({why})"
+            line = f"; {lost} {'case' if lost == 1 else 'cases'} that base measured gave no number in new ({why})"
         only_new = len(self.missing) - lost
-        return f"{told}; {only_new} only in new" if only_new else told
+        return f"{line}; {only_new} only in new" if only_new else line
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
-    """What can't be compared, each with the reason that its file gives."""
-    found = []
-    for side, other in ((base, new), (new, base)):
-        for key in sorted(set(other.cases) - set(side.cases)):
-            found.append(Missing(key, side.name, side.unmeasured.get(key, "not there")))
-    return tuple(found)
+    """Cases of just one side, each with the reason that the other's file gives."""
+    return tuple(
+        Missing(key, side.name, side.unmeasured.get(key, "not there"))
+        for side, other in ((base, new), (new, base))
+        for key in sorted(set(other.cases) - set(side.cases))
+    )
 
 
-def to_json(comparison: Comparison) -> str:
-    """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
-    cases = [_case(each) for each in comparison.verdicts]
-    document: dict[str, Any] = {
-        "verdict": comparison.verdict,
-        "exit_code": comparison.exit_code,
-        "threshold": comparison.threshold,
-        "cases": cases,
-        "missing": [
-            {"id": each.key.name, **_source(each.key), "side": each.side, "reason": each.reason}
-            for each in comparison.missing
-        ],
-        "notes": list(comparison.notes),
-    }
-    if comparison.pairs is not None:
-        document["pairs"] = comparison.pairs
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def sorted_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """What matters first: slower, ambiguous, faster, same; within each the largest change."""
-    order = (SLOWER, AMBIGUOUS, FASTER, SAME)
-    return sorted(verdicts, key=lambda each: (order.index(each.verdict), -abs(math.log(each.ratio.value))))
-
-
-def _case(each: Verdict) -> dict[str, Any]:
-    bounded = each.ratio.low > 0 and math.isfinite(each.ratio.high)
-    return {
-        "id": each.key.name,
-        **_source(each.key),
-        "verdict": each.verdict,
-        "ratio": each.ratio.value,
-        "low": each.ratio.low if bounded else None,
-        "high": each.ratio.high if bounded else None,
-        "base_s": each.base_s,
-        "new_s": each.new_s,
-        "p": each.p,
-        "processes": {"base": each.processes[0], "new": each.processes[1]},
-        "advice": each.advice or None,
-    }
-
-
-def _source(key: Key) -> dict[str, str | None]:
-    return {"device": key.device or None, "implementation": key.implementation or None}
-
-
-# A comparison for people: a table in the terminal, Markdown in a pull request or a step summary.
-
-
-MOST_ROWS = 200
-"""Rows of a table for people; the JSON has them all."""
-LONGEST_NAME = 90
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-SUMMARY_LIMIT = 1024 * 1024
-"""Bytes of a step summary; GitHub refuses a larger one whole."""
-_COLUMNS = ("case", "verdict", "change", "95% interval", "base", "new", "p", "processes")
-
-
-def show_table(comparison: Comparison) -> None:
-    tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts), comparison)]
-    tables += [_missing(comparison), _notes(comparison)]
-    show(Summary(tuple(table for table in tables if table.rows)))
-    print(f"gpubench compare: {comparison.line}")
-
-
-def markdown(comparison: Comparison) -> str:
-    """What didn't change is folded away."""
-    verdicts = sorted_verdicts(comparison.verdicts)
-    changed = [each for each in verdicts if each.verdict != SAME]
-    same = [each for each in verdicts if each.verdict == SAME]
-    lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
-    if changed:
-        lines += [*markdown_table(_changes("", changed, comparison)), ""]
-    if same:
-        lines += ["<details><summary>", f"{len(same)} the same", "</summary>", ""]
-        lines += [*markdown_table(_changes("", same, comparison)), "", "</details>", ""]
-    for table in (_missing(comparison), _notes(comparison)):
-        if table.rows:
-            lines += [f"### {table.title}", "", *markdown_table(table), ""]
-    return "\n".join(lines)
-
-
-def step_summary() -> Path:
-    """The file that GitHub names. Raises UsageError where there is none."""
-    name = os.environ.get(STEP_SUMMARY)
-    if not name:
-        raise UsageError(f"--github-summary: {STEP_SUMMARY} is not set: this is no GitHub Actions step")
-    return Path(name)
-
-
-def append_step_summary(content: str) -> None:
-    """Append to the step's summary. Raises UsageError where it can't be written."""
-    path = step_summary()
-    try:
-        there = path.stat().st_size if path.exists() else 0
-        with path.open("ab") as file:
-            file.write(truncated(content, SUMMARY_LIMIT - there).encode())
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
-
-
-def truncated(content: str, limit: int) -> str:
-    """At most ``limit`` bytes, whole lines, with a note where something was left out; nothing if not even that fits."""
-    if len(content.encode()) <= limit:
-        return content
-    note = "\n</details>\n\n*Cut off: the rest doesn't fit into a step summary. `--format json` has it all.*\n"
-    room = limit - len(note.encode())
-    kept = content.encode()[: max(room, 0)].decode(errors="ignore")
-    kept = kept[: kept.rfind("\n") + 1]
-    note = note if kept.count("<details>") > kept.count("</details>") else note.replace("</details>\n\n", "")
-    return kept + note if room >= 0 else ""
+def compare_sides(
+    base: Side, new: Side, threshold: float, across_machines: bool = False, normalise: bool = False
+) -> Comparison:
+    """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
+    UsageError where the machines differ and ``across_machines`` isn't set."""
+    common = [key for key in new.cases if key in base.cases]
+    different = machine_differences(base, new, (key.device for key in common))
+    if common and different.machine and not across_machines:
+        raise UsageError(
+            f"the machines differ: {'; '.join(different.machine)} (--across-machines compares them all the same)"
+        )
+    notes = [*base.notes, *new.notes]
+    notes += [f"another machine: {text}" for text in different.machine]
+    notes += [f"other software: {text}" for text in different.software]
+    notes += doubts(base, new)
+    copies = [path for content, path in new.contents.items() if content in base.contents]
+    notes += [f"on both sides: {path}: a run compared with itself says nothing of noise" for path in copies]
+    factors = dict.fromkeys(common, 1.0)
+    if normalise:
+        factors = ceiling_ratios(base, new, common)
+        notes.append("ratios are of times in units of what each machine's own measured ceilings allow")
+        notes += [
+            f"not normalised, since its work or a ceiling is unknown: {key}" for key in common if key not in factors
+        ]
+    cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
+    conditions = Conditions(base.cases, cases, moved=across_machines)
+    if abs(conditions.shared) >= math.log(1 + threshold):
+        shared = change_text(math.exp(conditions.shared))
+        notes.append(f"all cases alike: {shared}, as machines do from run to run; --interleave would tell")
+    verdicts = judge(base.cases, cases, threshold, min(base.processes(), new.processes()), conditions)
+    verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
+    return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), threshold)
 
 
 def change_text(ratio: float) -> str:
@@ -211,54 +125,7 @@ def change_text(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-def interval_text(verdict: Verdict) -> str:
-    low, high = verdict.ratio.low, verdict.ratio.high
-    return f"{change_text(low)} … {change_text(high)}" if low > 0 and math.isfinite(high) else "—"
-
-
-def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
-    rows = []
-    for each in verdicts[:MOST_ROWS]:
-        ours, theirs = each.processes
-        rows.append(
-            (
-                shorten(str(each.key), LONGEST_NAME),
-                each.verdict,
-                change_text(each.ratio.value),
-                interval_text(each),
-                text(each.base_s, "s"),
-                text(each.new_s, "s"),
-                "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}",
-                f"{ours}" if ours == theirs else f"{ours}, {theirs}",
-            )
-        )
-    in_turn = comparison.pairs is not None
-    notes = [_settling(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
-    if len(verdicts) > MOST_ROWS:
-        notes.append(f"{len(verdicts) - MOST_ROWS} more rows are in --format json.")
-    return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
-
-
-def _settling(verdicts: Sequence[Verdict], in_turn: bool) -> str:
-    """What it takes to settle the ambiguous cases: those that take least and most."""
-    open_ = [each for each in verdicts if each.advice]
-    solvable = sorted((each for each in open_ if each.more is not None), key=lambda each: each.more or 0)
-    if not solvable:
-        return f"To settle what is ambiguous: {open_[0].advice}."
-    text = f"To settle what is ambiguous: {solvable[0].advice}"
-    if solvable[-1].more != solvable[0].more:
-        text += f" in {shorten(str(solvable[0].key))}; {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
-    hopeless = len(open_) - len(solvable)
-    quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
-    return text + (f"; {hopeless} would take {quieter}." if hopeless else ".")
-
-
-def _missing(comparison: Comparison) -> Table:
-    rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
-    left = len(rows) - MOST_ROWS
-    note = f"{left} more are in --format json." if left > 0 else ""
-    return Table("Not on both sides", ("case", "missing from"), tuple(rows[:MOST_ROWS]), note)
-
-
-def _notes(comparison: Comparison) -> Table:
-    return Table("To keep in mind", ("what",), tuple((note,) for note in comparison.notes))
+def sorted_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Slower, ambiguous, faster, same; within each the largest change first."""
+    order = (SLOWER, AMBIGUOUS, FASTER, SAME)
+    return sorted(verdicts, key=lambda each: (order.index(each.verdict), -abs(math.log(each.ratio.value))))

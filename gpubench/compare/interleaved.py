@@ -1,4 +1,4 @@
-"""``gpubench compare --interleave``: measure in turn, judge as the pairs come in."""
+"""``gpubench compare --interleave``: measure base and new in turn, judge as the pairs come in."""
 
 from __future__ import annotations
 
@@ -10,98 +10,121 @@ import time
 from pathlib import Path
 
 from ..errors import UsageError
-from ..supervise.interleave import Interleave, environment
-from . import samples
+from ..supervise.interleave import Environment, Interleave, environment
 from .comparison import NEW, Comparison, Missing, missing_cases
-from .samples import SMOKE, Side, merged, read_side
+from .samples import SMOKE, Side, doubts, machine_differences, merge_side, read_side
 from .sequential import Sequential, least_pairs
 from .verdict import AMBIGUOUS, Verdict
 
-DEADLINE_S = 120.0
+TURN_DEADLINE_S = 120.0
 _PASSED_ON = ("preset", "device", "require_device", "dtype", "threads")
 
 
-def measure(args: argparse.Namespace) -> Comparison:
-    """Raises UsageError for what can't be measured or written."""
+def compare_in_turn(args: argparse.Namespace) -> Comparison:
+    """Measure both environments until the verdicts are settled or the budget is spent. Raises UsageError for what
+    can't be measured or written."""
     if len(args.base) > 1 or len(args.new) > 1:
         raise UsageError("--interleave takes one environment a side: a Python, or the folder of a checkout")
     if args.pairs < least_pairs(1) or not args.budget > 0:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
     before, after = (environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
-    folder = _folder(Path(args.output)) if args.output else _fresh(Path("out"))
-    turns = Interleave(folder, before, after, _options(args), DEADLINE_S, _say)
-    seen = Sequential(args.pairs, args.threshold)
-    base, new = Side("base"), Side("new")
-    verdicts: list[Verdict] = []
-    notes: list[str] = []
+    folder = _empty(Path(args.output)) if args.output else _numbered(Path("out"))
+    turns = Interleave(folder, before, after, _options(args), TURN_DEADLINE_S, _say)
+    judge = _Judge(args, (before, after))
+    pairs = turns.measure(args.pairs, args.budget, judge.enough)
+    _say(f"{pairs} pairs in {judge.elapsed_s():.0f} s; run files in {folder}/base and {folder}/new")
+    return judge.comparison(pairs, turns.interrupted)
 
-    def enough(base_file: Path, new_file: Path) -> bool:
-        nonlocal verdicts
-        pair = [read_side(side.name, [path]) for side, path in ((base, base_file), (new, new_file))]
-        for side, own in zip((base, new), pair, strict=True):
-            merged(side, own)
-        seen.add(pair[0].cases, pair[1].cases)
-        if seen.count == 1:
-            _say(f"base measured with {before.place.python}, new with {after.place.python}")
+
+class _Judge:
+    """Reads each pair's run files, and judges when a look is due."""
+
+    def __init__(self, args: argparse.Namespace, environments: tuple[Environment, Environment]) -> None:
+        self._args, self._environments = args, environments
+        self._began = time.monotonic()
+        self._sequential = Sequential(args.pairs, args.threshold)
+        self._sides = Side("base"), Side("new")
+        self._verdicts: list[Verdict] = []
+        self._notes: list[str] = []
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def enough(self, base_file: Path, new_file: Path) -> bool:
+        """Take a pair's run files; whether every case is settled."""
+        pair = [read_side(side.name, [path]) for side, path in zip(self._sides, (base_file, new_file), strict=True)]
+        for side, latest in zip(self._sides, pair, strict=True):
+            merge_side(side, latest)
+        self._sequential.add(pair[0].cases, pair[1].cases)
+        count = self._sequential.count
+        if count == 1:
+            before, after = (each.place.python for each in self._environments)
+            _say(f"base measured with {before}, new with {after}")
         if any(run.preset == SMOKE for side in pair for run in side.runs):
             _say("a smoke run proves nothing: one pair shows that both sides can be measured")
             return True
-        if seen.count == 1 and seen.cases:
-            allowed = min(args.pairs, max(1, int(args.budget / (time.monotonic() - began))))
-            if allowed < least_pairs(seen.cases):
-                _say(_too_few(allowed, seen.cases))
-                if args.format != "table" or args.github_summary:  # else it would stand twice in one terminal
-                    notes.append(_too_few(allowed, seen.cases))
-        if not seen.due:
-            _say(f"pair {seen.count} of at most {args.pairs}")
+        if count == 1:
+            self._warn_of_few_pairs()
+        if not self._sequential.due:
+            _say(f"pair {count} of at most {self._args.pairs}")
             return False
-        verdicts = seen.look()
-        left = sum(each.verdict == AMBIGUOUS for each in verdicts)
-        _say(f"pair {seen.count} of at most {args.pairs}: {len(verdicts) - left} of {len(verdicts)} cases settled")
-        return not left
+        self._verdicts = self._sequential.look()
+        cases, settled = len(self._verdicts), sum(each.verdict != AMBIGUOUS for each in self._verdicts)
+        _say(f"pair {count} of at most {self._args.pairs}: {settled} of {cases} cases settled")
+        return settled == cases
 
-    began = time.monotonic()
-    pairs = turns.measure(args.pairs, args.budget, enough)
-    if pairs and seen.looked < seen.count:
-        verdicts = seen.look(last=True)
-    found = samples.differences(base, new, (key.device for key in new.cases))
-    notes += [f"other software: {text}" for text in found.software]
-    notes += [f"measured on other terms: {text}" for text in found.machine]
-    notes += samples.doubts(base, new)
-    if turns.interrupted:
-        notes.append("interrupted: judged by the pairs that were complete")
-    _say(f"{pairs} pairs in {time.monotonic() - began:.0f} s; run files in {folder}/base and {folder}/new")
-    judged = {each.key for each in verdicts}
-    apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
-    missing = (*missing_cases(base, new), *(Missing(key, NEW, "measured in no pair on both sides") for key in apart))
-    return Comparison(tuple(verdicts), missing, tuple(notes), args.threshold, pairs)
+    def _warn_of_few_pairs(self) -> None:
+        """Say so after the first pair if the budget allows too few of them to prove anything."""
+        cases = self._sequential.cases
+        allowed = min(self._args.pairs, max(1, int(self._args.budget / self.elapsed_s())))
+        if not cases or allowed >= least_pairs(cases):
+            return
+        warning = (
+            f"--budget and --pairs allow some {allowed} pairs, and to prove a change in one of {cases} cases takes"
+            f" {least_pairs(cases)}: allow more, or choose cases (-k, --paths)"
+        )
+        _say(warning)
+        if self._args.format != "table" or self._args.github_summary:  # the terminal shows it already
+            self._notes.append(warning)
 
-
-def _too_few(allowed: int, cases: int) -> str:
-    return (
-        f"--budget and --pairs allow some {allowed} pairs, and to prove a change in one of {cases} cases takes"
-        f" {least_pairs(cases)}: allow more, or choose cases (-k, --paths)"
-    )
+    def comparison(self, pairs: int, interrupted: bool) -> Comparison:
+        """The verdicts after so many ``pairs``."""
+        if pairs and self._sequential.looked < self._sequential.count:
+            self._verdicts = self._sequential.look(last=True)
+        base, new = self._sides
+        different = machine_differences(base, new, (key.device for key in new.cases))
+        notes = [*self._notes, *(f"other software: {text}" for text in different.software)]
+        notes += [f"measured on other terms: {text}" for text in different.machine]
+        notes += doubts(base, new)
+        if interrupted:
+            notes.append("interrupted: judged by the pairs that were complete")
+        judged = {each.key for each in self._verdicts}
+        apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
+        missing = (
+            *missing_cases(base, new),
+            *(Missing(key, NEW, "measured in no pair on both sides") for key in apart),
+        )
+        return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs)
 
 
 def _options(args: argparse.Namespace) -> list[str]:
-    found = []
+    options = []
     for name in _PASSED_ON:
         value = getattr(args, name)
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
-                found.append(f"--gpubench-{name.replace('_', '-')}={item}")
-    return [*found, *(["-k", args.expression] if args.expression else []), *args.pytest]
+                options.append(f"--gpubench-{name.replace('_', '-')}={item}")
+    return [*options, *(["-k", args.expression] if args.expression else []), *args.pytest]
 
 
-def _fresh(folder: Path) -> Path:
+def _numbered(folder: Path) -> Path:
     """The first of ``compare-1``, ``compare-2`` … that isn't there."""
     number = next(n for n in itertools.count(1) if not (folder / f"compare-{n}").exists())
-    return _folder(folder / f"compare-{number}")
+    return _empty(folder / f"compare-{number}")
 
 
-def _folder(folder: Path) -> Path:
-    """Empty of earlier turns: theirs would be taken for these."""
+def _empty(folder: Path) -> Path:
+    """Make the folder. Raises UsageError if it holds the turns of an earlier comparison, or can't be written."""
     for name in ("base", "new"):
         if any((folder / name).glob("*.json")):
             raise UsageError(f"{folder}: holds the turns of an earlier comparison: choose another folder with -o")

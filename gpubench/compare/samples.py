@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what each process of each run saw of a case, and the facts of its machine."""
+"""The two sides of a comparison: what each process measured of a case, and the facts of its machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from ..errors import UsageError
 from ..runfile import folder
 from ..runfile.reader import read
@@ -15,16 +17,19 @@ from ..runfile.schema import Ceilings, Process, Result, Run, Work
 from ..runfile.utilisation import utilisation
 
 SMOKE = "smoke"
-"""The preset that only tries every case's code."""
+"""The preset that only tries each case's code."""
 FASTEST = 0.1
-"""The share of a process's rounds that stands for it undisturbed."""
+"""The share of a process's rounds that counts as undisturbed."""
 LATE = 1.5
-"""A round that takes so many times the median was held up by something."""
+"""A round that takes this many medians was delayed."""
+_MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
+    f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """What makes two cases the same one; ``name`` is the case's id, or the full name of another's benchmark."""
+class CaseKey:
+    """What identifies a case on both sides; ``name`` is its id, or the full name of a benchmark without gpubench."""
 
     name: str
     device: str
@@ -37,10 +42,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One process's word on a case, in seconds per call: the median of its rounds, their fastest tenth, the fastest.
+    """A process's seconds per call of a case: the median of its rounds, their fastest tenth, the fastest.
 
-    ``late`` is the share of its rounds that were held up, ``process`` tells the processes of a side apart. That of a
-    ``smoke`` run has too few rounds to say anything; in a ``contended`` one more threads were slower than one.
+    ``late`` is the share of its delayed rounds; ``process`` numbers run and process within a side. A ``smoke`` run has
+    too few rounds to prove anything; in a ``contended`` process more threads were slower than one.
     """
 
     median_s: float
@@ -59,25 +64,25 @@ class Observation:
 
 @dataclass(slots=True)
 class Side:
-    """Runs that are taken together. ``runs`` hold no results: with their samples a thousand wouldn't fit in memory."""
+    """The runs of base or new. ``runs`` hold no results: the samples of a thousand runs don't fit in memory."""
 
     name: str
     runs: list[Run] = field(default_factory=list)
-    cases: dict[Key, list[Observation]] = field(default_factory=dict)
-    work: dict[Key, tuple[Work, str]] = field(default_factory=dict)
-    unmeasured: dict[Key, str] = field(default_factory=dict)
+    cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
+    work: dict[CaseKey, tuple[Work, str]] = field(default_factory=dict)
+    unmeasured: dict[CaseKey, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     contents: dict[bytes, Path] = field(default_factory=dict)
 
     def processes(self) -> float:
-        """Processes in a run, on average."""
+        """Mean number of processes in a run."""
         return sum(run.processes for run in self.runs) / len(self.runs)
 
 
 def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """Read run files, and folders of them, one after the other. Raises UsageError or RunFileError.
 
-    A file that is there twice, under whatever name, counts once: it would pass for a further process.
+    A copy of a file counts once: otherwise it would pass for a further process.
     """
     side = Side(name)
     for run in _runs(paths):
@@ -86,11 +91,21 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
             side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
             continue
         side.contents[content] = run.path
-        side.runs.append(replace(run, results=()))
+        side.runs.append(structs.replace(run, results=()))
         _add(side, run)
     for key in set(side.unmeasured) & set(side.cases):
-        del side.unmeasured[key]  # some run measured it
+        del side.unmeasured[key]  # another run measured it
     return side
+
+
+def merge_side(side: Side, other: Side) -> None:
+    """Add the runs of ``other`` to ``side``."""
+    for key, observations in other.cases.items():
+        moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
+        side.cases.setdefault(key, []).extend(moved)
+    side.runs += other.runs
+    side.work |= other.work
+    side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
 
 
 def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
@@ -103,29 +118,29 @@ def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
 
 def _add(side: Side, run: Run) -> None:
     keys = [key_of(result) for result in run.results]
-    several = {key for key, count in Counter(keys).items() if count > 1}
+    repeated = {key for key, count in Counter(keys).items() if count > 1}
     for key, result in zip(keys, run.results, strict=True):
-        if key in several:
+        if key in repeated:
             side.unmeasured[key] = "several cases of this name in a run: none can be told from the other"
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
-            processes = result.times.processes
-            side.cases.setdefault(key, []).extend(_observation(process, len(side.runs), run) for process in processes)
+            each = zip(result.times.processes, result.times.samples, strict=True)
+            side.cases.setdefault(key, []).extend(_observation(*seen, len(side.runs), run) for seen in each)
             side.work[key] = result.work, result.case.dtype
 
 
-def key_of(result: Result) -> Key:
-    """What a case is known by on either side."""
+def key_of(result: Result) -> CaseKey:
+    """What a result's case is compared by."""
     case = result.case
     if not case.implementation:
-        return Key(result.fullname, case.device, "")
+        return CaseKey(result.fullname, case.device, "")
     regime = "" if case.regime == "resident" else f" {case.regime}"
-    return Key(f"{case.id}{regime}", case.device, case.implementation)
+    return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
 
 
-def _observation(process: Process, number: int, run: Run) -> Observation:
-    samples = sorted(process.samples)
+def _observation(process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
+    samples = sorted(kept)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
@@ -135,69 +150,47 @@ def _observation(process: Process, number: int, run: Run) -> Observation:
     )
 
 
-def merged(side: Side, more: Side) -> None:
-    """Add the runs of ``more`` to a side."""
-    for key, observations in more.cases.items():
-        moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
-        side.cases.setdefault(key, []).extend(moved)
-    side.runs += more.runs
-    side.work |= more.work
-    side.unmeasured |= {key: reason for key, reason in more.unmeasured.items() if key not in side.cases}
-
-
-# May two sides be compared? What their machines have in common, and in what they differ.
-
-
-_MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
-    f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
-}
-
-
 @dataclass(frozen=True, slots=True)
-class Differences:
-    """``machine``: other hardware or other terms of measuring, ``software``: what may well be the change itself."""
+class MachineDifferences:
+    """``machine``: other hardware, threads or precision; ``software``: torch and drivers, often the change itself."""
 
     machine: tuple[str, ...]
     software: tuple[str, ...]
 
 
-def differences(base: Side, new: Side, devices: Iterable[str]) -> Differences:
-    """Of what matters to cases on these ``devices``, and of the CPU always: it launches what a GPU runs.
+def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> MachineDifferences:
+    """Differences that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
 
-    What one side doesn't know is no difference. Facts that differ within a side are told as well.
+    A fact that one side doesn't know is no difference. Facts that differ within a side are reported too.
     """
-    names = sorted(set(devices))
-    facts: dict[str, list[dict[str, str | None]]] = {side.name: _facts(side.runs, names) for side in (base, new)}
-    found: dict[str, str] = {}
+    names = sorted({"cpu", *devices})
+    facts = {side.name: [_facts(run, names) for run in side.runs] for side in (base, new)}
+    different: dict[str, str] = {}
     for fact in dict.fromkeys(name for side in facts.values() for each in side for name in each):
-        values = {
-            side: sorted({value for each in own if (value := each.get(fact)) is not None})
-            for side, own in facts.items()
-        }
-        known = {value for side in values.values() for value in side}
-        if len(known) > 1 and all(values.values()):
-            ours, theirs = (" and ".join(side) for side in values.values())
-            found[fact] = f"{fact} {ours} → {theirs}" if ours != theirs else f"{fact} {ours} on either side"
-        elif len(known) > 1:
-            found[fact] = f"{fact} {' and '.join(sorted(known))} on one side"
-    software = {fact: text for fact, text in found.items() if fact == "torch" or fact.endswith(" driver")}
-    return Differences(tuple(text for fact, text in found.items() if fact not in software), tuple(software.values()))
+        before, after = (sorted({value for each in side if (value := each.get(fact))}) for side in facts.values())
+        if len({*before, *after}) < 2:
+            continue
+        if not (before and after):
+            different[fact] = f"{fact} {' and '.join(before or after)} on one side"
+        elif before == after:
+            different[fact] = f"{fact} {' and '.join(before)} on either side"
+        else:
+            different[fact] = f"{fact} {' and '.join(before)} → {' and '.join(after)}"
+    software = {fact: text for fact, text in different.items() if fact == "torch" or fact.endswith(" driver")}
+    machine = tuple(text for fact, text in different.items() if fact not in software)
+    return MachineDifferences(machine, tuple(software.values()))
 
 
-def _facts(runs: Iterable[Run], names: list[str]) -> list[dict[str, str | None]]:
-    return list({tuple(facts.items()): facts for facts in (_of_run(run, names) for run in runs)}.values())
-
-
-def _of_run(run: Run, names: list[str]) -> dict[str, str | None]:
+def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
     machine = run.machine
     facts: dict[str, str | None] = {}
-    used = [machine.device(name) for name in sorted({"cpu", *names})]
-    for device in used:
-        facts[_called(device.name)] = device.label or None
+    devices = [machine.device(name) for name in names]
+    for device in devices:
+        facts["CPU" if device.name == "cpu" else device.name] = device.label or None
         facts[f"{device.name} driver"] = device.driver
     facts["torch"] = machine.torch
     facts["threads"] = None if machine.threads is None else str(machine.threads)
-    accelerated = any(device.accelerator for device in used)
+    accelerated = any(device.accelerator for device in devices)
     for name in _MODES if accelerated else ("float32_matmul",):
         value = machine.precision.get(name)
         words = {True: "on", False: "off"}
@@ -205,47 +198,39 @@ def _of_run(run: Run, names: list[str]) -> dict[str, str | None]:
     return facts
 
 
-def _called(name: str) -> str:
-    return "CPU" if name == "cpu" else name
-
-
-def presets(base: Side, new: Side) -> str | None:
-    """A line where the sides were measured with different care."""
-    used = [sorted({run.preset for run in side.runs if run.preset}) for side in (base, new)]
-    if all(used) and used[0] != used[1]:
-        return f"presets differ: base {', '.join(used[0])}, new {', '.join(used[1])}; only cases of both are compared"
-    return None
-
-
 def doubts(base: Side, new: Side) -> list[str]:
-    """A line for what keeps runs, or processes of them, from being evidence."""
-    found = []
-    tried = [side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs)]
+    """A line for each reason why runs, or some of their processes, prove little or nothing."""
+    lines = []
+    before, after = (sorted({run.preset for run in side.runs if run.preset}) for side in (base, new))
+    if before and after and before != after:
+        lines.append(
+            f"presets differ: base {', '.join(before)}, new {', '.join(after)}; only cases of both are compared"
+        )
+    tried = " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs))
     if tried:
-        found.append(f"smoke runs prove nothing, their rounds are too few ({' and '.join(tried)}): measure quick ones")
+        lines.append(f"smoke runs prove nothing, their rounds are too few ({tried}): measure quick ones")
     for side in (base, new):
-        slow, of = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
+        slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
         if slow:
-            found.append(f"{side.name}: in {slow} of {of} processes more threads were slower than one (thread canary)")
-    return found
+            lines.append(
+                f"{side.name}: in {slow} of {total} processes more threads were slower than one (thread canary)"
+            )
+    return lines
 
 
-# Ratios between machines in units of what each can do: the ceilings that each run measured.
-
-
-def scale(base: Side, new: Side, keys: Sequence[Key]) -> tuple[dict[Key, float], list[Key]]:
-    """By what to multiply each case's ratio, and the cases for which that isn't known.
-
-    The ratio of times becomes a ratio of times in units of the least time that each machine's ceilings allow
-    (:func:`gpubench.runfile.utilisation.utilisation`).
+def ceiling_ratios(base: Side, new: Side, keys: Sequence[CaseKey]) -> dict[CaseKey, float]:
+    """Factors that turn a case's ratio of times into one in units of the least time that each machine's ceilings
+    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out.
     """
-    known = [_ceilings(side) for side in (base, new)]
-    found: dict[Key, float] = {}
+    ceilings = [_ceilings(side) for side in (base, new)]
+    ratios: dict[CaseKey, float] = {}
     for key in keys:
-        least = [_least_s(*side.work[key], own.get(key.device)) for side, own in zip((base, new), known, strict=True)]
-        if least[0] and least[1]:
-            found[key] = least[0] / least[1]
-    return found, [key for key in keys if key not in found]
+        before, after = (
+            _least_s(*side.work[key], known.get(key.device)) for side, known in zip((base, new), ceilings, strict=True)
+        )
+        if before and after:
+            ratios[key] = before / after
+    return ratios
 
 
 def _least_s(work: Work, dtype: str, ceilings: Ceilings | None) -> float | None:
@@ -256,11 +241,11 @@ def _least_s(work: Work, dtype: str, ceilings: Ceilings | None) -> float | None:
 
 
 def _ceilings(side: Side) -> dict[str, Ceilings]:
-    """By device, the best over the side's runs. Raises UsageError for a side that measured none."""
-    found: dict[str, Ceilings] = {}
+    """By device, the highest over the side's runs. Raises UsageError for a side that measured none."""
+    highest: dict[str, Ceilings] = {}
     for run in side.runs:
-        for name, own in run.ceilings.items():
-            found[name] = found[name].raised(own) if name in found else own
-    if not found:
+        for name, measured in run.ceilings.items():
+            highest[name] = highest[name].raised(measured) if name in highest else measured
+    if not highest:
         raise UsageError(f"{side.name}: no ceilings in {side.runs[0].path}: --normalise needs runs that measured them")
-    return found
+    return highest

@@ -1,8 +1,8 @@
-"""Faster, slower, same or ambiguous: one verdict a case, false alarms controlled over them all.
+"""Faster, slower, same or ambiguous: a verdict for each case, with false alarms controlled over all cases.
 
-A process is one observation, its logarithm what is compared. ``slower`` takes two things: the slowdown is proven
-against no change at all, and its estimate reaches the threshold. Proven means that both the medians and the fastest
-tenths of the rounds differ: a neighbour delays many rounds, a change of the code delays every one.
+A process is one observation, and logarithms of times are compared. ``slower`` takes two things: the slowdown is proven
+against no change at all, and its estimate reaches the threshold. Proven means that the medians differ and the fastest
+tenths of the rounds differ too: a busy neighbour delays many rounds, a change of the code delays all of them.
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ from dataclasses import dataclass, replace
 from .. import statistics
 from ..statistics import Estimate
 from .drift import Conditions
-from .samples import Key, Observation
+from .samples import CaseKey, Observation
 
-Processes = Sequence[Observation]
 FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"
 THRESHOLD = 0.05
-LEVEL = 0.025
-"""Share of false discoveries: of unchanged code one comparison in forty may say slower."""
+FALSE_DISCOVERIES = 0.025
+"""The false discovery rate: one comparison of unchanged code in forty may say slower."""
 LEAST_SPREAD = 0.003
-"""No two processes are taken to agree better than that, the least seen of any case: chance may have it so."""
-SPREAD_OF_ONE = 0.25
-"""Spread taken for a single process a side: what the worst case's medians differed by between 24 idle processes."""
-TYPICAL_SPREAD = 0.03
-"""What most cases' processes differ by on an idle machine: for advice where nothing is observed, not for verdicts."""
+"""Lower bound on the spread between processes; the smallest measured in any case."""
+SINGLE_SPREAD = 0.25
+"""Spread assumed for a single process a side: that of the noisiest case over 24 processes on an idle machine."""
+USUAL_SPREAD = 0.03
+"""Spread of most cases' processes on an idle machine; used for advice where none was measured, not for verdicts."""
 MOST_NEEDED = 100
 TRIED_ONLY = "a smoke run takes too few rounds to prove anything: measure with the quick preset"
 BUSY = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
+_Processes = Sequence[Observation]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over the suite, None without evidence.
+    """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over all cases, None without evidence.
 
-    ``base_s`` and ``new_s`` come from the same evidence as the ratio. ``processes`` are those of base and new,
-    ``advice`` says what would settle an ambiguous case, ``more`` how many more runs a side it takes; None where that
-    is too many.
+    ``base_s`` and ``new_s`` come from the same evidence as the ratio, ``processes`` are those of base and new. For an
+    ambiguous case ``advice`` says what would settle it, and ``more`` how many more runs a side; None if too many.
     """
 
-    key: Key
+    key: CaseKey
     verdict: str
     ratio: Estimate
     base_s: float
@@ -51,14 +50,19 @@ class Verdict:
     advice: str = ""
     more: int | None = None
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the ratio has an interval."""
+        return self.ratio.low > 0 and math.isfinite(self.ratio.high)
+
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """One case before it is known what the others say; ``ratio.low`` and ``high`` are endless without evidence.
+    """A case before the others' p values are known.
 
-    ``times`` are those of base and new, ``used`` the processes of either side that it rests on, of so many ``runs``;
-    ``unfit`` says what keeps too many of them from counting for any proof, ``alike`` that it would be a change if the
-    other cases hadn't changed as much. ``drift`` is that from run to run if the processes don't show it.
+    ``times`` are those of base and new, ``processes`` and ``runs`` count what they rest on. ``unfit`` says why they
+    prove nothing; ``shared`` that the case changed as all cases did. ``drift`` is the standard deviation from run to
+    run where the processes don't show it, ``spread`` NaN where it isn't known.
     """
 
     ratio: Estimate
@@ -66,115 +70,129 @@ class _Evidence:
     faster_p: float
     spread: float
     times: tuple[float, float]
-    used: tuple[int, int] = (0, 0)
+    processes: tuple[int, int] = (0, 0)
     unfit: str = ""
-    alike: bool = False
+    shared: bool = False
     runs: tuple[int, int] = (0, 0)
     drift: float = 0.0
 
 
 def judge(
-    base: Mapping[Key, Sequence[Observation]],
-    new: Mapping[Key, Sequence[Observation]],
+    base: Mapping[CaseKey, _Processes],
+    new: Mapping[CaseKey, _Processes],
     threshold: float = THRESHOLD,
     per_run: float = 1.0,
     conditions: Conditions | None = None,
 ) -> list[Verdict]:
-    """Cases of both sides, in the order of the new. ``per_run`` processes are what one more run would add."""
+    """Verdicts on the cases of both sides, in the order of the new. One more run would add ``per_run`` processes."""
     keys = [key for key in new if key in base]
     conditions = conditions or Conditions(base, new)
     evidence = [_evidence((base[key], new[key]), conditions, threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
-    found = []
-    for key, each, worse, better in zip(keys, evidence, slower, faster, strict=True):
-        word = decide(each.ratio, worse, better, threshold)
-        p = None if math.isnan(each.spread) and word == AMBIGUOUS else worse
+    verdicts = []
+    for key, each, slower_p, faster_p in zip(keys, evidence, slower, faster, strict=True):
+        word = decide(each.ratio, slower_p, faster_p, threshold)
+        p = None if math.isnan(each.spread) and word == AMBIGUOUS else slower_p
         more, advice = None, each.unfit
-        if word == AMBIGUOUS and each.alike:
+        if word == AMBIGUOUS and each.shared:
             advice = "it changed as all cases did, which may be the machine's drift: --interleave would tell"
         elif word == AMBIGUOUS and not each.unfit:
             more, advice = _advice(each, threshold, len(keys), per_run)
-        found.append(Verdict(key, word, each.ratio, *each.times, p, each.used, advice, more))
-    return found
+        verdicts.append(Verdict(key, word, each.ratio, *each.times, p, each.processes, advice, more))
+    return verdicts
 
 
-def decide(ratio: Estimate, slower_p: float, faster_p: float, threshold: float, level: float = LEVEL) -> str:
-    """One case's word from its estimate and the p values adjusted over the suite."""
-    # A threshold is a decimal: a slowdown of exactly 5 % reaches it, whatever the last bit says.
-    most = (1 + threshold) * (1 - 1e-9)
-    if slower_p <= level and ratio.value >= most:
+def decide(
+    ratio: Estimate, slower_p: float, faster_p: float, threshold: float, level: float = FALSE_DISCOVERIES
+) -> str:
+    """A case's verdict from its estimate and the p values adjusted over all cases."""
+    if slower_p <= level and ratio.value >= _least_change(threshold):
         return SLOWER
-    if faster_p <= level and ratio.value <= 1 / most:
+    if faster_p <= level and ratio.value <= 1 / _least_change(threshold):
         return FASTER
     return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
 
 
-def _evidence(sides: tuple[Processes, Processes], conditions: Conditions, threshold: float) -> _Evidence:
-    """From the processes that count; where that leaves less than two a side, or than the one there was, no proof."""
-    base, new = ([one for one in side if conditions.counts(i, one)] for i, side in enumerate(sides))
+def percent(share: float) -> str:
+    """``5 %`` of 0.05."""
+    return f"{100 * share:.2g} %"
+
+
+def overall(verdicts: Sequence[Verdict]) -> str:
+    """The verdict on all cases: slower before ambiguous before faster before same."""
+    words = {each.verdict for each in verdicts}
+    return next((word for word in (SLOWER, AMBIGUOUS, FASTER) if word in words), SAME)
+
+
+def _least_change(threshold: float) -> float:
+    """The ratio that reaches the threshold, in spite of rounding: 1.05 / 1 does reach 5 %."""
+    return (1 + threshold) * (1 - 1e-9)
+
+
+def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float) -> _Evidence:
+    """From the processes that count; none where fewer than two a side are left of more."""
+    base, new = ([each for each in side if conditions.counts(i, each)] for i, side in enumerate(sides))
     counts = len(base), len(new)
     if min(counts) < min(2, *map(len, sides)):
-        return _weigh_nothing(*sides)
+        return _no_evidence(*sides)
     if min(counts) < 2 and sum(counts) < 4:
-        return replace(_weigh_one(base, new), used=counts)
-    return replace(_weigh(base, new, conditions, threshold), used=counts)
+        return replace(_single_evidence(base, new), processes=counts)
+    return replace(_pooled_evidence(base, new, conditions, threshold), processes=counts)
 
 
-def _weigh(base: Processes, new: Processes, conditions: Conditions, threshold: float) -> _Evidence:
-    """The ratio is that of the times as they were; the tests are of times with the process's own speed taken off."""
-    speeds = [[conditions.speed(i, one) for one in side] for i, side in enumerate((base, new))]
-    hidden = conditions.hidden(base) + conditions.hidden(new)
-    medians = [[one.median_s for one in side] for side in (base, new)]
-    fast = [[one.fast_s for one in side] for side in (base, new)]
-    apart, apart_fast = (
+def _pooled_evidence(base: _Processes, new: _Processes, conditions: Conditions, threshold: float) -> _Evidence:
+    """The ratio is of measured times; the tests are of times divided by the speed of their process."""
+    sides = (base, new)
+    speeds = [[conditions.speed(i, each) for each in side] for i, side in enumerate(sides)]
+    hidden = conditions.hidden_variance(base) + conditions.hidden_variance(new)
+    medians = [[each.median_s for each in side] for side in sides]
+    fast = [[each.fast_s for each in side] for side in sides]
+    at_usual_speed = [
         [[time / speed for time, speed in zip(*pair, strict=True)] for pair in zip(times, speeds, strict=True)]
         for times in (medians, fast)
+    ]
+    slower_p, faster_p = (
+        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD, hidden) for pair in at_usual_speed) for i in (1, 0)
     )
-    slower, faster = (
-        max(statistics.larger_p(pair[i], pair[1 - i], LEAST_SPREAD, hidden) for pair in (apart, apart_fast))
-        for i in (1, 0)
-    )
-    alone = statistics.geometric_mean(apart[1]) / statistics.geometric_mean(apart[0])
-    most = (1 + threshold) * (1 - 1e-9)
+    before, after = map(statistics.geometric_mean, at_usual_speed[0])
+    change, least = after / before, _least_change(threshold)
     ratio = statistics.pooled_ratio(medians[1], medians[0], least=LEAST_SPREAD, shared=hidden)
-    spread = max(statistics.pooled_spread(*medians), LEAST_SPREAD)
-    alike = not 1 / most < ratio.value < most and 1 / most < alone < most
     return _Evidence(
         ratio,
-        slower if alone >= most else 1.0,
-        faster if alone <= 1 / most else 1.0,
-        spread,
+        slower_p if change >= least else 1.0,
+        faster_p if change <= 1 / least else 1.0,
+        max(statistics.pooled_spread(*medians), LEAST_SPREAD),
         _times(base, new),
-        alike=alike,
+        shared=not 1 / least < ratio.value < least and 1 / least < change < least,
         runs=(_runs(base), _runs(new)),
         drift=conditions.drift if hidden else 0.0,
     )
 
 
-def _runs(processes: Processes) -> int:
-    return len({one.process[0] for one in processes})
+def _runs(processes: _Processes) -> int:
+    return len({each.process[0] for each in processes})
 
 
-def _weigh_one(base: Processes, new: Processes) -> _Evidence:
-    """A process or two: their noise isn't known, so it is taken to be as bad as it was ever seen, and the fastest
-    round of the slower side must still be slower than the other's median."""
-    slower = min(one.least_s for one in new) / max(one.median_s for one in base)
-    faster = min(one.least_s for one in base) / max(one.median_s for one in new)
-    ps = [statistics.larger_p_of_one(ratio, SPREAD_OF_ONE) for ratio in (slower, faster)]
+def _single_evidence(base: _Processes, new: _Processes) -> _Evidence:
+    """From a process or two a side: their noise isn't known, so the largest measured anywhere is assumed, and the
+    fastest round of the slower side must be slower than the other side's median."""
+    slower = min(each.least_s for each in new) / max(each.median_s for each in base)
+    faster = min(each.least_s for each in base) / max(each.median_s for each in new)
+    ps = [statistics.larger_p_of_one(ratio, SINGLE_SPREAD) for ratio in (slower, faster)]
     times = _times(base, new)
     return _Evidence(_unbounded(times), ps[0], ps[1], math.nan, times)
 
 
-def _weigh_nothing(base: Processes, new: Processes) -> _Evidence:
-    """What was seen, by processes that prove nothing."""
+def _no_evidence(base: _Processes, new: _Processes) -> _Evidence:
+    """The times of processes that prove nothing."""
     times = _times(base, new)
-    why = TRIED_ONLY if any(one.smoke for one in (*base, *new)) else BUSY
-    return _Evidence(_unbounded(times), 1.0, 1.0, math.nan, times, (len(base), len(new)), why)
+    reason = TRIED_ONLY if any(each.smoke for each in (*base, *new)) else BUSY
+    return _Evidence(_unbounded(times), 1.0, 1.0, math.nan, times, (len(base), len(new)), reason)
 
 
-def _times(base: Processes, new: Processes) -> tuple[float, float]:
-    before, after = (statistics.geometric_mean([one.median_s for one in side]) for side in (base, new))
+def _times(base: _Processes, new: _Processes) -> tuple[float, float]:
+    before, after = (statistics.geometric_mean([each.median_s for each in side]) for side in (base, new))
     return before, after
 
 
@@ -183,24 +201,14 @@ def _unbounded(times: tuple[float, float]) -> Estimate:
 
 
 def _advice(each: _Evidence, threshold: float, cases: int, per_run: float) -> tuple[int | None, str]:
-    """How many more runs a side would tell a change as large as the threshold from none."""
+    """How many more runs a side would prove a change as large as the threshold."""
     known = not math.isnan(each.spread)
-    spread, what, counts = each.spread if known else TYPICAL_SPREAD, "processes", each.used
+    spread, noun, counts = each.spread if known else USUAL_SPREAD, "processes", each.processes
     if each.drift:
-        spread, what, counts, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
-    needed = statistics.needed_values(spread, 1 + threshold, LEVEL / cases, most=MOST_NEEDED)
+        spread, noun, counts, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
+    needed = statistics.needed_values(spread, 1 + threshold, FALSE_DISCOVERIES / cases, most=MOST_NEEDED)
     if needed is None:
-        return None, f"{what} differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
+        return None, f"{noun} differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
     more = max(1, math.ceil((needed - min(counts)) / per_run))
     text = f"{more} more {'run' if more == 1 else 'runs'} a side would resolve {percent(threshold)}"
     return more, text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
-
-
-def overall(verdicts: Sequence[Verdict]) -> str:
-    """One word for all: the worst that is proven, else what isn't known, else the best."""
-    words = {each.verdict for each in verdicts}
-    return next((word for word in (SLOWER, AMBIGUOUS, FASTER) if word in words), SAME)

@@ -1,57 +1,55 @@
-"""Devices: the only place that knows their kinds.
+"""Devices: the only place that knows their kinds. A kind is one file here, or one class that a plugin registers.
 
-torch is imported when a question needs it, never before.
+Torch is imported when a question needs it, never before.
 """
 
 from __future__ import annotations
 
-import functools
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import UsageError
+from .base import KINDS, Device, Event, Memory, register
 from .cpu import Cpu
-from .cuda import Cuda
-from .generic import TorchModule, registered
-from .kind import Device, Kind, Memory
-from .mps import Mps
+from .torch_device import TorchDevice, out_of_tree_kind
 
-__all__ = ["CPU", "Choice", "Device", "Kind", "Memory", "device", "in_use", "kinds", "present", "select"]
+__all__ = [
+    "CPU", "Choice", "Device", "Event", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
+    "register", "select",
+]  # fmt: skip
 
-BUILT_IN: tuple[Kind, ...] = (Cpu(), Cuda(), Mps(), TorchModule("xpu"))
-CPU = Device(BUILT_IN[0])
+for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
+    importlib.import_module(f"{__name__}.{_module.name}")
 
-
-@functools.cache
-def _registered(name: str) -> TorchModule:
-    return TorchModule(name)
+CPU = Cpu()
 
 
-def kinds() -> dict[str, Kind]:
-    """Every kind this torch knows, the CPU first."""
-    known = {kind.name: kind for kind in BUILT_IN}
-    extra = registered()
+def kinds() -> dict[str, type[Device]]:
+    """Every kind that is registered here or with torch, the CPU first."""
+    known, extra = dict(KINDS), out_of_tree_kind()
     if extra is not None:
-        known.setdefault(extra.name, _registered(extra.name))  # one object a kind: devices compare equal
+        known.setdefault(extra.kind, extra)
     return known
 
 
 def present() -> list[Device]:
-    """Every device on this machine, the CPU first. ``CUDA_VISIBLE_DEVICES`` and its like are respected."""
-    return [Device(kind, index) for kind in kinds().values() for index in range(kind.count())]
+    """Every device of this machine, the CPU first, as far as ``CUDA_VISIBLE_DEVICES`` and its like allow."""
+    return [kind(index) for kind in kinds().values() for index in range(kind.count())]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A device that was asked for: there (``device``), or not, and why not (``reason``)."""
+    """A requested device by its full name; if it isn't present, ``device`` is ``None`` and ``reason`` says why."""
 
     name: str
     device: Device | None
     reason: str | None = None
 
 
-def device(name: str) -> Choice:
+def find_device(name: str) -> Choice:
     """One device by name: a kind (``cuda``: its first device) or a kind and index (``cuda:1``).
 
     Raises :class:`UsageError` when no such kind exists, naming those that do.
@@ -62,32 +60,30 @@ def device(name: str) -> Choice:
         names = ", ".join(["auto", "all", *known])
         raise UsageError(f"unknown device {name!r}: choose from {names}, with an index if need be (cuda:1)")
     kind, index = known[match[1]], int(match[2] or 0)
-    asked, count = Device(kind, index), kind.count()
+    device, count = kind(index), kind.count()
     if index < count:
-        return Choice(str(asked), asked)
-    full = str(asked) if index == 0 else f"{kind.name}:{index}"  # one name whether it is here or not
-    there = f"only {Device(kind)} is" if count == 1 else f"only {Device(kind)} to {Device(kind, count - 1)} are"
-    return Choice(full, None, f"{full} is not here: {there if count else kind.why_absent()}")
+        return Choice(str(device), device)
+    full_name = str(device) if index == 0 else f"{kind.kind}:{index}"
+    present_names = f"only {kind()} is" if count == 1 else f"only {kind()} to {kind(count - 1)} are"
+    return Choice(full_name, None, f"{full_name} is not here: {present_names if count else kind.why_absent()}")
 
 
 def select(requests: Iterable[str]) -> list[Choice]:
     """The devices to measure: ``auto`` is the CPU and the first of each kind present, ``all`` is every device.
 
-    A device asked for by name and absent is returned with the reason: a case for it is skipped, not forgotten.
+    A device requested by name but absent is kept with its reason, so that its benchmarks are reported as skipped.
     """
     chosen: dict[str, Choice] = {}
     for request in requests:
-        if request == "auto":
-            found = [Choice(str(d), d) for d in present() if d.index == 0]
-        elif request == "all":
-            found = [Choice(str(d), d) for d in present()]
+        if request in ("auto", "all"):
+            choices = [Choice(str(d), d) for d in present() if request == "all" or d.index == 0]
         else:
-            found = [device(request)]
-        for choice in found:
+            choices = [find_device(request)]
+        for choice in choices:
             chosen.setdefault(choice.name, choice)
     return list(chosen.values())
 
 
 def in_use() -> list[Device]:
     """The accelerators that this process has used so far."""
-    return [Device(kind, i) for kind in kinds().values() if kind.asynchronous for i in kind.in_use()]
+    return [kind(index) for kind in kinds().values() if kind.accelerator for index in kind.indices_in_use()]

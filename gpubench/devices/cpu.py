@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .kind import Kind, Memory
+from .base import Device, Memory, register
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -134,21 +134,26 @@ def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, i
     return sizes or None
 
 
-class Cpu(Kind):
-    name = "cpu"
-    asynchronous = False
+@register
+class Cpu(Device):
+    """The CPU with all cores that this process may use."""
+
+    kind = "cpu"
+    accelerator = False
     indexed = False
 
-    def count(self) -> int:
+    @classmethod
+    def count(cls) -> int:
         return 1
 
-    def label(self, index: int) -> str:
+    @property
+    def label(self) -> str:
         return model()
 
-    def synchronize(self, index: int) -> None:
+    def synchronize(self) -> None:
         """A CPU call has returned: nothing to wait for."""
 
-    def memory(self, index: int) -> Memory:
+    def memory(self) -> Memory:
         import psutil
 
         system = psutil.virtual_memory()
@@ -158,11 +163,12 @@ class Cpu(Kind):
             free, total = min(free, limit[1] - limit[0]), limit[1]
         return Memory(max(0, free), total)
 
-    def interconnect(self, count: int) -> str:
-        """Ranks on one CPU speak through its memory."""
+    @classmethod
+    def interconnect(cls, count: int) -> str:
+        """Ranks on one CPU exchange data through its memory."""
         return "memory"
 
-    def clocks(self, index: int) -> Mapping[str, float] | None:
+    def clocks(self) -> Mapping[str, float] | None:
         import psutil
 
         try:
@@ -171,8 +177,8 @@ class Cpu(Kind):
             return None
         return {"core": frequency.current * 1e6} if frequency and frequency.current else None
 
-    def cache_bytes(self, index: int) -> int | None:
+    def cache_bytes(self) -> int | None:
         return max((cache_sizes() or {}).values(), default=None)
 
-    def facts(self, index: int) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         return {"cores": cores(), "logical_cpus": len(affinity()), "cgroup_cores": cgroup_cores()}

@@ -12,7 +12,7 @@ from ..devices import CPU, Device
 from ..errors import OverBudget, TooLarge
 from ..format import seconds_text, text
 from ..runfile.schema import Case, Work
-from .clock import DeviceClock
+from .clock import DeviceClock, repeat
 from .data import require_memory
 from .precision import matmul_precision, torch_dtype
 
@@ -24,7 +24,7 @@ class Preset:
     ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many.
     ``warmup``: untimed calls first, for so long (twice that on an accelerator, whose clocks rise slowly).
     ``budget``: a case whose fewest rounds would take longer is skipped. ``check``: likewise its reference.
-    ``typical``: what a case has been seen to take in all, to say beforehand how long a run may last.
+    ``case_s``: what a case has been seen to take in all, to say beforehand how long a run may last.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Preset:
     warmup: float
     budget: float
     check: float
-    typical: float
+    case_s: float
 
     def split(self, processes: int) -> Preset:
         """The share of one of several processes."""
@@ -47,9 +47,9 @@ class Preset:
 
 
 PRESETS = {
-    "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, typical=0.15),
-    "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, typical=0.7),
-    "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, typical=3.5),
+    "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, case_s=0.15),
+    "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
+    "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
 
 MIN_ROUND = 1e-3
@@ -119,15 +119,8 @@ class Rates:
     @staticmethod
     def _shortest(device: Device, call: Callable[[], Any]) -> float:
         """Best of up to 20 calls or about 50 ms: a busy neighbour slows most calls, rarely all of them."""
-        clock = DeviceClock([device])
         call()
-        best, spent, calls = math.inf, 0.0, 0
-        while calls < 3 or (calls < 20 and spent < 0.05):
-            start = clock()
-            call()
-            seconds = clock() - start
-            best, spent, calls = min(best, seconds), spent + seconds, calls + 1
-        return max(best, 1e-9)
+        return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
 
 
 def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1.0) -> None:
@@ -164,7 +157,7 @@ def foresee(
     ``nbytes`` and ``host_bytes`` are those it takes on its device and on the host.
     """
     seconds, why = rates.predict(work, home, case.dtype)
-    foreseen: dict[str, Any] = {"call_s": seconds, "case_s": preset.typical, "skip": None}
+    foreseen: dict[str, Any] = {"call_s": seconds, "case_s": preset.case_s, "skip": None}
     try:
         require_memory(nbytes, home)
         require_memory(host_bytes, CPU)
@@ -172,7 +165,7 @@ def foresee(
     except (TooLarge, OverBudget) as error:
         return foreseen | {"skip": str(error), "case_s": 0.0}
     if seconds is not None:
-        foreseen["case_s"] = max(preset.typical, (preset.min_rounds + 2) * seconds + preset.warmup)
+        foreseen["case_s"] = max(preset.case_s, (preset.min_rounds + 2) * seconds + preset.warmup)
     if case.variant == "compile":
         foreseen["case_s"] += COMPILE_S
     return foreseen

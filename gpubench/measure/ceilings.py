@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices import CPU, Device
 from ..devices.cpu import cache_sizes
 from ..runfile.schema import Bandwidth, Ceilings
-from .clock import DeviceClock
+from .clock import DeviceClock, repeat
 from .precision import matmul_precision, torch_dtype
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     after that cache with a plus.
     """
     caches = (cache_sizes() or {}) if device == CPU else {}
-    size = device.kind.cache_bytes(device.index)
+    size = device.cache_bytes()
     caches = caches or ({"l2": size} if size else {"cache": 1 << 23})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
@@ -171,25 +171,15 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     here, there = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
         here = here.pin_memory()
-    kind = device.kind
-    arriving = _shortest(lambda: kind.copy(there, here), clock, effort.seconds)
-    leaving = _shortest(lambda: kind.copy(here, there), clock, effort.seconds)
+    arriving = _shortest(lambda: device.copy(there, here), clock, effort.seconds)
+    leaving = _shortest(lambda: device.copy(here, there), clock, effort.seconds)
     return here.nbytes / arriving, here.nbytes / leaving
 
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:
     """Least seconds per call, over stretches of at most ``most`` calls that share one wait, for about ``seconds``."""
-    for _ in range(2):
-        call()
-    start = clock()
     call()
-    once = max(clock() - start, 1e-9)
-    calls = max(1, min(most, int(seconds / 8 / once)))
-    best, spent, stretches = math.inf, 0.0, 0
-    while stretches < 2 or (spent < seconds and stretches < 50):
-        start = clock()
-        for _ in range(calls):
-            call()
-        took = clock() - start
-        best, spent, stretches = min(best, took / calls), spent + took, stretches + 1
-    return max(best, 1e-12)
+    call()
+    (single_s,) = repeat(call, clock, least=1, most=1)
+    calls = max(1, min(most, int(seconds / 8 / max(single_s, 1e-9))))
+    return max(min(repeat(call, clock, least=2, most=50, seconds=seconds, calls=calls)) / calls, 1e-12)

@@ -5,11 +5,42 @@ Work on an accelerator is queued, not done, when a call returns. A clock that do
 
 from __future__ import annotations
 
+import math
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..devices import Device, in_use
+
+
+def repeat(
+    call: Callable[[], Any],
+    clock: Callable[[], float],
+    *,
+    least: int,
+    most: int,
+    seconds: float = math.inf,
+    calls: int = 1,
+    before: Callable[[], Any] | None = None,
+) -> list[float]:
+    """Time ``call`` again and again; returns the seconds of each timing, of which callers take the minimum or median.
+
+    There are at least ``least`` timings and at most ``most``; none is begun after ``seconds`` were spent in them. One
+    timing covers ``calls`` calls, which share the clock's wait. ``before`` runs untimed before each timing.
+    """
+    times: list[float] = []
+    spent = 0.0
+    while len(times) < least or (len(times) < most and spent < seconds):
+        if before is not None:
+            before()
+        start = clock()
+        for _ in range(calls):
+            call()
+        times.append(clock() - start)
+        spent += times[-1]
+    return times
 
 
 class DeviceClock:
@@ -28,23 +59,23 @@ class DeviceClock:
         self.devices = tuple(dict.fromkeys(devices))
         accelerators = [device for device in self.devices if device.accelerator]
         self._waits: tuple[Callable[[], None], ...] = tuple(device.synchronize for device in accelerators)
-        self._now = accelerators[0].kind.now if accelerators else time.perf_counter
+        self.now = accelerators[0].now if accelerators else time.perf_counter
+        """Reads the time without a wait: for what the host does meanwhile."""
 
     def __call__(self) -> float:
         for wait in self._waits:
             wait()
-        return self._now()
+        return self.now()
 
-    def wait_s(self, reads: int = 20) -> float:
-        """Seconds that one wait takes when there is nothing to wait for (median of ``reads``)."""
-        self()
-        costs = []
-        for _ in range(reads):
-            start = self._now()
-            for wait in self._waits:
-                wait()
-            costs.append(self._now() - start)
-        return sorted(costs)[reads // 2]
+    def wait_s(self) -> float:
+        """Median seconds that one wait takes when there is nothing to wait for."""
+
+        def wait() -> None:
+            for each in self._waits:
+                each()
+
+        wait()
+        return statistics.median(repeat(wait, self.now, least=20, most=20))
 
 
 def timer() -> float:
@@ -58,14 +89,12 @@ def timer() -> float:
     return time.perf_counter()
 
 
-# Durations that were measured elsewhere, entered as a case's own.
-
-
 class ReplayTimer:
-    """A timer that returns 0, d0, 0, d1, …: read at both ends of each round, its rounds last d0, d1, ….
+    """Enters durations that other processes measured: a timer that returns 0, d0, 0, d1, ….
 
-    For ``benchmark.pedantic`` only, which reads it twice a round; the calibrating mode would never end. It raises
-    ``IndexError`` when it is read more often than there are durations.
+    Read at both ends of each round, it makes the rounds last d0, d1, …. For ``benchmark.pedantic`` only, which reads it
+    twice a round; the calibrating mode would never end. It raises ``IndexError`` when it is read more often than there
+    are durations.
     """
 
     __name__ = "replay"  # pytest-benchmark writes it into the run file

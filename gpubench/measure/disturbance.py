@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..runfile.flags import FEW, NOISY, Flag
 from ..runfile.schema import Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
 from .budget import MIN_WAITS
+from .clock import repeat
 
 COLD = 1.3
 DRIFT, DRIFT_Z = 1.1, 4.0
@@ -66,12 +68,11 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     for device in devices:
         if not device.accelerator:
             continue
-        kind, index = device.kind, device.index
-        told = kind.clocks(index) or {}
+        told = device.clocks() or {}
         clocks |= {str(device): next(iter(told.values()))} if told else {}
-        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in kind.slowed(index))
-        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in kind.slowed_s(index).items()}
-        neighbours += kind.neighbours(index) or 0
+        slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
+        slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
+        neighbours += device.other_processes() or 0
     wall_s, switches = time.perf_counter(), _switches()
     return Moment(wall_s, own_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 
@@ -245,19 +246,14 @@ def canary(threads: int) -> Canary | None:
     if threads < 2:
         return None
     a = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    out = torch.empty_like(a)
+    product = partial(torch.mm, a, a, out=torch.empty_like(a))
     medians = []
     try:
         for count in (1, threads):
             torch.set_num_threads(count)
-            torch.mm(a, a, out=out)
-            torch.mm(a, a, out=out)
-            times: list[float] = []
-            while len(times) < 5 or (len(times) < CALLS and sum(times) < SECONDS):
-                start = time.perf_counter()
-                torch.mm(a, a, out=out)
-                times.append(time.perf_counter() - start)
-            medians.append(median(times))
+            product()
+            product()
+            medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=SECONDS)))
     finally:
         torch.set_num_threads(threads)
     return Canary(threads, *medians)

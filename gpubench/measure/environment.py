@@ -15,7 +15,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from .. import devices
@@ -78,7 +77,7 @@ def machine(label: str | None = None) -> dict[str, Any]:
 
 def _facts(device: devices.Device) -> dict[str, Any]:
     # A GPU in a bad state must not cost the run its results.
-    return _known(device.facts) or {"name": device.name, "kind": device.kind.name, "label": None, "memory_bytes": None}
+    return _known(device.facts) or {"name": device.name, "kind": device.kind, "label": None, "memory_bytes": None}
 
 
 def _build(torch: Any) -> dict[str, Any]:
@@ -123,7 +122,7 @@ def moment() -> dict[str, Any]:
     used = devices.in_use() if sys.modules.get("torch") else []
     states: dict[str, Any] = {}
     for device in (devices.CPU, *used):
-        memory, clocks = _known(device.memory), _known(partial(device.kind.clocks, device.index))
+        memory, clocks = _known(device.memory), _known(device.clocks)
         free = memory.free if memory else None
         states[device.name] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
     return {

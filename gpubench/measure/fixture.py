@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..devices import CPU, Device, device as find_device
+from msgspec import structs
+
+from ..devices import CPU, Device, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Work
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
 from ..runfile.utilisation import compute_dtype
 from . import budget, disturbance, environment, verify as checking
 from .budget import Preset, foresee
@@ -21,7 +23,7 @@ from .precision import matmul_precision, torch_dtype
 from .probes.accelerator import Flush, Peak, latency, probe
 from .session import Session
 from .variant import apply
-from .verify import FIRST, Check, Reference, prepare, unchecked
+from .verify import FIRST, Reference, prepare, unchecked
 from .work import Counted, agree, count, flop_counter, require_least
 
 if TYPE_CHECKING:
@@ -39,11 +41,11 @@ class Inputs:
 
     def __init__(self, session: Session, case: Case, home: Device) -> None:
         self._session = session
-        self._plan = plan = session.asked.plan
+        self._plan = plan = session.settings.plan
         self.case = case
         self.home = home
-        self.data = Data(home, torch_dtype(case.dtype), session.asked.seed, meta=plan)
-        self.host = Data(CPU, torch_dtype(case.dtype), session.asked.seed, stream=1, meta=plan)
+        self.data = Data(home, torch_dtype(case.dtype), session.settings.seed, meta=plan)
+        self.host = Data(CPU, torch_dtype(case.dtype), session.settings.seed, stream=1, meta=plan)
         self.randn = self.data.randn
         self.randint = self.data.randint
         self.empty = self.data.empty
@@ -67,14 +69,14 @@ class Inputs:
 
     @property
     def preset(self) -> str:
-        return self._session.asked.preset
+        return self._session.settings.preset
 
     @property
     def neighbour(self) -> Data:
         """Data on the next of the chosen accelerators of the same kind, to copy to."""
-        chosen = [c.device for c in self._session.choices if c.device and c.device.kind is self.home.kind]
+        chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
         there = chosen[(chosen.index(self.home) + 1) % len(chosen)]
-        return Data(there, self.dtype, self._session.asked.seed, stream=2, meta=self._plan)
+        return Data(there, self.dtype, self._session.settings.seed, stream=2, meta=self._plan)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in page-locked host memory, from which a device copies by itself."""
@@ -106,7 +108,7 @@ class Inputs:
 
     def too_few(self, reason: str) -> GpubenchError:
         """What to raise when devices are wanting: an error where the case's kind is required, else a skip."""
-        required = any(name.partition(":")[0] == self.home.kind.name for name in self._session.asked.required)
+        required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 
@@ -158,8 +160,8 @@ class Gpubench(Inputs):
         replayed: ReplayTimer | None = None,
     ) -> None:
         # Before any data: what the device holds by then isn't the case's.
-        self._flush = Flush(home) if case.cache == "cold" and not session.asked.plan else None
-        self._peak = Peak(home) if not session.asked.plan else None
+        self._flush = Flush(home) if case.cache == "cold" and not session.settings.plan else None
+        self._peak = Peak(home) if not session.settings.plan else None
         super().__init__(session, case, home)
         self.allowance = preset
         self._benchmark = benchmark
@@ -208,7 +210,7 @@ class Gpubench(Inputs):
         self.called = True
         work = Work(flops, nbytes, items, unit)
         if threads is not None:
-            self.case = dataclasses.replace(self.case, threads=threads)
+            self.case = structs.replace(self.case, threads=threads)
         with matmul_precision(self.case.dtype):
             if setup is not None and not args and not kwargs:
                 example, named = _arguments(setup())
@@ -255,9 +257,9 @@ class Gpubench(Inputs):
                 with flop_counter() as counter:
                     again()
                 require_least(work.flops, counter.get_total_flops())
-            record: dict[str, Any] = {"first_call_s": first_s, "latency_s": None}  # of compile: compiling included
+            record: dict[str, Any] = {"first_call_s": first_s}  # of compile: compiling included
             if self.enabled and call_s < LONG_CALL and setup is None:
-                record["latency_s"] = latency(lambda: call(*example, **named), self._clock, call_s)
+                record["latency_s"] = latency(lambda: call(*example, **named), self._clock)
             if self._peak:
                 self._peak.reset()
             # A device's clocks have risen by now; they are not to fall again.
@@ -298,14 +300,14 @@ class Gpubench(Inputs):
         """
         self.called = True
         devices, threads = tuple(outcome.devices), outcome.threads
-        self.case = dataclasses.replace(self.case, devices=devices, threads=threads)
+        self.case = structs.replace(self.case, devices=devices, threads=threads)
         benchmark = self._benchmark
         benchmark.group = benchmark.group or self.case.workload
         if self.enabled:
             self._replayed.load(outcome.durations)
         rounds = len(outcome.durations) if self.enabled else 1
         benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
-        record = {"first_call_s": outcome.first_s, "latency_s": None, "precision": environment.switches()}
+        record = {"first_call_s": outcome.first_s, "precision": environment.switches()}
         self._label(record, work, None, outcome.check, list(outcome.flags), outcome.steps)
 
     def plan(self, seconds: float) -> None:
@@ -336,7 +338,7 @@ class Gpubench(Inputs):
     def _use(self, devices: Iterable[Device]) -> None:
         self._clock.use((self.home, *self._clock.devices, *devices))
         names = tuple(sorted({str(device) for device in self._clock.devices}))
-        self.case = dataclasses.replace(self.case, devices=names)
+        self.case = structs.replace(self.case, devices=names)
 
     def _reference(
         self,
@@ -346,7 +348,7 @@ class Gpubench(Inputs):
         kwargs: Any,
         work: Work,
         counted: Counted | None,
-    ) -> Reference | checking.Check:
+    ) -> Reference | Check:
         if not self._session.first:
             return checking.unchecked("checked by the run's first process")
         return prepare(
@@ -436,38 +438,39 @@ class Gpubench(Inputs):
         record: dict[str, Any],
         work: Work,
         counted: Counted | None,
-        outcome: checking.Check,
+        outcome: Check,
         raised: list[Flag],
         steps: int | None,
     ) -> None:
+        """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured so far."""
         stats = getattr(self._benchmark, "stats", None)
         wait_s = sum(self._session.wait_s(device) for device in self._clock.devices)
-        record = self.case.as_dict() | {"work": dataclasses.asdict(work), "wait_s": wait_s, "steps": steps} | record
-        record["check"] = outcome.as_dict()
+        processes: tuple[Process, ...] = ()
         if stats is not None:
             median, iterations = stats.stats.median, stats.iterations
-            if record["latency_s"] is None and iterations == 1:
+            if record.get("latency_s") is None and iterations == 1:
                 record["latency_s"] = median
             if self._session.judges:
                 raised += disturbance.uneven(stats.stats.data)
                 raised += disturbance.short(median * iterations, wait_s)
             raised += self._session.doubt(self.case, work, median, counted)
-            record["processes"] = [
-                {
-                    "process": self._session.asked.process,
-                    "rounds": stats.stats.rounds,
-                    "kept": min(stats.stats.rounds, SAMPLES_KEPT),
-                    "iterations": iterations,
-                    "median_s": median,
-                    "iqr_s": stats.stats.iqr,
-                    "latency_s": record["latency_s"],
-                    "flags": [flag.as_dict() for flag in raised],
-                }
-            ]
+            process = Process(
+                index=self._session.settings.process,
+                rounds=stats.stats.rounds,
+                kept=min(stats.stats.rounds, SAMPLES_KEPT),
+                iterations=iterations,
+                median_s=median,
+                iqr_s=stats.stats.iqr,
+                latency_s=record.get("latency_s"),
+                flags=tuple(raised),
+            )
+            processes = (process,)
         self._session.raised.extend((self.case, flag) for flag in raised)
-        if self.parallel:
-            record["parallel"] = self.parallel
-        self._benchmark.extra_info[KEY] = record
+        measured = {"work": work, "wait_s": wait_s, "steps": steps, "check": outcome, "processes": processes, **record}
+        measurement = Measurement(**structs.asdict(self.case), **measured)
+        # The case may go on adding to what it says of its devices: phases, losses.
+        parallel = {"parallel": self.parallel} if self.parallel else {}
+        self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel
 
 
 def _here(name: str) -> Device:

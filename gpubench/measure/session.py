@@ -8,18 +8,17 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..devices import Choice, Device, device, select
+from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Work
+from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
-from .budget import PRESETS as PRESET_SETTINGS, Preset, Rates
+from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
-from .verify import Check
 from .work import Counted
 
 MOST_REMEASURED = 3
@@ -27,7 +26,7 @@ MOST_REMEASURED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Settings:
     """The options as given, checked for spelling."""
 
     devices: tuple[str, ...] = ("auto",)
@@ -87,10 +86,10 @@ class Unmeasured:
 class Session:
     """State of one measuring process. torch is imported by the first question that needs it."""
 
-    asked: Asked
+    settings: Settings
     unmeasured: list[Unmeasured] = field(default_factory=list)
     begun: dict[str, Case] = field(default_factory=dict)
-    planned: list[dict[str, Any]] = field(default_factory=list)
+    estimates: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
     rates: Rates = field(default_factory=Rates)
     collected: list[Case] = field(default_factory=list)
@@ -102,22 +101,28 @@ class Session:
     @property
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
-        own = {"max_time": self.asked.max_time, "min_rounds": self.asked.min_rounds}
-        return PRESET_SETTINGS[self.asked.preset].adjusted({k: v for k, v in own.items() if v is not None})
+        own = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
+        return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in own.items() if v is not None})
 
     def share(self, preset: Preset) -> Preset:
         """One process's share of a preset: rounds are split over the processes, not multiplied."""
-        return preset.split(self.asked.processes)
+        return preset.split(self.settings.processes)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What ``--gpubench-plan`` writes: the estimate of each case, and of one device's ceilings in seconds."""
+        ceilings_s = CEILINGS_S[self.settings.preset] if self.settings.ceilings else 0.0
+        return {"cases": self.estimates, "ceilings_s": ceilings_s}
 
     @property
     def first(self) -> bool:
         """Whether this process does what need be done once: count the work, check the answers."""
-        return self.asked.process == 0
+        return self.settings.process == 0
 
     @property
     def judges(self) -> bool:
         """Whether rounds are judged: those of ``smoke`` are too few and too short to say anything."""
-        return self.asked.preset != "smoke"
+        return self.settings.preset != "smoke"
 
     def was_checked(self, case: Case) -> bool:
         """Whether a case of the same workload and terms was held against its reference already."""
@@ -131,15 +136,15 @@ class Session:
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
         """What the collected cases' devices can do at best, by name; measured once, by a run's first process."""
-        if not self.asked.ceilings or not self.first or self.asked.plan:
+        if not self.settings.ceilings or not self.first or self.settings.plan:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
-            choice = device(case.device)
+            choice = find_device(case.device)
             if choice.device:
                 wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
-        return ceilings.measure(wanted, self.asked.preset)
+        return ceilings.measure(wanted, self.settings.preset)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
@@ -148,8 +153,8 @@ class Session:
         """
         if not self.judges:
             return []
-        chosen = device(case.device).device
-        used = [each for name in case.devices if (each := device(name).device)]
+        chosen = find_device(case.device).device
+        used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and self.canary and self.canary.flag():
@@ -164,14 +169,14 @@ class Session:
             if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure({chosen: known.throughput}, self.asked.preset).get(case.device)
+            again = ceilings.measure({chosen: known.throughput}, self.settings.preset).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return found
 
     @functools.cached_property
     def canary(self) -> Canary | None:
         """One and all threads, before the first case."""
-        return None if self.asked.plan else canary(self.threads)
+        return None if self.settings.plan else canary(self.threads)
 
     @property
     def flags(self) -> list[Flag]:
@@ -185,12 +190,12 @@ class Session:
     @functools.cached_property
     def choices(self) -> list[Choice]:
         """The devices asked for; raises :class:`UsageError` for a kind that doesn't exist."""
-        return select(self.asked.devices)
+        return select(self.settings.devices)
 
     def require_devices(self) -> None:
         """Raise :class:`UsageError` if a required device is absent: then a CPU run can't pass for a GPU run."""
         chosen = {choice.name for choice in self.choices}
-        for choice in select(self.asked.required):
+        for choice in select(self.settings.required):
             if choice.device is None:
                 raise UsageError(f"required device absent: {choice.reason}")
             if choice.name not in chosen:
@@ -199,7 +204,7 @@ class Session:
     @functools.cached_property
     def threads(self) -> int:
         """CPU threads in use, set on first asking for torch and NumPy alike."""
-        return environment.set_threads(self.asked.threads)
+        return environment.set_threads(self.settings.threads)
 
     def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""
@@ -218,7 +223,7 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         with matmul_precision("float32"):
-            return environment.machine(self.asked.machine)
+            return environment.machine(self.settings.machine)
 
 
 def _sort(case: Case) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     import torch
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device.kind.name, dtype=torch.bfloat16):
+        with torch.autocast(device.kind, dtype=torch.bfloat16):
             return call(*args, **kwargs)
 
     return autocast
@@ -59,9 +59,7 @@ class _Recorded:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._replay is None:
-            self._replay, self._result = self._device.kind.record(
-                lambda: self._call(*args, **kwargs), self._device.index
-            )
+            self._replay, self._result = self._device.capture_graph(lambda: self._call(*args, **kwargs))
             for tensor in tensors(self._result):
                 if tensor.is_floating_point():
                     tensor.detach().fill_(math.nan)  # what a replay doesn't fill, no check shall pass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..errors import TooLarge, UsageError, WrongAnswer
-from ..runfile.schema import Work
+from ..runfile.schema import Check, Work
 from .budget import Rates
 from .data import require_memory, tensors
 from .precision import ROUNDOFF
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
 LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 5e-2}
 """However long the reduction, an error beyond this is a wrong answer, not rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What came of comparing a result with its reference.
-
-    ``error`` is max|result - reference| / max|reference|, the worst over all outputs.
-    """
-
-    status: str
-    error: float | None = None
-    tolerance: float | None = None
-    reason: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def unchecked(reason: str) -> Check:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import WrongAnswer
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from .rendezvous import Place
 
 

@@ -7,14 +7,13 @@ replicated, the replicas run, the outputs gathered on the first device.
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from ..errors import GpubenchError
+from ..measure.clock import DeviceClock
 
 ROUNDS = 10
 
@@ -52,32 +51,27 @@ def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataPa
 
 
 def phases(
-    parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, wait: Callable[[], Any], rounds: int = ROUNDS
+    parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = ROUNDS
 ) -> dict[str, float]:
     """Median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
 
-    Raises :class:`FellBack` when the rows that arrive aren't those of :func:`plan`.
+    ``clock`` waits for all devices. Raises :class:`FellBack` when the rows that arrive aren't those of :func:`plan`.
     """
     spent: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
     devices = list(parallel.device_ids)
     for _ in range(rounds + 1):
-        marks = [_now(wait)]
+        marks = [clock()]
         scattered, keywords = parallel.scatter((inputs,), {}, devices)
-        marks.append(_now(wait))
+        marks.append(clock())
         arrived = [len(part[0]) for part in scattered]
         if arrived != plan(len(inputs), len(devices)):
             raise FellBack(f"DataParallel split {len(inputs)} rows as {arrived}, not {plan(len(inputs), len(devices))}")
         replicas = parallel.replicate(parallel.module, devices[: len(scattered)])
-        marks.append(_now(wait))
+        marks.append(clock())
         outputs = parallel.parallel_apply(replicas, scattered, keywords)
-        marks.append(_now(wait))
+        marks.append(clock())
         parallel.gather(outputs, parallel.output_device)
-        marks.append(_now(wait))
+        marks.append(clock())
         for name, begin, end in zip(spent, marks, marks[1:], strict=False):
             spent[name].append(end - begin)
     return {name: statistics.median(times[1:]) for name, times in spent.items()}
-
-
-def _now(wait: Callable[[], Any]) -> float:
-    wait()
-    return time.perf_counter()

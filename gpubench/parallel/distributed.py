@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..measure.verify import Check, unchecked
+from ..measure.verify import unchecked
+from ..runfile.schema import Check
 from ..workloads import training
 from .rank import TrainingJob
 from .rendezvous import Place

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unmeasurable
-from ..measure.verify import Check, unchecked
+from ..measure.verify import unchecked
+from ..runfile.schema import Check
 from ..workloads import training
 from .rank import TrainingJob
 from .rendezvous import Place

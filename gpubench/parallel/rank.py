@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..devices import CPU, device as find_device
+from ..devices import CPU, find_device
 from ..errors import WrongAnswer
 from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_rounds
+from ..measure.clock import DeviceClock, repeat
 from ..measure.data import Data
 from ..measure.precision import matmul_precision, torch_dtype
-from ..measure.verify import Check
+from ..runfile.schema import Check
 from ..workloads import training
 from .rendezvous import Place
 
@@ -84,24 +84,24 @@ def measure(place: Place, job: Job, preset: Preset, timed: bool = True) -> Measu
         advance()
         outcome = work.check()
         advance()
-        clock = _Clock(place)
+        timer = _Timer(place)
         work.reset()
-        first_s = clock.time(work.step)
+        first_s = timer.seconds(work.step)
         if not timed:
             return Measured([first_s], 1, first_s, outcome, work.told())
-        warm_s = clock.time(work.step)
+        warm_s = timer.seconds(work.step)
         step_s = together(place, lambda: min(first_s, warm_s))
         require(step_s, "seen in warm-up", preset)
         for _ in range(min(MOST_ROUNDS, int(preset.warmup / max(step_s, 1e-6)))):
             work.step()
             advance()
         work.reset()
-        again_s = clock.time(work.step)
+        again_s = timer.seconds(work.step)
         count, iterations = together(place, lambda: _rounds(min(step_s, again_s), preset))
         durations = []
         for _ in range(count):
             work.reset()
-            durations.append(clock.time(work.step, iterations))
+            durations.append(timer.seconds(work.step, iterations))
         return Measured(durations, iterations, first_s, outcome, work.told())
 
 
@@ -113,32 +113,24 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
     return max(preset.min_rounds, min(MOST_ROUNDS, int(preset.max_time / (iterations * max(step_s, 1e-7))))), iterations
 
 
-class _Clock:
-    """Seconds that this rank needs, from when all have come to when its own device is done."""
+class _Timer:
+    """Times calls on this rank: from when all ranks are ready to when its own device is done."""
 
     def __init__(self, place: Place) -> None:
-        from ..devices import device
+        home = find_device(place.device).device
+        self._clock = DeviceClock([home] if home else [])
+        self._ranks = place.size
 
-        self._place = place
-        self._device = device(place.device).device
-
-    def time(self, call: Callable[[], Any], times: int = 1) -> float:
-        import torch.distributed as dist
-
-        if self._place.size > 1:
-            dist.barrier()
-        self._wait()
-        start = time.perf_counter()
-        for _ in range(times):
-            call()
-        self._wait()
-        seconds = time.perf_counter() - start
+    def seconds(self, call: Callable[[], Any], calls: int = 1) -> float:
+        (seconds,) = repeat(call, self._clock, least=1, most=1, calls=calls, before=self._meet)
         advance()
         return seconds
 
-    def _wait(self) -> None:
-        if self._device is not None:
-            self._device.synchronize()
+    def _meet(self) -> None:
+        import torch.distributed as dist
+
+        if self._ranks > 1:
+            dist.barrier()
 
 
 def together(place: Place, decide: Callable[[], T]) -> T:

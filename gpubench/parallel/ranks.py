@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import devices
-from ..devices import Kind, device as find_device
+from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
@@ -77,15 +77,15 @@ class Ranks:
         what the report needs to know of the case: ``method``, ``mode``, ``ideal_speedup``.
         """
         gpubench.plan(RANKS_S)
-        kind = gpubench.home.kind
+        home = gpubench.home
         size = 1 if all_threads else count
         threads = (gpubench.case.threads or cores()) if all_threads else 1
-        if kind.asynchronous:
+        if home.accelerator:
             threads = max(1, cores() // size)
         names = [str(gpubench.home)] * size
-        if kind.indexed:
+        if home.indexed:
             here = min(size, int(os.environ.get("LOCAL_WORLD_SIZE", size)))
-            names = [f"{kind.name}:{index % here}" for index in range(size)]
+            names = [f"{home.kind}:{index % here}" for index in range(size)]
         team = self._team(gpubench, names, threads)
         before = disturbance.look((), family=True)
         found: list[Measured] = team.run(measure, job, gpubench.allowance, gpubench.enabled)
@@ -96,7 +96,7 @@ class Ranks:
         gpubench.parallel = {
             "devices": size,
             "threads": threads,
-            "interconnect": self._interconnect(kind, size),
+            "interconnect": self._interconnect(home, size),
             **record,
             **found[-1].told,
         }
@@ -109,22 +109,22 @@ class Ranks:
         gpubench.replay(outcome, work)
         return found
 
-    def _interconnect(self, kind: Kind, size: int) -> str | None:
+    def _interconnect(self, home: Device, size: int) -> str | None:
         """What joins the ranks' devices; None for one."""
         if self._place is not None and size > int(os.environ.get("LOCAL_WORLD_SIZE", size)):
             return "network"
-        return kind.interconnect(size) if size > 1 else None
+        return home.interconnect(size) if size > 1 else None
 
     def _team(self, gpubench: Gpubench, names: list[str], threads: int) -> Team:
-        kind, size = gpubench.home.kind, len(names)
-        backend(kind.name)
+        home, size = gpubench.home, len(names)
+        backend(home.kind)
         if self._place is not None and size == self._place.size:
             return self._launched_world(names, threads)
         if self._place is not None and size > 1:
             raise Unmeasurable(f"torchrun started {self._place.size} ranks, this case wants {size}")
         if self._place is not None and self._place.rank:
             raise Unmeasurable("measured by rank 0")
-        require(size, kind, gpubench)
+        require(size, home, gpubench)
         key = (tuple(names), threads)
         if key not in self._groups or self._groups[key].broken:
             self._groups[key] = Group(names, threads, self.deadline_s)
@@ -141,9 +141,9 @@ class Ranks:
         return self._world
 
 
-def require(count: int, kind: Kind, gpubench: Gpubench) -> None:
-    """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of the kind are here."""
-    there = kind.count() if kind.indexed else cores()
-    what = f"{kind.name} devices" if kind.indexed else "CPU cores, one a rank"
+def require(count: int, home: Device, gpubench: Gpubench) -> None:
+    """Raise :class:`Unmeasurable`, with the numbers, unless so many devices of that kind are here."""
+    there = home.count() if home.indexed else cores()
+    what = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"
     if count > there:
         raise gpubench.too_few(f"needs {count} {what}; {there} here")

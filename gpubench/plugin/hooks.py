@@ -54,9 +54,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse unknown and missing devices before anything is collected. Only then, and if named, is torch imported."""
     own = session.config.stash[SESSION]
     try:
-        if own.asked.required:
+        if own.settings.required:
             own.require_devices()
-        if set(own.asked.devices) - {"auto", "all", "cpu"}:
+        if set(own.settings.devices) - {"auto", "all", "cpu"}:
             _ = own.choices
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
         items[:] = [item for item in items if item.nodeid in names]
     config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
-    asked = config.stash[SESSION].asked
+    asked = config.stash[SESSION].settings
     if config.getoption("--gpubench-process"):
         random.Random(f"{asked.seed}/{asked.process}").shuffle(items)
 
@@ -158,13 +158,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
                 item.stash[CASE] = plain_case_of(item)
                 recorder.start(item, item.stash[CASE])
         return (yield)
-    import dataclasses
+    from msgspec import structs
 
     from .parametrize import case_of
 
     session = item.config.stash[SESSION]
     _ = session.before, session.canary
-    item.stash[CASE] = dataclasses.replace(case_of(item), threads=session.threads)
+    item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):
         recorder.start(item, item.stash[CASE])
@@ -181,11 +181,11 @@ def _equip(item: pytest.Item, session: Session) -> None:
 
     The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
     """
-    from ..devices import device
+    from ..devices import find_device
     from ..measure.budget import MIN_ROUND, MIN_WAITS
     from ..measure.clock import DeviceClock, ReplayTimer
 
-    choice = device(item.stash[CASE].device)
+    choice = find_device(item.stash[CASE].device)
     if choice.device is None:  # it was there at collection
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")
@@ -268,7 +268,7 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
     """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
-    ranks = Ranks(pytestconfig.stash[SESSION].asked.ranks_deadline)
+    ranks = Ranks(pytestconfig.stash[SESSION].settings.ranks_deadline)
     yield ranks
     ranks.close()
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from .. import __version__
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
 from ..redact import without_paths
 from ..runfile.schema import KEY, OK, Case
+from ..version import __version__
 from . import settings
 
 SESSION = pytest.StashKey[Session]()
@@ -46,16 +46,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     status, reason = _outcome(report, call)
     if not settings.identify(item.config):
         reason = without_paths(reason)
-    if session.asked.plan:
+    if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
             planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
             plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            session.planned.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
+            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
         return report
     if status == OK and report.when == "call":
         session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
         gpubench = item.stash.get(GPUBENCH, None)
-        if gpubench is not None and not gpubench.called and not session.asked.plan:
+        if gpubench is not None and not gpubench.called and not session.settings.plan:
             status, reason = "skipped", "the test did not call gpubench(...)"
     if status != OK:
         _FAILED.add(item.nodeid)
@@ -77,7 +77,7 @@ def _forget() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {device.kind for device in in_use()}:
+    for kind in {type(device) for device in in_use()}:
         kind.release_memory()
 
 
@@ -112,7 +112,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
             if not session.config.getoption("--gpubench-ledger"):
                 recorder.write_run_file(Path(session.config.getoption("benchmark_json")))
         if plan := session.config.getoption("--gpubench-plan"):
-            text = json.dumps(session.config.stash[SESSION].planned, indent=1, allow_nan=False)
+            text = json.dumps(session.config.stash[SESSION].plan, indent=1, allow_nan=False)
             Path(plan).write_text(text, encoding="utf-8")
 
 

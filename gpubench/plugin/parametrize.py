@@ -5,13 +5,13 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ..devices import Choice
 from ..errors import UsageError
@@ -75,7 +75,7 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
         combinations = [_nothing(terms, session)]
     metafunc.parametrize(NAMES, combinations, indirect=True)
     for marker in metafunc.definition.iter_markers("gpubench_sweep"):
-        names, values = _sweep(marker, session.asked.preset)
+        names, values = _sweep(marker, session.settings.preset)
         # A case that runs nowhere here is one row, not one for each size.
         metafunc.parametrize(names, values if anywhere else values[:1])
 
@@ -101,7 +101,7 @@ def case_of(item: pytest.Item) -> Case:
 
 def plain_case_of(item: pytest.Item) -> Case:
     """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
-    return dataclasses.replace(case_of(item), dtype="")
+    return structs.replace(case_of(item), dtype="")
 
 
 def workload_of(item: pytest.Item) -> str:
@@ -120,8 +120,8 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
     absent = [choice for choice in session.choices if choice.device is None]
     names = ", ".join(choice.name for choice in session.choices)
     if terms.devices == "two accelerators":
-        kinds = Counter(choice.device.kind.name for choice in devices if choice.device)
-        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind.name] > 1]
+        kinds = Counter(choice.device.kind for choice in devices if choice.device)
+        devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
     if not devices and not absent:
         wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
             terms.devices, "an accelerator"
@@ -131,7 +131,7 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
     for choice in [*devices, *absent]:
         for dtype in _dtypes(terms, session):
             lacking = choice.device.lacks(dtype) if choice.device else None
-            if lacking and not session.asked.dtypes:
+            if lacking and not session.settings.dtypes:
                 continue  # the workload's own list says what to run where it exists
             for implementation in terms.implementations:
                 if implementation == "numpy" and (choice.device is None or choice.device.accelerator):
@@ -143,8 +143,8 @@ def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
                         if dtype != "float32":
                             continue  # autocast starts from float32
                         lacking = choice.device.lacks("bfloat16") if choice.device else None
-                    if variant == "graph" and choice.device and not choice.device.kind.graphs:
-                        if not session.asked.variants:
+                    if variant == "graph" and choice.device and not choice.device.supports_graphs:
+                        if not session.settings.variants:
                             continue
                         lacking = f"{choice.name} has no graphs of launches"
                     for cache in _caches(session):
@@ -157,25 +157,25 @@ def _fits(choice: Choice, wanted: str) -> bool:
 
 def _dtypes(terms: Terms, session: Session) -> list[str]:
     """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
-    if not session.asked.dtypes:
+    if not session.settings.dtypes:
         return list(terms.dtypes or ("float32",))
     able = terms.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
-    return [dtype for dtype in session.asked.dtypes if dtype in able]
+    return [dtype for dtype in session.settings.dtypes if dtype in able]
 
 
 def _variants(terms: Terms, session: Session) -> list[str]:
-    if session.asked.variants:
-        return [variant for variant in terms.variants if variant in session.asked.variants]
-    return [variant for variant in terms.variants if variant not in FULL_ONLY or session.asked.preset == "full"]
+    if session.settings.variants:
+        return [variant for variant in terms.variants if variant in session.settings.variants]
+    return [variant for variant in terms.variants if variant not in FULL_ONLY or session.settings.preset == "full"]
 
 
 def _caches(session: Session) -> tuple[str, ...]:
-    return CACHES if session.asked.cache == "both" else (session.asked.cache,)
+    return CACHES if session.settings.cache == "both" else (session.settings.cache,)
 
 
 def _nothing(terms: Terms, session: Session) -> Any:
     """A test that has none of what was asked for is one row too."""
-    asked = [*session.asked.dtypes, *session.asked.variants]
+    asked = [*session.settings.dtypes, *session.settings.variants]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
     dtype = (terms.dtypes or ("float32",))[0]
     return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], CACHES[0], reason)

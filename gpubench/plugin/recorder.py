@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -12,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ..errors import UsageError
@@ -27,7 +27,7 @@ from .parametrize import case_of
 
 def about(session: Session, version: str) -> dict[str, Any]:
     """The top-level facts of a run that are known when it begins."""
-    asked = session.asked
+    asked = session.settings
     return {
         "schema_version": SCHEMA_VERSION,
         "version": version,
@@ -40,7 +40,7 @@ def about(session: Session, version: str) -> dict[str, Any]:
             "cache": asked.cache,
         },
         "started": session.started,
-        "ceilings": {name: dataclasses.asdict(found) for name, found in session.ceilings.items()},
+        "ceilings": {name: msgspec.to_builtins(found) for name, found in session.ceilings.items()},
     }
 
 
@@ -50,7 +50,7 @@ def began(session: Session) -> dict[str, Any]:
     return {
         "before": session.before,
         "canary": canary.as_dict() if canary else None,
-        "flags": [flag.as_dict() for flag in session.flags],
+        "flags": msgspec.to_builtins(session.flags),
     }
 
 
@@ -135,10 +135,10 @@ class Recorder:
         self._require_same(fingerprint)
         self.ledger.append(
             "session",
-            process=session.asked.process,
+            process=session.settings.process,
             cases=[item.nodeid for item in cases],
             identities={item.nodeid: case_of(item).as_dict() for item in cases},
-            predicted_s=self._predicted_s(cases),
+            estimated_s=self._estimated_s(cases),
             fingerprint=fingerprint,
             machine_info=machine,
             commit_info=commit,
@@ -148,15 +148,15 @@ class Recorder:
             **began(session),
         )
 
-    def _predicted_s(self, cases: list[pytest.Item]) -> float:
+    def _estimated_s(self, cases: list[pytest.Item]) -> float:
         """Seconds that these cases and the ceilings will take in a run's first process, as ``--list`` foresees it but
         for cases that will be skipped or are slow: those it finds out by counting their work."""
         session = self.session
         own = [case_of(item) for item in cases]
         ranks = sum("gpubench_ranks" in getattr(item, "fixturenames", ()) for item in cases)
-        seconds = (len(cases) - ranks) * session.preset.typical + ranks * RANKS_S
+        seconds = (len(cases) - ranks) * session.preset.case_s + ranks * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in own)
-        if session.asked.ceilings:
+        if session.settings.ceilings:
             seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
         return seconds
 
@@ -198,7 +198,7 @@ class Recorder:
     def start(self, item: pytest.Item, case: Case) -> None:
         self._append(
             "start",
-            process=self.session.asked.process,
+            process=self.session.settings.process,
             fullname=item.nodeid,
             name=item.name,
             case=case.as_dict(),
@@ -218,7 +218,7 @@ class Recorder:
 
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
-        facts: dict[str, Any] = {"process": self.session.asked.process, "fullname": item.nodeid}
+        facts: dict[str, Any] = {"process": self.session.settings.process, "fullname": item.nodeid}
         stats = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
@@ -236,7 +236,7 @@ class Recorder:
         """The process ends by itself."""
         facts = {"finished": datetime.datetime.now(datetime.UTC).isoformat(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
-            self.ledger.append("finish", process=self.session.asked.process, poisoned=self.poisoned, **facts)
+            self.ledger.append("finish", process=self.session.settings.process, poisoned=self.poisoned, **facts)
         self.ledger.close()
 
     def write_run_file(self, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ..errors import UsageError
-from ..measure.session import Asked
+from ..measure.session import Settings
 from ..runfile.schema import DTYPES, PRESETS, VARIANTS
 
 _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
@@ -84,12 +84,12 @@ def secondary() -> bool:
     return launched() and os.environ.get("RANK", "0") != "0"
 
 
-def asked(config: pytest.Config) -> Asked:
+def asked(config: pytest.Config) -> Settings:
     """The options, checked for spelling. Raises UsageError on a value that doesn't exist, naming those that do."""
     max_time = given(config, "--benchmark-max-time")
     min_rounds = given(config, "--benchmark-min-rounds")
     process, processes = _share(config)
-    return Asked(
+    return Settings(
         devices=tuple(_option(config, "device")),
         required=tuple(_option(config, "require-device")),
         dtypes=tuple(_option(config, "dtype")),

@@ -1,4 +1,4 @@
-"""From which size on the other side wins, for each line of a sweep: crossover.csv, and the marks on charts."""
+"""From which size on a device is faster, for each line of a sweep: crossover.csv, and the marks on charts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from . import speedup
 from .labels import Names, Row, grouped
 from .speedup import ONE_SHOT, RESIDENT
 from .sweep import Line, Measure, speedup_of, sweeps
-from .table import BASE, LEADING, SETTINGS, columns_of, records
+from .table import BASE, CONFIGURATION, CROSSING, LEADING, LINE, columns_of, records
 
-MEASURES: dict[str, Measure] = {RESIDENT: speedup_of, ONE_SHOT: speedup.speedup_of}
+MEASURES: dict[str, Measure] = {RESIDENT: speedup_of, ONE_SHOT: speedup.one_shot_of}
 """What is compared in each regime."""
-_SIDE = ("run", "machine", "device", "implementation")
+_BASELINE = ("baseline_run", "baseline_machine", "baseline_device", "baseline_implementation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,23 @@ class Crossing:
         return low is not None and high is not None and low <= smallest and high >= largest
 
 
-def of(line: Line, regime: str = RESIDENT) -> Crossing:
+def crossing_of(line: Line, regime: str = RESIDENT) -> Crossing:
     """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
     paired = all(row["run"] == row["baseline_run"] for row in line.rows)
-    found = [[speedup.observations(row[side], regime) for row in line.rows] for side in (BASE, "_result")]
-    common = [set.intersection(*(set(seen) for seen in side)) for side in found]
+    sides = [[speedup.observations(row[side], regime) for row in line.rows] for side in (BASE, "_result")]
+    common = [set.intersection(*map(set, side)) for side in sides]
     if paired:
         common = [common[0] & common[1]] * 2
     count = min(map(len, common))
     x = [point.x for point in line.points]
     if count < 2:
         known = statistics.crossover(x, [point.y for point in line.points])
-        alone = any(len(seen) < 2 for side in found for seen in side)
-        note = "one process" if alone else "no two processes measured every size"
+        single = any(len(times) < 2 for side in sides for times in side)
+        note = "one process" if single else "no two processes measured every size"
         return Crossing(known, 1, f"{note}: no interval")
-    tops, bottoms = ([[seen[i] for i in sorted(own)] for seen in side] for side, own in zip(found, common, strict=True))
+    tops, bottoms = (
+        [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
+    )
     known = statistics.crossover_interval(x, tops, bottoms, paired=paired)
     return Crossing(known, count, _note(known, min(x), max(x)))
 
@@ -70,7 +72,7 @@ def _note(known: Crossover, smallest: float, largest: float) -> str:
     return "; ".join(words)
 
 
-def lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
+def _lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
     """(regime, size parameter, line) of every sweep among pairs with equal baselines."""
     return [
         (regime, sweep.size, line)
@@ -81,23 +83,23 @@ def lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
     ]
 
 
-def frame(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
-    """A row for each line and regime: the columns of crossover.csv."""
+def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
+    """A row for each line and regime: the columns of crossover.csv, then the Crossing and the Line."""
     rows = records(speedups)
     parameters = columns_of({name for row in rows for name in row["_result"].case.params})
-    settings = [name for name in SETTINGS if name != "regime"]
+    settings = [name for name in CONFIGURATION if name != "regime"]
     shown = [name for name in LEADING if name != "device_name"]
     body = []
-    for regime, size, line in lines(rows, names):
-        crossing = of(line, regime)
+    for regime, size, line in _lines(rows, names):
+        crossing = crossing_of(line, regime)
         row, known = line.row, crossing.crossover
         cells = [row[name] for name in (*shown, *settings)]
         cells += [row["_result"].case.params.get(name) if name != size else None for name in parameters]
-        cells += [row["dtype"], *(row[f"baseline_{name}"] for name in _SIDE), row["differs"]]
+        cells += [row["dtype"], *(row[name] for name in _BASELINE), row["differs"]]
         cells += [_regime(row, regime), size, known.size, *_ends(known), known.kind]
-        body.append([*cells, crossing.processes, crossing.note or None])
-    header = [*shown, *settings, *parameters.values(), "dtype", *(f"baseline_{name}" for name in _SIDE), "differs"]
-    header += ["regime", "size_parameter", "crossover", "low", "high", "kind", "processes", "note"]
+        body.append([*cells, crossing.processes, crossing.note or None, crossing, line])
+    header = [*shown, *settings, *parameters.values(), "dtype", *_BASELINE, "differs"]
+    header += ["regime", "size_parameter", "crossover", "low", "high", "kind", "processes", "note", CROSSING, LINE]
     return pd.DataFrame(body, columns=header, dtype=object)
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from .. import statistics
-from ..format import bytes_text, text
+from ..format import text
 from ..runfile.schema import Run
 from ..statistics import ABSENT, ALWAYS, CROSSES, INTERVAL, NEVER
-from . import crossover, provenance
-from .crossover import MEASURES, Crossing
-from .labels import Names, Row, beyond, case_name, factor, family, listed, size_label, size_text, terms
+from . import provenance, scaling
+from .crossover import MEASURES, Crossing, crossing_of
+from .labels import Names, Row, arithmetic, beyond, case_name, factor, family, listed, size_label, size_text
+from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import ONE_SHOT, RESIDENT, Baseline, LeftOut, Pairs, pair
 from .sweep import Line, rate_of, speedup_of, sweeps
@@ -24,26 +25,38 @@ from .table import records
 if TYPE_CHECKING:
     from .charts.page import Figure
 
-MOST_ROWS = 40
+_MOST_ROWS = 40
 
 
 def summarise(
-    runs: Sequence[Run], results: pd.DataFrame, speedups: Pairs, figures: Sequence[Figure], formats: Sequence[str]
+    runs: Sequence[Run],
+    results: pd.DataFrame,
+    speedups: Pairs,
+    scaled: pd.DataFrame,
+    figures: Sequence[Figure] = (),
+    formats: Sequence[str] = (),
 ) -> Summary:
+    """All tables that have a row; ``scaled`` is :func:`.scaling.scaling_table`'s."""
     names = Names(results)
     rows = records(results)
     made = _speedups(records(speedups.table), names, "intervals are in crossover.csv")
     if not made.rows:
         numpy = records(pair(results, Baseline("implementation", "numpy")).table)
         made = _speedups(numpy, names, "pairs and intervals are in the tables that --baseline numpy writes")
-    tables = [provenance.machines(results, runs), made, _left_out(speedups.left_out)]
-    tables += [_launch_bound(rows, names), _rates(rows, names), provenance.ceilings(results), provenance.flags(results)]
-    tables += [
-        provenance.run_flags(results),
-        provenance.totals(rows, names),
-        provenance.unmeasured(rows),
-        provenance.method(runs, rows),
-    ]
+    tables = (
+        provenance.machine_table(results, runs),
+        scaling.several_devices(scaled),
+        made,
+        _left_out(speedups.left_out),
+        _launch_bound(rows, names),
+        _rates(rows, names),
+        provenance.ceiling_table(results),
+        provenance.flag_table(results),
+        provenance.run_flag_table(results),
+        provenance.job_table(rows, names),
+        provenance.unmeasured_table(rows),
+        provenance.method_table(runs, rows),
+    )
     charts = tuple((figure.title, figure.name) for figure in figures)
     picture = formats[0] if formats else "svg"
     return Summary(tuple(table for table in tables if table.rows), charts, picture, _warning(speedups.left_out))
@@ -57,7 +70,7 @@ def _speedups(rows: list[Row], names: Names, where: str) -> Table:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
-        groups.setdefault((against, names.source(row), family(row["workload"]), terms(row)), []).append(row)
+        groups.setdefault((against, names.source(row), family(row["workload"]), arithmetic(row)), []).append(row)
     shot = any(row["one_shot_speedup"] for row in rows)
     body, said = [], []
     for (baseline, source, kind, precision), members in sorted(groups.items()):
@@ -111,7 +124,7 @@ def _crossovers(rows: list[Row], names: Names, regime: str) -> str:
     Nothing is said to be so that the interval leaves open.
     """
     lines = [(line, sweep.size) for sweep in sweeps(rows, MEASURES[regime], names)[0] for line in sweep.lines]
-    found = [(crossover.of(line, regime), line, size) for line, size in lines]
+    found = [(crossing_of(line, regime), line, size) for line, size in lines]
     known = [each for each in found if not each[0].anywhere(each[1].points[0].x, each[1].points[-1].x)]
     anywhere, found = len(found) - len(known), known
     if len(lines) == 1 and found and found[0][0].crossover.kind == CROSSES:
@@ -163,7 +176,7 @@ def _left_out(pairs: Sequence[LeftOut]) -> Table:
         options = " ".join(f"--allow {term}" for term, _ in key)
         body.append((", ".join(words for _, words in key), str(len(members)), listed(workloads, 4), options))
     note = "Cases with no baseline of their like. Pairs made with --allow say what they differ in."
-    return Table("Not paired", ("what differs", "cases", "workloads", "to pair them"), tuple(body[:MOST_ROWS]), note)
+    return Table("Not paired", ("what differs", "cases", "workloads", "to pair them"), tuple(body[:_MOST_ROWS]), note)
 
 
 def _warning(pairs: Sequence[LeftOut]) -> str:
@@ -196,10 +209,10 @@ def _launch_bound(rows: list[Row], names: Names) -> Table:
         if _busy(row)[0] < 1:
             body.append((case_name(row), names.source(row), "its one size", ABSENT, _share(row), _share(row)))
     note = "Launch-bound: the host takes longer to launch the work than the device to do it."
-    if len(body) > MOST_ROWS:
-        note += f" {len(body) - MOST_ROWS} more: device_s and median_s in results.csv."
+    if len(body) > _MOST_ROWS:
+        note += f" {len(body) - _MOST_ROWS} more: device_s and median_s in results.csv."
     columns = ("case", "device", "launch-bound up to", "no longer from", "busy at smallest", "busy at largest")
-    return Table("Launch-bound", columns, tuple(body[:MOST_ROWS]), note)
+    return Table("Launch-bound", columns, tuple(body[:_MOST_ROWS]), note)
 
 
 def _busy(row: Row) -> tuple[float, float, float]:
@@ -220,34 +233,20 @@ def _rates(rows: list[Row], names: Names) -> Table:
         values = rate.measure(row) if rate else None
         if rate and values:
             name = row["workload"] if rate.kind == "items" else family(row["workload"])
-            key = (name, names.source(row), terms(row), rate.unit)
+            key = (name, names.source(row), arithmetic(row), rate.unit)
             if key not in best or values[0] > best[key][0]:
                 best[key] = values[0], row
-    more = [column for column in _MORE if any(row[column] is not None for _, row in best.values())]
+    rated = [row for _, row in best.values()]
+    more = [m for m in METRICS.values() if m.in_summary and any(row[m.name] is not None for row in rated)]
     body = [
-        (*key[:3], text(value, key[3]), *(_MORE[column][1](row[column]) for column in more), case_name(row))
+        (*key[:3], text(value, key[3]), *(metric.words(row[metric.name]) for metric in more), case_name(row))
         for key, (value, row) in sorted(best.items(), key=lambda entry: entry[0])
     ]
     note = "Work of a call / its wall time; bytes are compulsory traffic (inputs read once, outputs written once)."
-    if "utilisation" in more:
+    if METRICS["utilisation"] in more:
         note += " Utilisation: the least time that the measured ceilings allow / the time taken."
-        note += beyond([row for _, row in best.values()])
-    if len(body) > MOST_ROWS:
-        note += f" {len(body) - MOST_ROWS} more are in results.csv."
-    columns = ("workload", "device", "dtype", "rate", *(_MORE[column][0] for column in more), "reached by")
-    return Table("Highest rates", columns, tuple(body[:MOST_ROWS]), note)
-
-
-def _percent(value: float | None) -> str:
-    if value is None:
-        return "—"
-    return "<1%" if value < 0.01 else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
-
-
-_MORE = {
-    "utilisation": ("utilisation", _percent),
-    "memory_bytes": ("peak memory", bytes_text),
-    "energy_j": ("energy a call", lambda value: text(value, "J")),
-    "item_per_j": ("items a joule", lambda value: text(value, "/J")),
-}
-"""Columns shown where they are known, with their heading and how to write them."""
+        note += beyond(rated)
+    if len(body) > _MOST_ROWS:
+        note += f" {len(body) - _MOST_ROWS} more are in results.csv."
+    columns = ("workload", "device", "dtype", "rate", *(metric.label.lower() for metric in more), "reached by")
+    return Table("Highest rates", columns, tuple(body[:_MOST_ROWS]), note)

@@ -1,23 +1,24 @@
-"""What things are called in charts and summaries."""
+"""What things are called in charts and summaries, and the small print under a chart: how its numbers were taken."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import Run, Scalar
+from ..runfile.schema import TIMERS, Case, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
 Row = dict[str, Any]
-T = TypeVar("T")
-LONGEST = 40
-_IMPLEMENTATIONS = {"numpy": "NumPy"}
+_T = TypeVar("_T")
+_LONGEST = 40
+_IMPLEMENTATIONS = {"numpy": "NumPy", "torch": "PyTorch"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
 
@@ -29,7 +30,7 @@ class Names:
         rows = records(table[["run", "device", "implementation"]].drop_duplicates())
         self.several = len({row["run"] for row in rows}) > 1
         self.mixed = {row["device"] for row in rows if row["implementation"] == "numpy"}
-        order = sorted(rows, key=lambda row: row["implementation"] == "numpy")  # stable: otherwise as met
+        order = sorted(rows, key=lambda row: row["implementation"] == "numpy")  # stable: otherwise as in the table
         self.sources = list(dict.fromkeys(self.source(row) for row in order))
         self.dtypes = [dtype for dtype in table["dtype"].drop_duplicates() if dtype]
 
@@ -38,19 +39,19 @@ class Names:
         name = str(row[f"{prefix}device"])
         implementation = row[f"{prefix}implementation"]
         if name in self.mixed and implementation:
-            name += f" · {_IMPLEMENTATIONS.get(implementation, implementation)}"
+            name += f" · {implementation_name(implementation)}"
         return shorten(f"{name} · {row[f'{prefix}run']}" if self.several else name)
 
     def baseline(self, row: Row) -> str:
         """What a speedup is measured against."""
         if row["run"] == row["baseline_run"]:
             if row["implementation"] != row["baseline_implementation"]:
-                return _IMPLEMENTATIONS.get(row["baseline_implementation"], str(row["baseline_implementation"]))
+                return implementation_name(str(row["baseline_implementation"]))
             return "the CPU" if row["baseline_device"] == "cpu" else str(row["baseline_device"])
         return shorten(str(row["baseline_run"]))
 
 
-def terms(row: Row) -> str:
+def arithmetic(row: Row) -> str:
     """``float32``, ``float32 autocast``: rows that differ in it are never summed up in one number."""
     variant = row["variant"] if row["variant"] not in (None, "eager") else ""
     cache = f"cache {row['cache']}" if row["cache"] not in (None, "hot") else ""
@@ -66,7 +67,7 @@ def heading(name: str) -> str:
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
-def shorten(name: str, longest: int = LONGEST) -> str:
+def shorten(name: str, longest: int = _LONGEST) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
@@ -99,6 +100,50 @@ def factor(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}×"
 
 
+def times_text(value: float) -> str:
+    """``132×``, ``8.6×``; below one ``4.2× slower``. Two digits, three from a hundred on."""
+    if value < 1:
+        inverse = times_text(1 / value)
+        return inverse if inverse == "1.0×" else f"{inverse} slower"
+    if value >= 1e6:
+        return f"{value:.1e}×"
+    if value >= 99.5:
+        return f"{float(f'{value:.3g}'):,.0f}×"
+    return f"{value:.{0 if value >= 9.95 else 1}f}×"
+
+
+def times_range(low: float, high: float) -> str:
+    """``48× to 113×``, ``2.2× to 3.3× slower``."""
+    ends = times_text(low), times_text(high)
+    if ends[0] == ends[1]:
+        return ends[0]
+    if all(end.endswith(" slower") for end in ends):
+        return f"{ends[1].removesuffix(' slower')} to {ends[0]}"
+    return " to ".join(ends)
+
+
+def implementation_name(name: str) -> str:
+    """``NumPy`` of ``numpy``."""
+    return _IMPLEMENTATIONS.get(name, name)
+
+
+def device_label(run: Run, name: str) -> str:
+    """What a person calls the device: ``NVIDIA H200``; its name where the file knows no other."""
+    label = run.machine.device(name).label or (run.machine.label if name == "cpu" else "")
+    label = re.sub(r"\((R|TM|C)\)", "", label, flags=re.IGNORECASE)
+    return shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name
+
+
+def short_device(label: str) -> str:
+    """``H200`` of ``NVIDIA H200``, for sentences and marks."""
+    return re.sub(r"^(NVIDIA|AMD|Intel) (GeForce |Radeon |Instinct |Tesla )?", "", label) or label
+
+
+def rounded_size(size: float, name: str = "") -> str:
+    """A size that was estimated, to two digits: ``72``, ``34k``."""
+    return size_text(float(f"{size:.2g}"), name)
+
+
 def size_text(size: float, name: str = "") -> str:
     """``1024``, ``10⁷``, ``65.5k``; sizes in bytes ``1 MB``."""
     if name in _BYTES:
@@ -126,22 +171,19 @@ def listed(values: Sequence[str], most: int = 6) -> str:
     return ", ".join(values[:most]) + more
 
 
-def grouped(members: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+def grouped(members: Iterable[_T], key: Callable[[_T], Any]) -> dict[Any, list[_T]]:
     """By the key, in the order met."""
-    groups: dict[Any, list[T]] = {}
+    groups: dict[Any, list[_T]] = {}
     for member in members:
         groups.setdefault(key(member), []).append(member)
     return groups
-
-
-# The small print under a chart: on which terms its numbers were taken.
 
 
 def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
     rows = list(rows)
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
-    cases = [result.case for row in rows for result in (row["_result"], row.get("_baseline")) if result]
+    cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
     devices = list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices)))
     facts = [_devices(devices, runs, names)]
     if dtypes := sorted({case.dtype for case in cases if case.dtype}):
@@ -149,7 +191,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     variants = sorted({case.variant for case in cases if case.variant}, reverse=True)
     if variants not in ([], ["eager"]):
         facts.append(" and ".join(variants))
-    facts.append(_threads([(case.implementation, case.threads) for case in cases]))
+    facts.append(_threads(cases))
     facts.append(_tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes))
     if regimes := sorted({case.regime for case in cases if case.regime}):
         facts.append(" and ".join("data resident" if regime == "resident" else regime for regime in regimes))
@@ -165,10 +207,18 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
 
 
-def beyond(rows: Iterable[Row]) -> str:
-    """A sentence for where cases beat their ceilings by more than noise because these were measured on a busy machine.
+def uncertainty(rows: Iterable[Row], drawn: str) -> str:
+    return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
 
-    Without that flag of the run they would be flagged themselves, or do with fewer FLOPs than are counted.
+
+def waited(rows: Iterable[Row]) -> str:
+    return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
+
+
+def beyond(rows: Iterable[Row]) -> str:
+    """A sentence where cases exceed their ceilings, measured on a busy machine, by more than noise.
+
+    On a machine that wasn't busy such cases are flagged themselves, or need fewer FLOPs than are counted.
     """
     above = [
         row["utilisation"]
@@ -188,22 +238,22 @@ def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
         order = [device.name for device in run.machine.devices]
         used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
         known = [(device, run.machine.device(device).label) for device in used]
-        own = [f"{device}: {shorten(label, 60)}" for device, label in known if label] or devices
-        words.append(f"{shorten(name)} — {', '.join(own)}" if names.several else ", ".join(own))
+        labels = [f"{device}: {shorten(label, 60)}" for device, label in known if label] or devices
+        words.append(f"{shorten(name)} — {', '.join(labels)}" if names.several else ", ".join(labels))
     return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
 
 
-def _threads(found: list[tuple[str, int | None]]) -> str:
-    """``2 threads (numpy 1 and 2)``: threads are said for each implementation where they differ."""
-    by: dict[str, set[int]] = {}
-    for implementation, threads in found:
-        if threads is not None:
-            by.setdefault(implementation, set()).add(threads)
-    words = {name: " and ".join(map(str, sorted(counts))) for name, counts in by.items()}
+def _threads(cases: list[Case]) -> str:
+    """``2 CPU threads``; by implementation where they differ."""
+    counts: dict[str, set[int]] = {}
+    for case in cases:
+        if case.threads is not None:
+            counts.setdefault(case.implementation, set()).add(case.threads)
+    words = {name: " and ".join(map(str, sorted(threads))) for name, threads in counts.items()}
     if len(set(words.values())) > 1:
-        return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in words.items())
-    counts = next(iter(words.values()), "")
-    return f"{counts} CPU thread{'s' if counts != '1' else ''}" if counts else "threads unknown"
+        return "CPU threads: " + ", ".join(f"{name} {threads}" for name, threads in words.items())
+    threads = next(iter(words.values()), "")
+    return f"{threads} CPU thread{'s' if threads != '1' else ''}" if threads else "threads unknown"
 
 
 def _tf32(states: list[bool | None], named: bool) -> str:

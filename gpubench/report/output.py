@@ -20,7 +20,7 @@ TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 _OURS = re.compile(r"[a-z]+\.(csv|md)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 
 
-def prepare(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
     """Make the folder if need be, and try it. Raises UsageError where no file can be made in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,18 +30,18 @@ def prepare(folder: Path) -> None:
         raise UsageError(f"{folder}: can't write there: {getattr(error, 'strerror', None) or error}") from None
 
 
-def save(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
+def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
     """Write everything, and remove what an earlier report left there and this one no longer has.
 
     Only files named in the manifest of that earlier report are removed or replaced: what others put there stays.
     Raises UsageError before anything is written.
     """
-    prepare(folder)
+    prepare_folder(folder)
     pictures = folder / CHARTS
     if charts or pictures.exists():
         if pictures.is_symlink():
             raise UsageError(f"{pictures}: is a link; charts are written inside {folder} only")
-        prepare(pictures)
+        prepare_folder(pictures)
     drawn = {f"{CHARTS}/{name}" for name in charts}
     require_ours(folder, [*tables, *drawn])
     for name in _ours(folder) - {*tables, *drawn}:

@@ -10,15 +10,16 @@ import pandas as pd
 
 from ..format import bytes_text, seconds_text, text
 from ..runfile.flags import ADVICE
-from ..runfile.schema import TIMERS, Bandwidth, Ceilings, Raised, Run
-from .labels import Names, Row, case_name, listed, shorten
+from ..runfile.schema import TIMERS, Bandwidth, Ceilings, Run
+from .labels import Names, Row, case_name, grouped, listed, shorten
 from .render import Table
 from .table import records
 
 _PRESETS = {"smoke": "smoke: tries every case's code, its times are not for comparing"}
 
 
-def machines(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
+def machine_table(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
+    """What was measured on, a row a run."""
     rows = []
     for name, run in zip(dict.fromkeys(results["run"]), (run for run in runs if run.results), strict=True):
         devices = [f"{device.name}: {device.label}" if device.label else device.name for device in run.machine.devices]
@@ -28,8 +29,8 @@ def machines(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
     return Table("Machines", ("run", "machine", "devices", "torch", "threads", "date", "cases measured"), tuple(rows))
 
 
-def ceilings(results: pd.DataFrame) -> Table:
-    """What each device was seen to do at best, in the same run."""
+def ceiling_table(results: pd.DataFrame) -> Table:
+    """The peaks of each device, measured in the same run."""
     body = []
     for name, run in _runs(results).items():
         for device, known in run.ceilings.items():
@@ -51,32 +52,31 @@ def ceilings(results: pd.DataFrame) -> Table:
 
 def _footprints(known: Ceilings) -> dict[tuple[str, str], list[Bandwidth]]:
     """All access patterns of each footprint, the smallest first; a few bytes more or less don't matter."""
-    found: dict[tuple[str, str], list[Bandwidth]] = {}
+    footprints: dict[tuple[str, str], list[Bandwidth]] = {}
     for entry in sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes):
-        found.setdefault((bytes_text(entry.footprint_bytes), entry.level), []).append(entry)
-    return found
+        footprints.setdefault((bytes_text(entry.footprint_bytes), entry.level), []).append(entry)
+    return footprints
 
 
 def _pattern(entry: Bandwidth) -> str:
     return f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}"
 
 
-def flags(results: pd.DataFrame) -> Table:
+def flag_table(results: pd.DataFrame) -> Table:
     """Every flag that a case got, with what to try."""
-    found: dict[str, list[tuple[Row, Raised]]] = {}
-    for row in records(results):
-        for flag in row["_result"].flags:
-            found.setdefault(flag.name, []).append((row, flag))
+    flagged = grouped(
+        ((row, flag) for row in records(results) for flag in row["_result"].flags), lambda entry: entry[1].name
+    )
     body = []
-    for name in (name for name in ADVICE if name in found):
-        row, flag = found[name][0]
+    for name in (name for name in ADVICE if name in flagged):
+        row, flag = flagged[name][0]
         cells = (f"e.g. {case_name(row)} on {row['device']}: {shorten(flag.seen, 160)}", *_advice(name))
-        body.append((name, str(len(found[name])), *cells))
+        body.append((name, str(len(flagged[name])), *cells))
     note = "Flagged cases have hollow markers in the charts; the column flags of results.csv names them all."
     return Table("Flags", ("flag", "cases", "what was seen", "why it may be", "what to try"), tuple(body), note)
 
 
-def run_flags(results: pd.DataFrame) -> Table:
+def run_flag_table(results: pd.DataFrame) -> Table:
     """What was seen of whole processes."""
     body = []
     for name, run in _runs(results).items():
@@ -95,7 +95,7 @@ def _runs(results: pd.DataFrame) -> dict[str, Run]:
     return {row["run"]: row["_run"] for row in records(results)}
 
 
-def totals(rows: list[Row], names: Names) -> Table:
+def job_table(rows: list[Row], names: Names) -> Table:
     """Jobs of many equal steps, of which one was measured."""
     body = []
     for row in rows:
@@ -107,8 +107,8 @@ def totals(rows: list[Row], names: Names) -> Table:
     return Table("Whole jobs", ("job", "device", "steps", "one step", "all steps"), tuple(body), note)
 
 
-def unmeasured(rows: list[Row]) -> Table:
-    """Reasons that differ in their numbers alone are one; the first case's stands for them."""
+def unmeasured_table(rows: list[Row]) -> Table:
+    """Skipped and failed cases by reason; reasons that differ only in their numbers count as one."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["status"] != "ok":
@@ -123,7 +123,9 @@ def unmeasured(rows: list[Row]) -> Table:
     return Table("Not measured", ("status", "cases", "reason", "which"), tuple(body))
 
 
-def method(runs: Sequence[Run], rows: list[Row]) -> Table:
+def method_table(runs: Sequence[Run], rows: list[Row]) -> Table:
+    """How the numbers were taken; what no file says is left out."""
+
     def join(values: Sequence[object]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, ""))) or "unknown"
 

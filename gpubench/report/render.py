@@ -1,11 +1,15 @@
-"""Widths of a table's columns on a terminal: names and numbers stay in one piece as long as there is any room."""
+"""A report in words: one structure, shown in a terminal through rich or written as Markdown.
+
+The widths of a terminal's columns are ours: rich breaks a word that is too long anywhere, a number too, and half a
+number reads like a number.
+"""
 
 from __future__ import annotations
 
 import html
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,79 +17,20 @@ from rich.cells import cell_len, chop_cells
 
 from .output import CHARTS
 
-_LEAST = 4
-_PIECES = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
-"""Where a word that is too long may be broken: in a range, in a name, never in a number."""
-
-_QUANTITY = re.compile(r"[\d.,]+ \S{1,12}")
-"""A number and its unit: one word."""
-
-
-def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
-    """The cells, the first row being the head, with line breaks that make the columns together ``room`` wide.
-
-    Columns are first as wide as their longest word, or where that is too much their longest piece of a word; what is
-    left goes to those that would gain by it.
-    """
-    columns = [[str(cell) for cell in column] for column in zip(*rows, strict=True)]
-    widest = [max(map(cell_len, column)) for column in columns]
-    if sum(widest) <= room:
-        return [list(row) for row in rows]
-    widths = [max(cell_len(word) for cell in column for word in _words(cell)) for column in columns]
-    if sum(widths) > room:
-        pieces = [
-            max(cell_len(piece) for cell in column for word in cell.split() or [""] for piece in _PIECES.split(word))
-            for column in columns
-        ]
-        widths = _shrunk(widths, pieces, room)
-    if sum(widths) > room:
-        widths = _shrunk(widths, [_LEAST] * len(widths), room)
-    wanted = [most - least for most, least in zip(widest, widths, strict=True)]
-    spare = max(0, room - sum(widths))
-    widths = [width + spare * want // max(1, sum(wanted)) for width, want in zip(widths, wanted, strict=True)]
-    return [[wrapped(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-
-
-def _shrunk(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widest column narrower by one, until they fit or all are at their least."""
-    found = list(widths)
-    while sum(found) > room and any(own > bound for own, bound in zip(found, least, strict=True)):
-        widest = max((own, i) for i, own in enumerate(found) if own > least[i])[1]
-        found[widest] -= 1
-    return found
-
-
-def _words(cell: str) -> list[str]:
-    return [cell] if _QUANTITY.fullmatch(cell) else cell.split() or [""]
-
-
-def wrapped(cell: str, width: int) -> str:
-    """At spaces; a longer word at the ends of its pieces, and a longer piece anywhere."""
-    lines = [""]
-    for word in cell.split() if cell_len(cell) > width else [cell]:
-        joined = f"{lines[-1]} {word}".lstrip()
-        if cell_len(joined) <= width:
-            lines[-1] = joined
-            continue
-        lines += [""] * bool(lines[-1])
-        for piece in _PIECES.split(word):
-            if cell_len(lines[-1] + piece) <= width:
-                lines[-1] += piece
-            else:
-                lines[-1:] = [*lines[-1:] * bool(lines[-1]), *chop_cells(piece, width)]
-    return "\n".join(lines)
-
-
-# The report in words: one structure, shown in a terminal through rich or written as Markdown.
-
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LEAST = 4
+"""Width to which every column may shrink."""
+_JOINTS = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
+"""Where a word that is too long may be broken: in a range, in a name, never in a number."""
+_QUANTITY = re.compile(r"[\d.,]+ \S{1,12}")
+"""A number and its unit count as one word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are plain text: whoever shows them escapes them."""
+    """Cells are plain text: what shows them escapes them."""
 
     title: str
     columns: tuple[str, ...]
@@ -106,12 +51,11 @@ class Summary:
     left_out: str = ""
 
 
-def markdown(summary: Summary) -> str:
+def summary_markdown(summary: Summary) -> str:
+    """summary.md: all tables, then the charts, light or dark as the reader's page."""
     lines = ["# Benchmark report", ""]
     for table in summary.tables:
-        lines += [f"## {table.title}", "", _markdown_row(table.columns), "|" + " --- |" * len(table.columns)]
-        lines += [_markdown_row(row) for row in table.rows]
-        lines += ["", *([_escape(table.note), ""] if table.note else [])]
+        lines += [f"## {table.title}", "", *markdown_table(table), ""]
     if summary.charts:
         lines += ["## Charts", ""]
     for title, name in summary.charts:
@@ -122,7 +66,22 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def show(summary: Summary, console: Console | None = None) -> None:
+def markdown_table(table: Table) -> list[str]:
+    """Its lines, without the title."""
+    lines = [_markdown_row(table.columns), "|" + " --- |" * len(table.columns), *map(_markdown_row, table.rows)]
+    return [*lines, "", escape(table.note)] if table.note else lines
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(escape, cells)) + " |"
+
+
+def escape(cell: str) -> str:
+    """For Markdown: no name from a file may end a cell, start a link or be taken for HTML."""
+    return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
+
+
+def show_summary(summary: Summary, console: Console | None = None) -> None:
     """In a pipe the same without colours; nothing in a cell is taken for markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -133,7 +92,7 @@ def show(summary: Summary, console: Console | None = None) -> None:
         grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
             grid.caption = Text(table.note)
-        head, *body = fitted([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
+        head, *body = fit_columns([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
         for column in head:
             grid.add_column(Text(column), overflow="fold")
         for row in body:
@@ -141,21 +100,42 @@ def show(summary: Summary, console: Console | None = None) -> None:
         console.print(grid)
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
+def fit_columns(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
+    """The cells, the head included, with line breaks that make the columns together ``room`` wide.
+
+    The widest columns shrink first: all down to their longest word, and only then to the longest piece of a word.
+    """
+    columns = [[str(cell) for cell in column] for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in columns]
+    kinds: tuple[Callable[[str], list[str]], ...] = (_words, _pieces, lambda _: ["-" * _LEAST])
+    for parts in kinds:
+        least = [max(cell_len(part) for cell in column for part in parts(cell)) for column in columns]
+        while sum(widths) > room and any(width > bound for width, bound in zip(widths, least, strict=True)):
+            widest = max((width, i) for i, width in enumerate(widths) if width > least[i])[1]
+            widths[widest] -= 1
+    return [[wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
-def _escape(cell: str) -> str:
-    """No name from a file may end a cell, start a link or be taken for HTML."""
-    return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
+def _words(cell: str) -> list[str]:
+    return [cell] if _QUANTITY.fullmatch(cell) else cell.split() or [""]
 
 
-def markdown_table(table: Table) -> list[str]:
-    """Its lines, without the title."""
-    lines = [_markdown_row(table.columns), "|" + " --- |" * len(table.columns), *map(_markdown_row, table.rows)]
-    return [*lines, "", escape(table.note)] if table.note else lines
+def _pieces(cell: str) -> list[str]:
+    return [piece for word in cell.split() or [""] for piece in _JOINTS.split(word)]
 
 
-def escape(cell: str) -> str:
-    """For Markdown: see :func:`_escape`."""
-    return _escape(cell)
+def wrap_cell(cell: str, width: int) -> str:
+    """Broken at spaces; a longer word at its joints, and a longer piece anywhere."""
+    lines = [""]
+    for word in cell.split() if cell_len(cell) > width else [cell]:
+        joined = f"{lines[-1]} {word}".lstrip()
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+            continue
+        lines += [""] * bool(lines[-1])
+        for piece in _JOINTS.split(word):
+            if cell_len(lines[-1] + piece) <= width:
+                lines[-1] += piece
+            else:
+                lines[-1:] = [*lines[-1:] * bool(lines[-1]), *chop_cells(piece, width)]
+    return "\n".join(lines)

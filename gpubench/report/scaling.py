@@ -1,4 +1,4 @@
-"""What several devices bring: each case of several against the best that is not parallel, and against one device.
+"""What several devices bring: each such case against the best single process, and against one device.
 
 Time is compared per item, so that strong scaling (the work stays) and weak scaling (it grows with the devices) read
 alike: speedup = items/s over the baseline's items/s. With the total work fixed that is t1 / tk, with the work per
@@ -8,20 +8,20 @@ device fixed k t1 / tk; efficiency is speedup / k either way.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import pandas as pd
 
-from ..format import seconds_text
+from ..format import counted, seconds_text
 from ..runfile.schema import Parallel, Result
-from .labels import factor
-from .render import Summary, Table
+from .labels import Row, factor
+from .render import Table
 from .speedup import estimate
 from .table import HIDDEN, records
 
-Row = dict[str, Any]
 SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
-COLUMNS = (
+_DECLARED = ("method", "devices", "threads", "mode", "microbatches", "ideal_speedup", "interconnect")
+"""Columns that a case's record holds as they are."""
+_COLUMNS = (
     "run", "machine", "device", "device_name", "workload", "dtype", "variant", "method", "devices", "threads", "mode",
     "microbatches", "nbytes", "time_s", "item_per_s", "baseline_s", "baseline_threads", "speedup", "low", "high",
     "scaling", "scaling_low", "scaling_high", "efficiency", "efficiency_low", "efficiency_high", "ideal_speedup",
@@ -31,15 +31,15 @@ COLUMNS = (
 ``scaling``: over one device (of a CPU: one thread); ``efficiency``: scaling / devices."""
 
 
-def frame(results: pd.DataFrame) -> pd.DataFrame:
+def scaling_table(results: pd.DataFrame) -> pd.DataFrame:
     """A row for each case that says how it used several devices, or is one they are held against; then HIDDEN."""
     rows = [row for row in records(results) if row["_result"].times and _parallel(row) and _parallel(row).method]
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
         groups.setdefault(_job(row), []).append(row)
-    found = [_scaled(row, members) for members in groups.values() for row in members]
-    columns = [*COLUMNS, *HIDDEN]
-    return pd.DataFrame([[row.get(column) for column in columns] for row in found], columns=columns, dtype=object)
+    made = [_scaled(row, members) for members in groups.values() for row in members]
+    columns = [*_COLUMNS, *HIDDEN]
+    return pd.DataFrame([[row.get(column) for column in columns] for row in made], columns=columns, dtype=object)
 
 
 def _parallel(row: Row) -> Parallel:
@@ -60,59 +60,58 @@ def _scaled(row: Row, members: list[Row]) -> Row:
     assert times is not None
     scaled: Row = {
         **{name: row[name] for name in ("run", "machine", "device", "device_name", "workload", *HIDDEN)},
-        "dtype": row["dtype"],
-        "variant": row["variant"],
-        "method": parallel.method,
-        "devices": parallel.devices,
-        "threads": parallel.threads,
-        "mode": parallel.mode,
-        "microbatches": parallel.microbatches,
+        **{name: row[name] for name in ("dtype", "variant", "item_per_s")},
+        **{name: getattr(parallel, name) for name in _DECLARED},
         "nbytes": result.case.params.get("nbytes"),
         "time_s": times.median_s,
-        "item_per_s": result.work.items / times.median_s if result.work.items else None,
-        "ideal_speedup": parallel.ideal_speedup,
         "rows": "; ".join("+".join(map(str, batch)) for batch in parallel.rows) or None,
         "phases": "; ".join(f"{name} {seconds!r}" for name, seconds in parallel.phases.items()) or None,
-        "interconnect": parallel.interconnect,
     }
     if result.work.bytes and parallel.bus_share:
         scaled["algorithm_byte_per_s"] = result.work.bytes / times.median_s
         scaled["bus_byte_per_s"] = scaled["algorithm_byte_per_s"] * parallel.bus_share
-    base = _best(row, members, SINGLE) or _best(row, members, REPLICATED)
-    one = _best(row, members, ONE_THREAD) or base
-    if base is not None and one is not None and result.work.items:
-        scaled["baseline_s"] = base["_result"].times.median_s
-        scaled["baseline_threads"] = _parallel(base).threads or base["_result"].case.threads
-        *speedup, uncertainty = _ratio(base, row)
-        *scaling, of_scaling = _ratio(one, row)
-        scaled |= dict(zip(("speedup", "low", "high"), speedup, strict=True))
-        scaled |= dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True))
-        scaled["uncertainty"] = uncertainty or of_scaling
-        if not (parallel.method == SINGLE and one is not base):  # all threads of a CPU are no single device
-            names = ("efficiency", "efficiency_low", "efficiency_high")
-            shares = [value and value / parallel.devices for value in scaling]
-            scaled |= dict(zip(names, shares, strict=True))
+    base = _fastest(row, members, SINGLE) or _fastest(row, members, REPLICATED)
+    if base is not None and result.work.items:
+        scaled |= _against(base, _fastest(row, members, ONE_THREAD) or base, row)
     return scaled
 
 
-def _best(row: Row, members: list[Row], method: str) -> Row | None:
-    """The fastest per item of those that use one device by this method: of the row's own workload where it has any,
-    since the least of several measurements of the same step is biased."""
-    found = [other for other in members if _parallel(other).method == method and _parallel(other).devices == 1]
-    found = [other for other in found if other["_result"].work.items]
-    own = [other for other in found if other["workload"] == row["workload"]]
+def _against(base: Row, device: Row, row: Row) -> Row:
+    """Columns of the speedup over the best single process, and of the scaling over one device."""
+    parallel = _parallel(row)
+    *speedup, uncertainty = _ratio(base, row)
+    *scaling, scaling_uncertainty = _ratio(device, row)
+    cells: Row = {
+        "baseline_s": base["_result"].times.median_s,
+        "baseline_threads": _parallel(base).threads or base["_result"].case.threads,
+        "uncertainty": uncertainty or scaling_uncertainty,
+        **dict(zip(("speedup", "low", "high"), speedup, strict=True)),
+        **dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True)),
+    }
+    if not (parallel.method == SINGLE and device is not base):  # all threads of a CPU are no single device
+        names = ("efficiency", "efficiency_low", "efficiency_high")
+        cells |= dict(zip(names, [value and value / parallel.devices for value in scaling], strict=True))
+    return cells
+
+
+def _fastest(row: Row, members: list[Row], method: str) -> Row | None:
+    """The fastest per item of those that use one device by this method.
+
+    Of the row's own workload where it has any: the least of several measurements of the same step is biased.
+    """
+    able = [other for other in members if _parallel(other).method == method and _parallel(other).devices == 1]
+    able = [other for other in able if other["_result"].work.items]
+    same = [other for other in able if other["workload"] == row["workload"]]
 
     def per_item(other: Row) -> float:
-        result: Result = other["_result"]
-        assert result.times is not None
-        assert result.work.items
-        return result.times.median_s / result.work.items
+        seconds: float = other["_result"].times.median_s / other["_result"].work.items
+        return seconds
 
-    return min(own or found, key=per_item, default=None)
+    return min(same or able, key=per_item, default=None)
 
 
 def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str | None]:
-    """Items/s over the base's, with its range and what that is; of the base itself 1, which no sample can change."""
+    """Items/s over the base's, with its range and the words for it; of the base itself exactly 1."""
     if base is row:
         return 1.0, None, None, None
     items = row["_result"].work.items / base["_result"].work.items
@@ -120,51 +119,36 @@ def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str 
     return ratio.value * items, ratio.low * items, ratio.high * items, uncertainty
 
 
-# What several devices brought, in words.
-
-
-def told(scaled: pd.DataFrame) -> Table:
-    """A row for each case of several devices that has something to be held against."""
-    body = []
-    found = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
-    for row in found:
-        times = _ranged(row["scaling"], row["scaling_low"], row["scaling_high"])
-        best = _ranged(row["speedup"], row["low"], row["high"])
-        each = f" × {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row["threads"] else ""
-        count = row["microbatches"]
-        pieces = f", {count} microbatch{'es' * (count != 1)}" if count else ""
-        body.append(
-            (
-                row["workload"],
-                f"{row['method']}{pieces}",
-                f"{row['devices']}{each}",
-                row["mode"] or "—",
-                seconds_text(row["time_s"]),
-                times,
-                best,
-                f"{row['efficiency']:.0%}" if row["efficiency"] is not None else "—",
-                factor(row["ideal_speedup"]) if row["ideal_speedup"] else "—",
-            )
-        )
-    threads = sorted({row["baseline_threads"] for row in found if row["baseline_threads"]})
+def several_devices(scaled: pd.DataFrame) -> Table:
+    """For a summary: a row for each case of several devices that has a baseline."""
+    rows = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
+    threads = sorted({row["baseline_threads"] for row in rows if row["baseline_threads"]})
     columns = (
         "workload", "method", "devices", "scaling", "a step", "against one device", "against the best not parallel",
         "efficiency", "ideal",
     )  # fmt: skip
     note = "One device of a CPU is one process with one thread; the best that is not parallel there is one process"
     note += f" with {' or '.join(map(str, threads))} threads. In brackets: "
-    kinds = sorted({row["uncertainty"] for row in found if row["uncertainty"]})
-    return Table("Several devices", columns, tuple(body), note + ", ".join(kinds) + ".")
+    kinds = sorted({row["uncertainty"] for row in rows if row["uncertainty"]})
+    return Table("Several devices", columns, tuple(map(_cells, rows)), note + ", ".join(kinds) + ".")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    threads = f" × {counted(row['threads'], 'thread')}" if row["threads"] else ""
+    batches = row["microbatches"]
+    return (
+        row["workload"],
+        row["method"] + (f", {batches} microbatch{'es' * (batches != 1)}" if batches else ""),
+        f"{row['devices']}{threads}",
+        row["mode"] or "—",
+        seconds_text(row["time_s"]),
+        _ranged(row["scaling"], row["scaling_low"], row["scaling_high"]),
+        _ranged(row["speedup"], row["low"], row["high"]),
+        f"{row['efficiency']:.0%}" if row["efficiency"] is not None else "—",
+        factor(row["ideal_speedup"]) if row["ideal_speedup"] else "—",
+    )
 
 
 def _ranged(value: float, low: float | None, high: float | None) -> str:
     """The baseline itself has no range."""
     return factor(value) if low is None or high is None else f"{factor(value)} ({factor(low)}–{factor(high)})"
-
-
-def added(summary: Summary, scaled: pd.DataFrame) -> Summary:
-    """The summary with that table after the machines; unchanged where there is nothing to tell."""
-    table = told(scaled)
-    if not table.rows:
-        return summary
-    return Summary((*summary.tables[:1], table, *summary.tables[1:]), summary.charts, summary.picture)

@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..runfile.schema import METRICS, Scalar
+from ..runfile.schema import Scalar
 from .labels import Names, Row, flagged, heading, shorten
+from .metrics import METRICS
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
 """Value, low and high of a row's quantity, or None where it has none."""
 
-TERMS = ("dtype", "variant", "regime", "cache", "differs")
+_TERMS = ("dtype", "variant", "regime", "cache", "differs")
 """What tells lines apart besides their source and the test's own parameters."""
-
-
-COUNTED = ("sample", "token", "image", "sequence", "frame")
+_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 """Items that people count, rather than the arithmetic behind them."""
 
 
@@ -56,15 +55,15 @@ def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sw
     for row in rows:
         if row["_result"].times and measure(row):
             by_workload.setdefault(row["workload"], []).append(row)
-    found: list[Sweep] = []
+    swept: list[Sweep] = []
     single: list[Row] = []
     for workload, members in sorted(by_workload.items()):
         size = size_parameter(members)
         if size is None:
             single += members
         else:
-            found.append(Sweep(workload, size, tuple(_lines(members, size, measure, names))))
-    return found, single
+            swept.append(Sweep(workload, size, tuple(_lines(members, size, measure, names))))
+    return swept, single
 
 
 def size_parameter(rows: list[Row]) -> str | None:
@@ -83,10 +82,10 @@ def size_of(row: Row, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
-def terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
-    """What makes a row's line: its source, TERMS and all parameters but the size, these marked by a colon."""
+def _terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
+    """What makes a row's line: its source, _TERMS and all parameters but the size, these marked by a colon."""
     params = {f":{name}": value for name, value in row["_result"].case.params.items() if name != size}
-    return {"source": names.source(row), **{name: row.get(name) for name in TERMS}, **params}
+    return {"source": names.source(row), **{name: row.get(name) for name in _TERMS}, **params}
 
 
 def varying(lines: Iterable[Line]) -> list[str]:
@@ -95,10 +94,11 @@ def varying(lines: Iterable[Line]) -> list[str]:
     lines = list(lines)
     for name in dict.fromkeys(name for line in lines for name in line.terms):
         values[name] = {(type(line.terms.get(name)), line.terms.get(name)) for line in lines}
-    return [name for name, found in values.items() if len(found) > 1]
+    return [name for name, different in values.items() if len(different) > 1]
 
 
 def time_of(row: Row) -> tuple[float, float, float]:
+    """Median and quartiles of the rounds."""
     times = row["_result"].times
     return times.median_s, times.q1_s, times.q3_s
 
@@ -126,21 +126,21 @@ def rate_of(row: Row) -> Rate | None:
     Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
     """
     work = row["_result"].work
-    if work.items is not None and work.unit in COUNTED:
-        return _items(work.unit)
+    items = None
+    if work.items is not None:
+        unit = shorten(work.unit, 24)
+        items = Rate("items", f"{unit}s/s", f"{heading(unit)}s per second")
+    if items and work.unit in _PEOPLE_COUNT:
+        return items
     if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
         return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
     if work.bytes is not None:
         return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
-    return _items(work.unit) if work.items is not None else None
-
-
-def _items(unit: str) -> Rate:
-    unit = shorten(unit, 24)
-    return Rate("items", f"{unit}s/s", f"{heading(unit)}s per second")
+    return items
 
 
 def speedup_of(row: Row) -> tuple[float, float, float]:
+    """Value, low and high of a pair with resident data."""
     return row["speedup"], row["low"], row["high"]
 
 
@@ -154,11 +154,11 @@ def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> list[L
     for row in rows:
         x, values = size_of(row, size), measure(row)
         if x is not None and values is not None:
-            key = tuple((name, type(value), value) for name, value in terms(row, names, size).items())
+            key = tuple((name, type(value), value) for name, value in _terms(row, names, size).items())
             groups.setdefault(key, []).append((Point(x, *values, flagged(row)), row))
     lines = []
     for members in groups.values():
         members.sort(key=lambda member: member[0].x)
-        points, own = zip(*members, strict=True)
-        lines.append(Line(terms(own[-1], names, size), points, own[-1], own))
+        points, ordered = zip(*members, strict=True)
+        lines.append(Line(_terms(ordered[-1], names, size), points, ordered[-1], ordered))
     return lines

@@ -13,18 +13,16 @@ from typing import Any
 import pandas as pd
 
 from ..runfile.reader import clean
-from ..runfile.schema import METRICS, Result, Run
-from ..runfile.utilisation import compute_dtype, utilisation
-from ..statistics import mean_interval
+from ..runfile.schema import Result, Run
+from .metrics import METRICS, MeasuredCase
 
 LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
-SETTINGS = ("variant", "regime", "cache")
-TRAILING = ("dtype", "threads", "status", "reason", *METRICS, "check", "flags")
-RATES = {"flop_per_s": "flops", "byte_per_s": "bytes", "item_per_s": "items"}
+CONFIGURATION = ("variant", "regime", "cache")
+BEFORE_METRICS, AFTER_METRICS = ("dtype", "threads", "status", "reason"), ("check", "flags")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
-BASE = "_baseline"
-"""In a table of pairs, the Result of the baseline; as hidden."""
+BASE, LINE, CROSSING = "_baseline", "_line", "_crossing"
+"""In a table of pairs the Result of the baseline, in one of crossovers the Line and its Crossing; as hidden."""
 PAIRED = ("differs", "baseline_s", "time_s", "speedup", "low", "high", "uncertainty")
 ONE_SHOT_COLUMNS = (
     "baseline_one_shot_s",
@@ -39,15 +37,29 @@ ONE_SHOT_COLUMNS = (
 CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
-_RESERVED = (*LEADING, *SETTINGS, *TRAILING, *HIDDEN, BASE, *PAIRED, *ONE_SHOT_COLUMNS, *CROSSED)
-_RESERVED += tuple(f"baseline_{name}" for name in SIDE)
+_RESERVED = {
+    *LEADING,
+    *CONFIGURATION,
+    *BEFORE_METRICS,
+    *AFTER_METRICS,
+    *HIDDEN,
+    BASE,
+    *PAIRED,
+    *ONE_SHOT_COLUMNS,
+    *CROSSED,
+}
+_RESERVED |= {f"baseline_{name}" for name in SIDE}
 
 
-def frame(runs: Sequence[Run]) -> pd.DataFrame:
+def _reserved(column: str) -> bool:
+    return column in _RESERVED or column in METRICS
+
+
+def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
     parameters = columns_of({name for run in runs for result in run.results for name in result.case.params})
-    columns = [*LEADING, *SETTINGS, *parameters.values(), *TRAILING, *HIDDEN]
+    columns = [*LEADING, *CONFIGURATION, *parameters.values(), *BEFORE_METRICS, *METRICS, *AFTER_METRICS, *HIDDEN]
     rows = [
         _row(name, run, result, parameters) for name, run in zip(names, runs, strict=True) for result in run.results
     ]
@@ -61,14 +73,14 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def parameter_columns(table: pd.DataFrame) -> list[str]:
     """The columns that hold the tests' own parameters."""
-    return [column for column in table.columns if column not in _RESERVED]
+    return [column for column in table.columns if not _reserved(column)]
 
 
-def to_csv(table: pd.DataFrame) -> str:
+def csv_text(table: pd.DataFrame) -> str:
     """Every digit of every number, empty where unknown; texts can't act as formulas in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    shown = [column for column in table.columns if column not in (*HIDDEN, BASE)]
+    shown = [column for column in table.columns if column not in (*HIDDEN, BASE, LINE, CROSSING)]
     writer.writerow([_cell(column) for column in shown])
     writer.writerows([_cell(value) for value in row] for row in table[shown].itertuples(index=False, name=None))
     return text.getvalue()
@@ -108,24 +120,10 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         "_result": result,
     }
     if times:
-        row |= {metric: getattr(times, metric) for metric in METRICS if hasattr(times, metric)}
-        row |= {metric: getattr(result, metric) for metric in METRICS if hasattr(result, metric)}
-        if len(times.processes) > 1:
-            interval = mean_interval([process.median_s for process in times.processes])
-            row |= {"low_s": interval.low, "high_s": interval.high}
-        for rate, kind in RATES.items():
-            amount = getattr(result.work, kind)
-            row[rate] = amount / times.median_s if amount is not None else None
-        if moved := result.transfer:
-            row |= {"copy_in_s": moved.in_s, "copy_out_s": moved.out_s}
-            row |= {"copy_in_pinned_s": moved.in_pinned_s, "copy_out_pinned_s": moved.out_pinned_s}
-        if result.work.items is not None and result.energy_j:
-            row["item_per_j"] = result.work.items / result.energy_j
-        ceilings = run.ceilings.get(case.device)
-        link = len({run.machine.device(used).accelerator for used in (case.device, *case.devices)}) > 1
-        use = utilisation(result.work, times.median_s, compute_dtype(case.dtype, case.variant), ceilings, link)
-        row["utilisation"] = use.fraction if use else None
-        row["check"] = f"{result.check}: {result.check_reason}" if result.check_reason else result.check
+        measured = MeasuredCase(result, times, run)
+        row |= {name: metric.of(measured) for name, metric in METRICS.items()}
+        check = result.check
+        row["check"] = (f"{check.status}: {check.reason}" if check.reason else check.status) if check else None
         row["flags"] = " ".join(flag.name for flag in result.flags) or None
     return row
 
@@ -135,7 +133,7 @@ def columns_of(names: Iterable[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for name in sorted(names):
         column = name
-        while column in _RESERVED or column in columns.values() or (column != name and column in names):
+        while _reserved(column) or column in columns.values() or (column != name and column in names):
             column = f"param_{column}"
         columns[name] = column
     return columns

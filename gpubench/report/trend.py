@@ -18,11 +18,11 @@ from .labels import Row, case_name, shorten
 from .table import records
 
 LEAST_RUNS = 6
-"""Runs of one machine that make a trend of them, and not so many things to compare."""
-LEVEL = 0.01
+"""From that many runs of one machine on, they are a trend and not things to compare."""
+CHANGE_LEVEL = 0.01
 """Of the test for a change, over all cases together."""
 LEAST_CHANGE = 0.05
-MOST_PANELS = 12
+MOST_SERIES = 12
 MOST_UNCHANGED = 12
 """Workloads without a change are drawn only where there are no more workloads than that."""
 
@@ -81,20 +81,21 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
                 [*words, *([row["implementation"]] if row["implementation"] not in ("torch", None) else [])]
             )
             cases[row["workload"], row["machine"]][name].append(row)
-    level = LEVEL / max(1, sum(len(named) for named in cases.values()))
-    found = []
+    level = CHANGE_LEVEL / max(1, sum(len(named) for named in cases.values()))
+    changed: list[Trend] = []
+    unchanged: list[Trend] = []
     for (workload, machine), named in cases.items():
         series = [
             _series(name, sorted(rows, key=lambda row: order[id(row["_run"])]), level) for name, rows in named.items()
         ]
         series = [each for each in series if len(each.times) > 1]
-        changed = sorted((each for each in series if each.changes), key=lambda each: -each.change)
-        shown = changed or series
+        stepped = sorted((each for each in series if each.changes), key=lambda each: -each.change)
+        shown = stepped or series
         if shown:
-            found.append(Trend(workload, machine, tuple(shown[:MOST_PANELS]), max(0, len(shown) - MOST_PANELS)))
-    changed_ = sorted((each for each in found if each.series[0].changes), key=lambda each: -each.series[0].change)
-    rest = [each for each in found if not each.series[0].changes]
-    return [*changed_, *(rest if len(found) <= MOST_UNCHANGED else [])]
+            made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
+            (changed if stepped else unchanged).append(made)
+    changed.sort(key=lambda each: -each.series[0].change)
+    return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]
 
 
 def _series(name: str, rows: Sequence[Row], level: float) -> Series:

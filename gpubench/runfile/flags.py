@@ -1,24 +1,22 @@
 """What may be wrong with a number, why, and what to try: the catalogue behind every flag in a run file.
 
 Measuring decides which flags a case gets and what was seen; this says what they mean, for every reader.
-Standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One flag raised in one process: its name and what was seen, with the numbers."""
+class Flag(Struct, frozen=True):
+    """One flag raised in one process."""
 
-    name: str
-    seen: str
-
-    def as_dict(self) -> dict[str, str]:
-        return {"flag": self.name, "seen": self.seen}
+    name: Annotated[str, Meta(description="its name in the catalogue of flags")] = field(name="flag")
+    seen: Annotated[str, Meta(description="what was seen, with its numbers")] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec import structs
+
 from ..errors import RunFileError
 from .flags import ADVICE, apart
 from .schema import (
@@ -30,6 +32,7 @@ from .schema import (
     Bandwidth,
     Case,
     Ceilings,
+    Check,
     Device,
     Machine,
     Parallel,
@@ -374,13 +377,16 @@ def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
     work = ours["work"]
     declared = {name: work[name].optional("positive") for name in ("flops", "bytes", "items")}
     times, flags = _times(mark, ours), _flags(ours["processes"])
+    check = ours["check"]
     return Result(
-        case,
-        Work(**declared, unit=work["unit"].text("element")),
+        **structs.asdict(case),
+        work=Work(**declared, unit=work["unit"].text("element")),
         times=times,
-        check=ours["check"]["status"].text(None),
-        check_reason=ours["check"]["reason"].text(None),
-        check_error=ours["check"]["error"].optional("number"),
+        processes=times.processes,
+        latency_s=times.latency_s,
+        check=None
+        if check["status"].text(None) is None
+        else Check(check["status"].text(), check["error"].optional("number"), None, check["reason"].text(None)),
         steps=ours["steps"].optional("count"),
         device_s=ours["device_s"].optional("positive"),
         launch_s=ours["launch_s"].optional("positive"),
@@ -484,7 +490,8 @@ def _unmeasured(entry: At) -> Result:
     if status.value not in UNMEASURED:
         status.refuse(f"one of {', '.join(UNMEASURED)}")
     work = entry["work"]["unit"].text("element")
-    return Result(_case(entry), Work(unit=work), status.value, entry["reason"].text(""))
+    case = structs.asdict(_case(entry))
+    return Result(**case, work=Work(unit=work), status=status.value, reason=entry["reason"].text(""))
 
 
 def _plain(mark: At) -> Result:
@@ -499,7 +506,7 @@ def _plain(mark: At) -> Result:
         params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
     times = _times(mark, At(None, mark.path, mark.place))
-    return Result(case, Work(), times=times, fullname=mark["fullname"].text())
+    return Result(**structs.asdict(case), times=times, fullname=mark["fullname"].text())
 
 
 def _times(mark: At, ours: At) -> Times:
@@ -509,7 +516,7 @@ def _times(mark: At, ours: At) -> Times:
     samples = array("d", stats["data"].numbers())
     latency = ours["latency_s"].optional("positive")
     q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
-    processes = _processes(ours["processes"], stats, samples)
+    processes, shares = _processes(ours["processes"], stats, samples)
     medians = [process.median_s for process in processes]
     median = statistics.geometric_mean(medians) if len(medians) > 1 else pooled
     return Times(
@@ -523,13 +530,15 @@ def _times(mark: At, ours: At) -> Times:
         iterations=iterations,
         latency_s=latency,
         timer=mark["options"]["timer"].text(""),
-        processes=processes or (Process(0, pooled, rounds, iterations, latency, samples),),
+        processes=processes or (Process(0, rounds, len(samples), iterations, pooled, latency_s=latency),),
+        samples=shares or (samples,),
     )
 
 
-def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Process, ...]:
+def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Any, ...]:
     """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
     processes: list[Process] = []
+    shares: list[Sequence[float]] = []
     start = 0
     for entry in entries:
         kept = entry["kept"].count(0)
@@ -538,14 +547,15 @@ def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Proces
                 index=entry["process"].count(0),
                 median_s=entry["median_s"].positive(),
                 rounds=entry["rounds"].count(),
+                kept=kept,
                 iterations=entry["iterations"].count(),
                 latency_s=entry["latency_s"].optional("positive"),
-                samples=samples[start : start + kept],
             )
         )
+        shares.append(samples[start : start + kept])
         start += kept
     if processes and samples and start != len(samples):
         stats["data"].refuse(f"{start} samples, as many as its processes kept,", f"{len(samples)}")
     if len({process.index for process in processes}) < len(processes):
         entries.refuse("each process once")
-    return tuple(processes)
+    return tuple(processes), tuple(shares)

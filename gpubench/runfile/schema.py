@@ -1,37 +1,22 @@
 """The contract between measuring, supervising and reporting: the keys of a run file.
 
-A run file is a valid pytest-benchmark file with our keys added in three places:
+A run file is a valid pytest-benchmark file with our keys added in three places: a :class:`Measurement` in
+``benchmarks[i]["extra_info"]["gpubench"]``, facts of the machine in ``machine_info["gpubench"]`` and facts of the run
+in ``["gpubench"]``. All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
 
-``benchmarks[i]["extra_info"]["gpubench"]``
-    a :class:`Case` (what was measured, flattened by :meth:`Case.as_dict`) plus what was measured of it:
-    ``work`` (:class:`Work`), ``latency_s``, ``wait_s``, ``first_call_s``, ``check``, ``device_s`` and ``launch_s``
-    (``device_reason`` where they are unknown), ``transfer`` (:class:`Transfer`), ``memory_bytes``, ``energy_j``,
-    ``precision`` (the switches in force while it was timed), ``processes`` (each with its own ``flags``, a list of
-    ``{"flag", "seen"}``; :mod:`gpubench.runfile.flags` says what each means) and ``steps`` (how many such calls make up
-    the whole job, if the case says so). A case of several devices, or one that they are held against, has ``parallel``
-    too (see :class:`gpubench.runfile.reader.Parallel`, and ``losses``: a curve).
-``machine_info["gpubench"]``
-    facts that don't change while running: ``label``, ``cpu``, ``devices``, ``torch``, ``precision``, ``threads``.
-    pytest-benchmark warns at any difference here, so nothing that varies from run to run belongs in it.
-``["gpubench"]``
-    ``schema_version``, ``version``, ``preset``, ``seed``, ``asked`` (the options), ``started``, ``finished``,
-    ``ceilings`` (what each device can do, by name: :class:`Ceilings`), ``processes`` (a list, one entry a process:
-    load and clocks ``before`` and ``after``, the thread ``canary``, its ``flags``), and ``unmeasured``: the
-    cases that gave no number, each a :class:`Case` plus ``name``, ``fullname``, ``status`` and ``reason``.
-
-All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
-``stats.data`` holds at most :data:`SAMPLES_KEPT` raw samples of each process, process after process, as many as
-``processes[j]["kept"]`` says; ``stats`` itself is computed from all of them.
-
-This module imports the standard library only: every part of the package may import it.
+Every part of the package may import this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import replace
+
+from .flags import Flag
 
 KEY = "gpubench"
 SCHEMA_VERSION = 1
@@ -51,46 +36,48 @@ STATUSES = (OK, *UNMEASURED)
 TIMERS = ("device_clock", "timer", "replay")
 """Names (``options.timer``) of the clocks that wait for the device."""
 
-Scalar = str | int | float | bool | None
+MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
+"""Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
+
+Amount = Annotated[float, Meta(ge=0, le=1e300)]
+Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]
+"""A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
+Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Scalar = str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Finite | bool | None
+Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What one call has to do, whatever the device.
-
-    ``flops``: floating-point operations, a multiply-add counted as two.
-    ``bytes``: compulsory traffic, each input read once and each output written once.
-    ``items``: what a person counts, named by ``unit`` (samples, tokens, elements).
-    """
-
-    flops: float | None = None
-    bytes: float | None = None
-    items: float | None = None
-    unit: str = "element"
+def _is(text: str) -> Meta:
+    return Meta(description=text)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One parametrised point of a workload on one device: its identity, and on which terms it may be compared.
+class Work(Struct, frozen=True):
+    """What one call has to do, whatever the device."""
 
-    ``workload`` is the test's file and function without their ``test_``, joined by a dot (``matmul.square``);
-    ``params`` are the test's own parameters, JSON scalars; ``size`` names the one that charts put on the x axis.
-    ``devices`` are all devices the call uses, ``device`` the one it is named for. ``threads`` are those that the
-    implementation may use on the CPU (NumPy's elementwise work: 1). ``cache`` is ``cold`` where the device's last
-    cache was flushed before every round.
-    """
+    flops: Annotated[Positive | None, _is("floating-point operations; a multiply-add counts as two")] = None
+    bytes: Annotated[Positive | None, _is("minimum traffic: inputs read once, outputs written once")] = None
+    items: Annotated[Positive | None, _is("what a person counts")] = None
+    unit: Annotated[str, _is("the name of an item: sample, token, element")] = "element"
 
-    workload: str
-    device: str
-    dtype: str
-    params: Mapping[str, Scalar] = field(default_factory=dict)
-    implementation: str = "torch"
-    variant: str = "eager"
-    regime: str = "resident"
-    cache: str = "hot"
-    threads: int | None = None
-    size: str | None = None
-    devices: tuple[str, ...] = ()
+
+class Case(Struct, frozen=True):
+    """One parametrised point of a workload on one device: its identity, and on which terms it may be compared."""
+
+    workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
+    device: Annotated[str, _is("the device it is named for: cpu, cuda:0")]
+    dtype: Annotated[str, _is("float32, tf32, bfloat16, float16 or float64; empty where none applies")] = ""
+    params: Annotated[Scalars, _is("the test's own parameters")] = field(default_factory=dict)
+    implementation: Annotated[str, _is("torch or numpy")] = "torch"
+    variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
+    regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
+    cache: Annotated[
+        str, Meta(pattern="^(hot|cold)$", description="cold: the last cache was flushed before every round")
+    ] = "hot"
+    threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
+    size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
+    devices: Annotated[tuple[str, ...], Meta(max_length=MOST_DEVICES, description="all devices the call uses")] = ()
 
     @property
     def id(self) -> str:
@@ -101,95 +88,118 @@ class Case:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-ready, ``id`` included for other readers."""
-        record: dict[str, Any] = {"id": self.id}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            record[item.name] = list(value) if isinstance(value, tuple) else value
-        record["params"] = dict(self.params)
+        record = {name: list(value) if isinstance(value, tuple) else value for name, value in to_builtins(self).items()}
+        return {"id": self.id, **record}
+
+
+class Check(Struct, frozen=True):
+    """What came of comparing a result with its float64 reference."""
+
+    status: Annotated[str, _is("passed or unchecked; a wrong result fails the benchmark")]
+    error: Annotated[Amount | None, _is("max|result - reference| / max|reference|, the worst of all outputs")] = None
+    tolerance: Annotated[Amount | None, _is("the largest error that rounding explains")] = None
+    reason: Annotated[str | None, _is("why it is unchecked")] = None
+
+
+class Transfer(Struct, frozen=True):
+    """Seconds to copy a benchmark's inputs to its device and its outputs back; ``None`` where there is nothing to copy
+    that way, or no pinned memory."""
+
+    in_bytes: Annotated[Whole, _is("bytes of all inputs")]
+    out_bytes: Annotated[Whole, _is("bytes of all outputs")]
+    in_s: Annotated[Positive | None, _is("inputs from pageable host memory")] = None
+    out_s: Annotated[Positive | None, _is("outputs to pageable host memory")] = None
+    in_pinned_s: Annotated[Positive | None, _is("inputs from page-locked host memory")] = None
+    out_pinned_s: Annotated[Positive | None, _is("outputs to page-locked host memory")] = None
+
+
+class Process(Struct, frozen=True):
+    """What one process measured of a benchmark."""
+
+    index: Annotated[Whole, _is("the number of the process")] = field(name="process")
+    rounds: Annotated[Count, _is("timed stretches")]
+    kept: Annotated[Whole, _is("how many of stats.data are its samples; processes follow one another there")]
+    iterations: Annotated[Count, _is("calls in each round")]
+    median_s: Annotated[Positive, _is("median of its rounds, seconds per call")]
+    iqr_s: Annotated[Amount | None, _is("interquartile range of its rounds")] = None
+    latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
+    flags: Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS, description="what was wrong meanwhile")] = ()
+
+
+class Parallel(Struct, frozen=True):
+    """How a benchmark used several devices. Efficiency and speedup are derived by the report."""
+
+    method: Annotated[str | None, _is("ddp, pipeline, all_reduce, …; single or one thread for one device")] = None
+    devices: Annotated[Count, _is("ranks, each on one device")] = 1
+    threads: Annotated[Count | None, _is("CPU threads of each rank")] = None
+    mode: Annotated[str | None, _is("strong: one job for all; weak: one job for each")] = None
+    ideal_speedup: Annotated[Positive | None, _is("the most that the method allows")] = None
+    interconnect: Annotated[str | None, _is("what joins the devices")] = None
+    bus_share: Annotated[Positive | None, _is("bus bandwidth over algorithm bandwidth of a collective")] = None
+    microbatches: Annotated[Count | None, _is("of a pipeline")] = None
+    phases: Annotated[
+        Mapping[str, Amount], Meta(max_length=MOST_PARAMS, description="seconds of each part of a step")
+    ] = field(default_factory=dict)
+    rows: Annotated[
+        tuple[tuple[Whole, ...], ...], Meta(max_length=MOST_CASES, description="rows of each batch on each replica")
+    ] = ()
+    losses: Annotated[Sequence[Finite], _is("the loss of each epoch, from a fresh start")] = ()
+    workers: Annotated[Whole | None, _is("worker processes of an input pipeline")] = None
+
+
+class Measurement(Case, frozen=True):
+    """What was measured of one benchmark: its identity, and its numbers but for the statistics in ``stats``.
+
+    What is done once (``work``, ``check``, the probes of the device) is done by the first process alone.
+    """
+
+    work: Annotated[Work, _is("what one call has to do")] = Work()
+    wait_s: Annotated[Amount | None, _is("a synchronization of idle devices")] = None
+    steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
+    first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
+    latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
+    precision: Annotated[Scalars, _is("torch's precision switches while it was timed")] = field(default_factory=dict)
+    memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
+    device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
+    launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
+    device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None
+    energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
+    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
+    check: Annotated[Check | None, _is("whether the result is right")] = None
+    processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
+    parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat and JSON-ready; ``parallel`` only where it is known."""
+        record = super().as_dict()
+        if record["parallel"] is None:
+            del record["parallel"]
         return record
 
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """What it takes to bring a case's inputs to its device and its outputs back, in seconds.
-
-    ``in_s`` and ``out_s`` from and to pageable host memory, the ``pinned`` ones page-locked; ``None`` where there is
-    nothing to copy that way, or no pinned memory.
-    """
-
-    in_bytes: int
-    out_bytes: int
-    in_s: float | None = None
-    out_s: float | None = None
-    in_pinned_s: float | None = None
-    out_pinned_s: float | None = None
+    def __post_init__(self) -> None:
+        if len({process.index for process in self.processes}) < len(self.processes):
+            raise ValueError("expected each process once")
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One number of a case: its column, its unit, its axis label and what it means."""
+class Bandwidth(Struct, frozen=True):
+    """Traffic of one access pattern over a footprint of distinct memory."""
 
-    name: str
-    unit: str
-    label: str
-    meaning: str
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("median_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean"),
-        Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process"),
-        Metric("high_s", "s", "High end", "of the same interval"),
-        Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait"),
-        Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded"),
-        Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work"),
-        Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device"),
-        Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory"),
-        Metric("copy_in_pinned_s", "s", "Copy in, pinned", "the inputs from page-locked host memory to the device"),
-        Metric("copy_out_pinned_s", "s", "Copy out, pinned", "the outputs from the device to page-locked host memory"),
-        Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds"),
-        Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time"),
-        Metric("min_s", "s", "Shortest time per call", "fastest round's wall time"),
-        Metric("rounds", "", "Rounds", "timed stretches"),
-        Metric("iterations", "", "Iterations", "calls in each round"),
-        Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median_s"),
-        Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median_s"),
-        Metric("item_per_s", "1/s", "Rate", "items of the call / median_s"),
-        Metric("utilisation", "", "Utilisation", "least time that the device's ceilings allow / median_s"),
-        Metric("memory_bytes", "B", "Peak memory", "most bytes the case held on its device at once"),
-        Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included"),
-        Metric("item_per_j", "1/J", "Items per joule", "items of the call / energy per call"),
-        Metric("check_error", "", "Error", "max|result - float64 reference| / max|reference|"),
-    )
-}
+    pattern: Annotated[str, _is("read, copy, triad or in-place")]
+    level: Annotated[str, _is("the smallest memory that holds the footprint: l1d, l2, l3 or memory")]
+    footprint_bytes: Annotated[Positive, _is("bytes of distinct memory")]
+    byte_per_s: Annotated[Positive, _is("traffic")]
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """Traffic in bytes per second of one access pattern over ``footprint_bytes`` of distinct memory.
+class Ceilings(Struct, frozen=True):
+    """Measured peaks of one device."""
 
-    ``level`` names the smallest memory that holds the footprint: ``l1d``, ``l2``, ``l3`` or ``memory``.
-    """
-
-    pattern: str
-    level: str
-    footprint_bytes: float
-    byte_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """The best one device was seen to do. ``throughput`` is FLOP/s of matrix products by dtype.
-
-    ``launch_floor_s`` is the least wall time of any operation, launched in a long row.
-    """
-
-    bandwidth: tuple[Bandwidth, ...] = ()
-    throughput: Mapping[str, float] = field(default_factory=dict)
-    launch_floor_s: float | None = None
-    host_to_device_byte_per_s: float | None = None
-    device_to_host_byte_per_s: float | None = None
+    bandwidth: Annotated[tuple[Bandwidth, ...], Meta(max_length=MOST_DEVICES, description="by pattern, footprint")] = ()
+    throughput: Annotated[
+        Mapping[str, Positive], Meta(max_length=MOST_PARAMS, description="FLOP/s of matrix products by dtype")
+    ] = field(default_factory=dict)
+    launch_floor_s: Annotated[Positive | None, _is("least time of any operation, launched in a long row")] = None
+    host_to_device_byte_per_s: Annotated[Positive | None, _is("copies from pinned memory")] = None
+    device_to_host_byte_per_s: Annotated[Positive | None, _is("copies to pinned memory")] = None
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
@@ -198,51 +208,30 @@ class Ceilings:
         footprint reaches, a small one can. Small footprints read too low, since a call has a fixed cost.
         """
         sizes = sorted({entry.footprint_bytes for entry in self.bandwidth})
-        from_size = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
-        able = [entry for entry in self.bandwidth if entry.footprint_bytes >= from_size]
-        return max(able, key=lambda entry: entry.byte_per_s, default=None)
+        smallest = max((size for size in sizes if size <= nbytes), default=sizes[0] if sizes else 0.0)
+        usable = [entry for entry in self.bandwidth if entry.footprint_bytes >= smallest]
+        return max(usable, key=lambda entry: entry.byte_per_s, default=None)
 
     def raised(self, other: Ceilings) -> Ceilings:
         """With the better figure of each kind of two measurements on the same device."""
         entries = {(entry.pattern, entry.footprint_bytes): entry for entry in self.bandwidth}
         for entry in other.bandwidth:
             key = entry.pattern, entry.footprint_bytes
-            entries[key] = max(entries.get(key, entry), entry, key=lambda one: one.byte_per_s)
-        names = {**self.throughput, **other.throughput}
-        throughput = {n: max(self.throughput.get(n, 0.0), other.throughput.get(n, 0.0)) for n in names}
+            entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
+        dtypes = {**self.throughput, **other.throughput}
+        throughput = {d: max(self.throughput.get(d, 0.0), other.throughput.get(d, 0.0)) for d in dtypes}
         floors = [floor for floor in (self.launch_floor_s, other.launch_floor_s) if floor]
         return replace(
             self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=min(floors, default=None)
         )
 
 
-# What a run file says, frozen: a run, its machine, its results.
-#
-# :func:`gpubench.runfile.reader.read` makes these and checks every value, so that later code may divide by a
-# time and take its logarithm. Standard library only.
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """What one process saw of a case; ``samples`` are those it kept, in seconds per call.
-
-    They are an array and not a tuple: a thousand files hold 60 million, and a tuple of floats takes four times as much.
-    """
-
-    index: int
-    median_s: float
-    rounds: int
-    iterations: int
-    latency_s: float | None = None
-    samples: Sequence[float] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """Wall time in seconds per call; above 0.
 
     ``median_s`` is the median over the rounds, of several processes the geometric mean of their medians: a process is
     one observation, however many rounds it made. The other statistics are over all rounds of all processes.
+    ``samples`` holds an array for each process: a thousand files hold 60 million, and tuples take four times as much.
     """
 
     median_s: float
@@ -256,10 +245,10 @@ class Times:
     latency_s: float | None
     timer: str
     processes: tuple[Process, ...]
+    samples: tuple[Sequence[float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Struct, frozen=True):
     """A flag, what was seen where it first came up, and in which of the processes it did."""
 
     name: str
@@ -267,55 +256,30 @@ class Raised:
     processes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
-    """How a case used several devices; ``single`` and ``one thread`` are the methods of a case that used one.
+class Result(Measurement, frozen=True):
+    """A benchmark and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
 
-    ``bus_share``: bus bandwidth over algorithm bandwidth of a collective. ``phases``: seconds of each part of a step.
-    ``rows``: of each batch, the rows that every replica got. Efficiency and speedup are the report's to find.
+    ``flags`` are those of all its processes, each name once.
     """
 
-    method: str | None = None
-    devices: int = 1
-    threads: int | None = None
-    mode: str | None = None
-    ideal_speedup: float | None = None
-    interconnect: str | None = None
-    bus_share: float | None = None
-    microbatches: int | None = None
-    phases: Mapping[str, float] = field(default_factory=dict)
-    rows: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A case and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
-
-    ``precision`` are the switches in force while it was timed.
-    """
-
-    case: Case
-    work: Work
     status: str = OK
     reason: str | None = None
     times: Times | None = None
-    check: str | None = None
-    check_reason: str | None = None
-    check_error: float | None = None
-    steps: int | None = None
-    device_s: float | None = None
-    launch_s: float | None = None
-    transfer: Transfer | None = None
-    memory_bytes: float | None = None
-    energy_j: float | None = None
-    precision: Mapping[str, Scalar] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
-    parallel: Parallel | None = None
     fullname: str = ""
 
+    @property
+    def case(self) -> Case:
+        """Its identity alone."""
+        return Case(*(getattr(self, name) for name in Case.__struct_fields__))
 
-@dataclass(frozen=True, slots=True)
-class Device:
+    @property
+    def check_error(self) -> float | None:
+        """The relative error that the check came to."""
+        return self.check.error if self.check else None
+
+
+class Device(Struct, frozen=True):
     """A device of the machine: ``cuda:0``, its kind ``cuda``, what its maker calls it, and its driver's version."""
 
     name: str
@@ -329,8 +293,7 @@ class Device:
         return self.kind != "cpu"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Facts of the machine that hold for the whole run."""
 
     label: str
@@ -348,8 +311,7 @@ class Machine:
         return Device(name, name.partition(":")[0], "")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the

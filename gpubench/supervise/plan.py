@@ -12,7 +12,6 @@ from typing import Any
 
 from ..errors import GpubenchError
 from ..format import counted, seconds_text
-from ..measure.budget import CEILINGS_S
 from . import process
 from .progress import whole_s
 
@@ -34,14 +33,15 @@ def show(paths: Sequence[str], options: Sequence[str], preset: str, processes: i
         log.touch()
         arguments = process.command(paths, [*options, f"--gpubench-plan={plan}"])
         ended = process.run(arguments, log, Path(scratch) / "none", lambda event: None, DEADLINE_S)
-        cases = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else []
-        if not cases:
+        planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+        if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
-    _print(cases, preset, processes, "--gpubench-no-ceilings" not in options)
+    _print(planned["cases"], planned["ceilings_s"], preset, processes)
     return 0
 
 
-def _print(cases: list[dict[str, Any]], preset: str, processes: int, ceilings: bool) -> None:
+def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processes: int) -> None:
+    """``ceilings_s``: seconds that the measured peaks of a device take in the run's first process."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -61,8 +61,7 @@ def _print(cases: list[dict[str, Any]], preset: str, processes: int, ceilings: b
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
     first_s = sum(case["case_s"] for case in measured)
-    if ceilings:
-        first_s += CEILINGS_S[preset] * len({case["device"] for case in measured})
+    first_s += ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     console.print(
         f"{counted(len(cases), 'case')}{many}, about {seconds_text(whole_s(first_s, processes))} with preset {preset};"

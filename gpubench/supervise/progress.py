@@ -34,7 +34,7 @@ class Progress:
         self.reasons: Counter[str] = Counter()
         self.cases = 0
         self.done = 0
-        self.predicted_s = 0.0
+        self.estimated_s = 0.0
         self._processes = 1
         self._to_start: set[int] = set()
         self._case_s = 0.0  # predicted, of a case in the first process
@@ -82,7 +82,7 @@ class Progress:
         if event["event"] == "session" and not self.cases:
             self._size(event)
             many = f" in {self._processes} processes" if self._processes > 1 else ""
-            self._say(f"{counted(len(event['cases']), 'case')}{many}, about {seconds_text(self.predicted_s)}")
+            self._say(f"{counted(len(event['cases']), 'case')}{many}, about {seconds_text(self.estimated_s)}")
         elif event["event"] == "session" and event["process"] in self._to_start:
             self._to_start.remove(event["process"])
             self._left_s -= START_S
@@ -100,12 +100,12 @@ class Progress:
             self._advance()
 
     def _size(self, event: Event) -> None:
-        first_s = float(event["predicted_s"])
+        first_s = float(event["estimated_s"])
         self.cases = len(event["cases"]) * self._processes
-        self.predicted_s = whole_s(first_s, self._processes)
+        self.estimated_s = whole_s(first_s, self._processes)
         self._to_start = set(range(1, self._processes))
         self._case_s = first_s / max(1, len(event["cases"]))
-        self._left_s = self.predicted_s - START_S  # the first process has started
+        self._left_s = self.estimated_s - START_S  # the first process has started
         self._began = time.monotonic()
 
     def _take_off(self, end: Event) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
-import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from ..measure.clock import DeviceClock
 from . import training
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Pipeline:
     def __init__(self, gpubench: Gpubench, workers: int, pinned: bool, feeding: bool) -> None:
         if pinned:
             gpubench.pinned(torch.zeros(1))  # a skip where there is none
-        self._home = gpubench.home
+        self._clock = DeviceClock([gpubench.home])
         self._device = gpubench.device
         self._spent: list[tuple[float, float]] = []
         self._pinned = pinned
@@ -70,21 +70,19 @@ class Pipeline:
 
     def epoch(self) -> None:
         """Every image once; with a trainer, moved to the device and trained on."""
-        waited, begin = 0.0, time.perf_counter()
+        waited, begin = 0.0, self._clock()
         batches = iter(self._loader)
         while True:
-            asked = time.perf_counter()
+            start = self._clock.now()  # no wait: the device goes on with the last batch
             batch = next(batches, None)
-            waited += time.perf_counter() - asked
+            waited += self._clock.now() - start
             if batch is None:
                 break
             if self._trainer:
                 images, labels = (part.to(self._device, non_blocking=self._pinned) for part in batch)
                 self._trainer.batches = [(images.to(self._trainer.parameters[0].dtype), labels)]
                 self._trainer.step()
-        if self._trainer:
-            self._home.synchronize()
-        self._spent.append((waited, time.perf_counter() - begin))
+        self._spent.append((waited, self._clock() - begin))
 
     def phases(self) -> dict[str, float]:
         """Median seconds an epoch waits for data, and spends on everything else, once it is warm."""

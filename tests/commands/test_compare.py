@@ -14,9 +14,9 @@ import records
 from suites import NAMES, plain, run_file
 
 from gpubench.cli import main
-from gpubench.compare import comparison
+from gpubench.compare import document
 from gpubench.compare.comparison import Comparison
-from gpubench.compare.samples import Key
+from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import AMBIGUOUS, Verdict
 from gpubench.runfile.schema import Case
 from gpubench.statistics import Estimate
@@ -265,10 +265,10 @@ def test_a_load_at_the_start_and_flags_of_a_case_are_only_hints(save, capsys) ->
 
 
 def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
-    key, ratio = Key("a.b", "cpu", "torch"), Estimate(1.0, 0.5, 2.0, "")
+    key, ratio = CaseKey("a.b", "cpu", "torch"), Estimate(1.0, 0.5, 2.0, "")
     verdicts = tuple(Verdict(key, AMBIGUOUS, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None))
     for pairs, told in ((None, True), (9, False)):
-        shown = comparison.markdown(Comparison(verdicts, (), (), 0.05, pairs))
+        shown = document.comparison_markdown(Comparison(verdicts, (), (), 0.05, pairs))
         assert "a quieter machine" in shown
         assert ("interleave" in shown) == told
 
@@ -295,20 +295,20 @@ def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_p
     assert main(["compare", *files, "--github-summary"]) == 1
     text = target.read_text()
     assert text.startswith("before\n## Benchmark comparison")
-    monkeypatch.setattr(comparison, "SUMMARY_LIMIT", len(text.encode()) + 500)
+    monkeypatch.setattr(document, "SUMMARY_LIMIT", len(text.encode()) + 500)
     assert main(["compare", *files, "--github-summary"]) == 1
-    assert len(target.read_bytes()) <= comparison.SUMMARY_LIMIT
+    assert len(target.read_bytes()) <= document.SUMMARY_LIMIT
     assert "Cut off" in target.read_text()
 
 
 def test_truncation_closes_what_it_opened_and_cuts_whole_lines() -> None:
     content = "<details>\n" + "| é | row |\n" * 100
-    cut = comparison.truncated(content, 400)
+    cut = document.truncated(content, 400)
     assert len(cut.encode()) <= 400
     assert cut.count("<details>") == cut.count("</details>") == 1
     assert all(line in ("| é | row |", "<details>", "</details>", "") or "Cut off" in line for line in cut.splitlines())
-    assert comparison.truncated(content, 10) == ""
-    assert comparison.truncated("short", 10) == "short"
+    assert document.truncated(content, 10) == ""
+    assert document.truncated("short", 10) == "short"
 
 
 def test_svg(save, tmp_path: Path, capsys) -> None:

@@ -11,7 +11,7 @@ import records
 from suites import NAMES, change, run_file
 
 from gpubench.cli import main
-from gpubench.compare.samples import Side, differences
+from gpubench.compare.samples import Side, machine_differences
 from gpubench.runfile.schema import Device, Machine
 
 
@@ -108,4 +108,4 @@ def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
     for side, label in ((base, "One CPU"), (new, "Other CPU")):
         devices = (Device("cpu", "cpu", label), Device("cuda:0", "cuda", "A GPU"))
         side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
-    assert differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)
+    assert machine_differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gpubench.compare.drift import Conditions
-from gpubench.compare.samples import Key, Observation
+from gpubench.compare.samples import CaseKey, Observation
 from gpubench.compare.sequential import Sequential, least_pairs
 from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
 
-CASES = [Key(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
+CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
 
 def observed(times, fast=0.97, late=0.0):

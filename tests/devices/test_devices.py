@@ -30,7 +30,7 @@ def write(folder: Path, **files: str) -> Path:
 def cuda(monkeypatch):
     """Make torch look like a CUDA build with so many GPUs, whatever this one is."""
 
-    def pretend(count: int = 0, error: str = "", warning: str = "") -> devices.Kind:
+    def pretend(count: int = 0, error: str = "", warning: str = "") -> type[devices.Device]:
         def available() -> bool:
             if warning:
                 warnings.warn(warning, stacklevel=1)
@@ -113,8 +113,8 @@ class TestSelect:
         backend("npu", synchronize=lambda index: None, device_count=lambda: 2)
         assert devices.present() == devices.present()
         assert len({*devices.present(), *devices.present()}) == 4
-        assert devices.device("npu:1").device == devices.present()[-1] != devices.device("npu:0").device
-        assert devices.device("cpu").device == devices.CPU
+        assert devices.find_device("npu:1").device == devices.present()[-1] != devices.find_device("npu:0").device
+        assert devices.find_device("cpu").device == devices.CPU
 
 
 class TestWhyNoCuda:
@@ -157,9 +157,9 @@ class TestCuda:
         kind = cuda(count=3)
         monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda index: index == 1, raising=False)
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-        assert kind.in_use() == ()
+        assert kind.indices_in_use() == ()
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-        assert kind.in_use() == (1,)
+        assert kind.indices_in_use() == (1,)
         assert [str(device) for device in devices.in_use()] == ["cuda:1"]
 
     def test_facts_start_no_context_and_hold_no_serial_number(self, cuda, monkeypatch):
@@ -173,7 +173,7 @@ class TestCuda:
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
         monkeypatch.setattr(torch.cuda, "mem_get_info", never)
-        facts = devices.Device(kind, 0).facts()
+        facts = kind(0).facts()
         assert (facts["name"], facts["label"], facts["memory_bytes"]) == ("cuda:0", "NVIDIA H200", 140 * GIB)
         assert (facts["capability"], facts["multiprocessors"]) == ("9.0", 132)
         assert uuid not in repr(facts)
@@ -188,10 +188,10 @@ class TestGenericKind:
             get_device_name=lambda index: f"Ascend {index}",
             mem_get_info=lambda index: (3 * GIB, 4 * GIB),
         )
-        first, second = (device for device in devices.present() if device.kind.name == "npu")
+        first, second = (device for device in devices.present() if device.kind == "npu")
         assert (str(first), second.label, second.facts()["memory_bytes"]) == ("npu:0", "Ascend 1", 4 * GIB)
         assert first.memory() == devices.Memory(3 * GIB, 4 * GIB)
-        assert first.kind.peak_memory(0) is None  # not a false 0
+        assert first.peak_memory() is None  # not a false 0
 
     def test_no_wait_means_no_device(self, backend):
         module = backend("npu", device_count=lambda: 2)

@@ -10,7 +10,7 @@ from virtual import Machine, device
 
 from gpubench.devices import CPU
 from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
-from gpubench.measure.clock import DeviceClock
+from gpubench.measure.clock import DeviceClock, repeat
 
 TWO_MS = """
 def test_queued(gpubench, machine):
@@ -53,6 +53,23 @@ def test_cost_of_a_wait():
     assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "seconds", "timings"), [(3, 20, 1e-3, 3), (3, 20, 5.5e-3, 6), (3, 5, 1.0, 5), (1, 1, 0.0, 1)]
+)
+def test_repeats_until_the_time_is_spent_within_the_bounds(least, most, seconds, timings):
+    machine = Machine()
+    clock = DeviceClock([device(machine)])
+    times = repeat(lambda: machine.launch(1e-3), clock, least=least, most=most, seconds=seconds)
+    assert times == [pytest.approx(1e-3, rel=1e-6)] * timings
+
+
+def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
+    machine = Machine(wait_cost_s=1e-2)
+    clock = DeviceClock([device(machine)])
+    times = repeat(lambda: machine.launch(1e-3), clock, least=2, most=2, calls=4, before=lambda: machine.launch(5.0))
+    assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
+
+
 def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
     machine = Machine()
     clock = DeviceClock([CPU])
@@ -76,7 +93,7 @@ def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
 
 def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
     conftest = pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + "\nKIND.machine.wait_cost_s = 8e-6\n")
+    conftest.write_text(conftest.read_text() + "\nVirtual.machine.wait_cost_s = 8e-6\n")
     _, run = virtual(SHORT, passed=1)
     (bench,) = run["benchmarks"]
     record = bench["extra_info"]["gpubench"]
@@ -109,15 +126,15 @@ def test_plain_benchmark_waits_through_the_timer_option(pytester):
         import torch
         from gpubench import devices
 
-        class Slow(devices.Kind):
-            name = "slow"
+        @devices.register
+        class Slow(devices.Device):
+            kind = "slow"
+            label = "slow"
             until = 0.0
-            def count(self): return 1
-            def label(self, index): return "slow"
-            def synchronize(self, index):
+            @classmethod
+            def count(cls): return 1
+            def synchronize(self):
                 while time.perf_counter() < Slow.until: pass
-
-        devices.BUILT_IN += (Slow(),)
 
         import pytest
         @pytest.fixture

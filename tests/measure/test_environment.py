@@ -11,6 +11,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -40,34 +41,37 @@ def env(*arguments: str, before: str = "", **variables: str | None) -> subproces
     return subprocess.run(command, capture_output=True, env=everything, cwd=Path(__file__).parents[2], check=False)
 
 
-class Gpu(devices.Kind):
-    """A kind with as many GPUs as it is told models of."""
+class Gpu(devices.Device):
+    """A kind with a GPU for each of its models; ``asked`` lists the devices that had to answer."""
 
-    name = "gpu"
+    kind = "gpu"
+    models: ClassVar[tuple[str, ...]] = ()
+    used: ClassVar[tuple[int, ...]] = ()
+    asked: ClassVar[list[int]] = []
 
-    def __init__(self, *models: str, used: tuple[int, ...] = ()) -> None:
-        self.models, self.used, self.asked = models, used, []
+    @classmethod
+    def count(cls) -> int:
+        return len(cls.models)
 
-    def count(self) -> int:
-        return len(self.models)
-
-    def label(self, index: int) -> str:
-        if self.models[index] == "broken":
+    @property
+    def label(self) -> str:
+        if self.models[self.index] == "broken":
             raise RuntimeError("device-side assert")
-        return self.models[index]
+        return self.models[self.index]
 
-    def synchronize(self, index: int) -> None:
+    def synchronize(self) -> None:
         raise AssertionError("nothing here needs a wait")
 
-    def in_use(self) -> tuple[int, ...]:
-        return self.used
+    @classmethod
+    def indices_in_use(cls) -> tuple[int, ...]:
+        return cls.used
 
-    def memory(self, index: int) -> devices.Memory:
-        self.asked.append(index)
+    def memory(self) -> devices.Memory:
+        self.asked.append(self.index)
         return devices.Memory(10, 20)
 
-    def clocks(self, index: int) -> dict[str, float]:
-        self.asked.append(index)
+    def clocks(self) -> dict[str, float]:
+        self.asked.append(self.index)
         return {"sm": 1.98e9}
 
 
@@ -75,9 +79,9 @@ class Gpu(devices.Kind):
 def gpus(monkeypatch):
     """Make this machine one with such GPUs."""
 
-    def install(*models: str, used: tuple[int, ...] = ()) -> Gpu:
-        kind = Gpu(*models, used=used)
-        monkeypatch.setattr(devices, "kinds", lambda: {"cpu": devices.CPU.kind, "gpu": kind})
+    def install(*models: str, used: tuple[int, ...] = ()) -> type[Gpu]:
+        kind: type[Gpu] = type("Gpus", (Gpu,), {"models": models, "used": used, "asked": []})
+        monkeypatch.setattr(devices, "kinds", lambda: {"cpu": type(devices.CPU), "gpu": kind})
         return kind
 
     return install

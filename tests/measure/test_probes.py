@@ -1,6 +1,7 @@
 """What is measured of a case besides its wall time, on an accelerator whose every cost is scripted."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def test_neg(gpubench):
 def scripted(pytester, monkeypatch):
     """Run a test file on the scripted accelerator; gives the run file, and its records by (device, cache)."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
 
     def run(source, *options, **script):
         monkeypatch.setenv("SCRIPT", json.dumps(script))

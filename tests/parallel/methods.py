@@ -65,9 +65,9 @@ def gradient_on(place, device):
     """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
     import torch.distributed as dist
 
-    from gpubench.devices import device as find
+    from gpubench.devices import find_device
 
-    home = Data(find(device).device, torch.float64, 0)
+    home = Data(find_device(device).device, torch.float64, 0)
     network = training.network("lenet", home)
     ((images, labels),) = training.batches("lenet", home, 64)
     half = images.chunk(place.size)[place.rank], labels.chunk(place.size)[place.rank]

@@ -3,7 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from virtual import Machine, device
 
+from gpubench.devices import CPU
+from gpubench.measure.clock import DeviceClock
 from gpubench.parallel import data_parallel
 from gpubench.parallel.data_parallel import FellBack
 
@@ -59,17 +62,42 @@ class OnOne(nn.DataParallel):
         return torch.cat(outputs)
 
 
+class Queued(OnOne):
+    """Every phase queues work on a virtual accelerator: 1, 2, 3 and 4 ms."""
+
+    def __init__(self, module, machine):
+        super().__init__(module, list(range(8)))
+        self.machine = machine
+
+    def scatter(self, *arguments):
+        self.machine.launch(1e-3)
+        return super().scatter(*arguments)
+
+    def replicate(self, *arguments):
+        self.machine.launch(2e-3)
+        return super().replicate(*arguments)
+
+    def parallel_apply(self, *arguments):
+        self.machine.launch(3e-3, 1)
+        return super().parallel_apply(*arguments)
+
+    def gather(self, *arguments):
+        self.machine.launch(4e-3)
+        return super().gather(*arguments)
+
+
 def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
-    waits = []
-    network = OnOne(nn.Linear(5, 2), list(range(8)))
-    spent = data_parallel.phases(network, torch.randn(10, 5), lambda: waits.append(1), rounds=3)
+    machine = Machine()
+    network = Queued(nn.Linear(5, 2), machine)
+    clock = DeviceClock([device(machine, 0), device(machine, 1)])
+    spent = data_parallel.phases(network, torch.randn(10, 5), clock, rounds=3)
     assert list(spent) == ["scatter", "replicate", "forward", "gather"]
-    assert all(seconds > 0 for seconds in spent.values())
+    assert list(spent.values()) == [pytest.approx(seconds, rel=1e-5) for seconds in (1e-3, 2e-3, 3e-3, 4e-3)]
     assert network.seen[:4] == ["scatter", "replicate 5", "forward", "gather"]
-    assert len(waits) == 4 * 5
+    assert len(network.seen) == 4 * 4
 
 
 def test_a_split_other_than_planned_is_an_error():
     network = OnOne(nn.Linear(5, 2), [0, 1, 2], split=lambda inputs: inputs.tensor_split(3))
     with pytest.raises(FellBack, match=r"split 10 rows as \[4, 3, 3\], not \[4, 4, 2\]"):
-        data_parallel.phases(network, torch.randn(10, 5), lambda: None)
+        data_parallel.phases(network, torch.randn(10, 5), DeviceClock([CPU]))

@@ -14,7 +14,6 @@ from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESETS
 from gpubench.measure.data import Data
-from gpubench.measure.verify import Check
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
@@ -22,7 +21,7 @@ from gpubench.parallel.rank import Measured, measure
 from gpubench.parallel.ranks import Ranks, device_counts
 from gpubench.parallel.rendezvous import Place
 from gpubench.parallel.team import Group
-from gpubench.runfile.schema import Work
+from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
 

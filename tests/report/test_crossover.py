@@ -44,16 +44,16 @@ def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[
 
 
 def found(*runs: reader.Run) -> list[dict[str, Any]]:
-    results = table.frame(runs)
-    return table.records(crossover.frame(speedup.pair(results).table, Names(results)))
+    results = table.results_table(runs)
+    return table.records(crossover.crossover_table(speedup.pair(results).table, Names(results)))
 
 
 def test_exact_text(tmp_path: Path) -> None:
-    results = table.frame([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
-    frame = crossover.frame(speedup.pair(results).table, Names(results))
+    results = table.results_table([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
+    frame = crossover.crossover_table(speedup.pair(results).table, Names(results))
     same = "run,Synthetic CPU (synthetic),cuda:0,a.b,torch,eager,hot,out,,float32,"
     same += "run,Synthetic CPU (synthetic),cpu,torch,,"
-    lines = table.to_csv(frame).splitlines()
+    lines = table.csv_text(frame).splitlines()
     assert lines[0] == (
         "run,machine,device,workload,implementation,variant,cache,form,n,dtype,baseline_run,baseline_machine,"
         "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note"
@@ -133,8 +133,8 @@ def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> N
     marks[3]["extra_info"]["gpubench"]["dtype"] = marks[1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
     marks.append(json.loads(json.dumps(marks[0])))
     marks[-1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
-    results = table.frame([write(tmp_path, marks)])
+    results = table.results_table([write(tmp_path, marks)])
     made = speedup.pair(results, allow=("dtype",)).table
     assert [row["differs"] for row in table.records(made)] == [None, "dtype bfloat16 against float32"]
-    rows = table.records(crossover.frame(made, Names(results)))
+    rows = table.records(crossover.crossover_table(made, Names(results)))
     assert [row["crossover"] for row in rows] == [None, None]

@@ -11,7 +11,7 @@ import pytest
 import records
 from rich.console import Console
 
-from gpubench.report import findings, labels, render, speedup, table
+from gpubench.report import findings, labels, render, scaling, speedup, table
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -20,8 +20,8 @@ def summarise(folder: Path, data: dict[str, Any]) -> render.Summary:
     path = folder / "run.json"
     path.write_text(json.dumps(data))
     runs = [reader.read(path)]
-    results = table.frame(runs)
-    return findings.summarise(runs, results, speedup.pair(results), [], ())
+    results = table.results_table(runs)
+    return findings.summarise(runs, results, speedup.pair(results), scaling.scaling_table(results))
 
 
 def rows(words: render.Summary, title: str) -> list[dict[str, str]]:
@@ -169,6 +169,19 @@ def test_what_is_not_paired_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_not_paired_is_said_beside_cases_of_several_devices(tmp_path: Path) -> None:
+    marks = gpu_marks()
+    for mark in marks[2:]:
+        mark["extra_info"]["gpubench"]["precision"] = {"tf32": True}
+    for method, devices in (("single", 1), ("ddp", 2)):
+        case = Case("distributed.lenet", "cpu", "float32", {"method": method}, devices=("cpu",))
+        parallel = {"method": method, "devices": devices, "mode": "strong"}
+        marks.append(records.benchmark(case, 0.1, work={"items": 128, "unit": "sample"}, parallel=parallel))
+    words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
+    assert len(rows(words, "Several devices")) == 1
+    assert words.left_out.startswith("2 cases not paired")
+
+
 def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
     marks = gpu_marks()
     marks[3] = records.benchmark(
@@ -197,7 +210,7 @@ def test_ceilings_and_what_is_known_of_the_best(tmp_path: Path) -> None:
     assert found["cuda:0", "launch floor"] == "4.80 µs"
     assert found["cuda:0", "host to device"] == "52.0 GB/s"
     (row,) = [row for row in rows(words, "Highest rates") if row["device"] == "cuda:0"]
-    assert (row["peak memory"], row["energy a call"], row["items a joule"]) == ("2.00 GB", "500 mJ", "20.0 /J")
+    assert (row["peak memory"], row["energy per call"], row["items per joule"]) == ("2.00 GB", "500 mJ", "20.0 /J")
     assert row["utilisation"] == "<1%"
     data = records.run_file(gpu_marks(work={"bytes": 1e6}), devices=(records.CPU, records.GPU))
     assert set(rows(summarise(tmp_path, data), "Highest rates")[0]) == {
@@ -256,7 +269,7 @@ EVIL = "x|<img src=x onerror=alert(1)>`*_[a](javascript:b)\n# $y$ [red]z[/red]\x
 def test_names_stay_in_their_cells(tmp_path: Path) -> None:
     data = records.run_file([], [records.unmeasured(Case(EVIL, "cpu", "float32", {}), "error", EVIL)], label=EVIL)
     words = summarise(tmp_path, data)
-    text = render.markdown(words)
+    text = render.summary_markdown(words)
     assert "<img" not in text
     assert "\x1b" not in text
     for line in text.splitlines():
@@ -266,7 +279,7 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
             assert "\\[a\\](" in line
             assert "\\$y\\$" in line
     stream = io.StringIO()
-    render.show(words, Console(file=stream, width=300))
+    render.show_summary(words, Console(file=stream, width=300))
     assert "\x1b" not in stream.getvalue()
     assert "[red]z[/red]" in stream.getvalue()
 
@@ -285,4 +298,4 @@ def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -
     words = summarise(tmp_path, records.run_file([mark], devices=(records.CPU,)))
     (row,) = rows(words, "Whole jobs")
     assert (row["steps"], row["one step"], row["all steps"]) == ("1,000", "250 ms", "4 min 10 s")
-    assert "Derived, not measured" in render.markdown(words)
+    assert "Derived, not measured" in render.summary_markdown(words)

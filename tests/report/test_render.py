@@ -24,23 +24,23 @@ BODY = ("distributed.all_reduce", "why this is so, at some length, with reasons"
     ],
 )
 def test_a_name_is_broken_where_it_has_a_joint(width: int, lines: list[str]) -> None:
-    assert render.wrapped("distributed.all_reduce", width).split("\n") == lines
+    assert render.wrap_cell("distributed.all_reduce", width).split("\n") == lines
 
 
 def test_a_number_stays_in_one_piece() -> None:
-    assert render.wrapped("1.12× (0.543×–2.32×)", 15).split("\n") == ["1.12×", "(0.543×–2.32×)"]
-    assert render.wrapped("1.12× (0.543×–2.32×)", 9).split("\n") == ["1.12×", "(0.543×–", "2.32×)"]
+    assert render.wrap_cell("1.12× (0.543×–2.32×)", 15).split("\n") == ["1.12×", "(0.543×–2.32×)"]
+    assert render.wrap_cell("1.12× (0.543×–2.32×)", 9).split("\n") == ["1.12×", "(0.543×–", "2.32×)"]
 
 
 def test_a_number_keeps_its_unit() -> None:
-    cells = render.fitted([("rate", "note"), ("2.27 TFLOP/s", "many words " * 9)], 40)[1]
+    cells = render.fit_columns([("rate", "note"), ("2.27 TFLOP/s", "many words " * 9)], 40)[1]
     assert cells[0] == "2.27 TFLOP/s"
-    assert render.wrapped("2.27 TFLOP/s", 8).split("\n") == ["2.27", "TFLOP/s"]
+    assert render.wrap_cell("2.27 TFLOP/s", 8).split("\n") == ["2.27", "TFLOP/s"]
 
 
 def test_names_and_numbers_come_before_prose() -> None:
     """Which is broken at spaces as often as it takes."""
-    (_, cells) = render.fitted([HEAD, BODY], 60)
+    (_, cells) = render.fit_columns([HEAD, BODY], 60)
     assert cells[0] == BODY[0]
     assert "(0.543×–2.32×)" in cells[2].split("\n")
     assert max(map(len, cells[1].split("\n"))) < len(BODY[1])
@@ -49,5 +49,5 @@ def test_names_and_numbers_come_before_prose() -> None:
 @pytest.mark.parametrize("width", [10, 40, 80, 120, 300])
 def test_a_table_is_as_wide_as_the_terminal_at_most(width: int) -> None:
     stream = io.StringIO()
-    render.show(Summary((Table("A table", HEAD, (BODY, ("", "", "—"))),)), Console(file=stream, width=width))
+    render.show_summary(Summary((Table("A table", HEAD, (BODY, ("", "", "—"))),)), Console(file=stream, width=width))
     assert max(map(len, stream.getvalue().splitlines())) <= width

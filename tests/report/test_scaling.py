@@ -12,6 +12,7 @@ import records
 from gpubench.errors import RunFileError
 from gpubench.report import scaling, speedup, table
 from gpubench.report.charts import scaling_chart, selection
+from gpubench.report.charts.page import ChartData
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -38,7 +39,7 @@ def read(folder: Path, marks: list[dict[str, Any]]) -> reader.Run:
 
 
 def scaled(folder: Path, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return table.records(scaling.frame(table.frame([read(folder, marks)])))
+    return table.records(scaling.scaling_table(table.results_table([read(folder, marks)])))
 
 
 CPU = [mark(0.060, "single", 1, threads=2), mark(0.100, "one thread", 1), mark(0.0625, "ddp", 2)]
@@ -67,10 +68,11 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     assert all(rows[method]["uncertainty"] for method in rows)
     alone = mark(1.1, "data_parallel", 1, workload="data_parallel.lenet", device="cuda:0")
     two = mark(0.8, "data_parallel", 2, workload="data_parallel.lenet", device="cuda:0")
-    results = table.frame([read(tmp_path, [alone, two])])
-    (first, _) = scaling.told(scaling.frame(results)).rows
+    results = table.results_table([read(tmp_path, [alone, two])])
+    (first, _) = scaling.several_devices(scaling.scaling_table(results)).rows
     assert first[5:8] == ("1.00×", "1.00×", "100%")
-    assert scaling_chart.plan(results, scaling.frame(results))
+    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
+    assert scaling_chart.scaling_figures(data)
 
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_bus_bandwidth_and_what_else_is_shown(tmp_path: Path) -> None:
 
 def test_cases_of_one_device_make_no_table(tmp_path: Path) -> None:
     case = records.benchmark(Case("matmul.square", "cpu", "float32", {"n": 64}), 1.0)
-    assert scaling.frame(table.frame([read(tmp_path, [case])])).empty
+    assert scaling.scaling_table(table.results_table([read(tmp_path, [case])])).empty
 
 
 @pytest.mark.parametrize(
@@ -165,8 +167,9 @@ def many() -> list[dict[str, Any]]:
 
 
 def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
-    results = table.frame([read(tmp_path, many())])
-    charts = {figure.name: figure for figure in scaling_chart.plan(results, scaling.frame(results))}
+    results = table.results_table([read(tmp_path, many())])
+    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
+    charts = {figure.name: figure for figure in scaling_chart.scaling_figures(data)}
     assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
     strong = charts["scaling-speedup"].chart.panels[0]
     lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}
@@ -180,7 +183,7 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
 
 def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
     alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2)]
-    results = table.frame([read(tmp_path, [*CPU, *alone])])
+    results = table.results_table([read(tmp_path, [*CPU, *alone])])
     names = {figure.name for figure in selection.plan(results, speedup.pair(results).table)}
     assert "time-training" in names
     assert "samples-per-second-training" in names
@@ -188,18 +191,18 @@ def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Pat
 
 
 def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
-    results = table.frame([read(tmp_path, CPU)])
-    told = scaling.told(scaling.frame(results))
-    (row,) = told.rows
+    results = table.results_table([read(tmp_path, CPU)])
+    words = scaling.several_devices(scaling.scaling_table(results))
+    (row,) = words.rows
     assert row[:4] == ("distributed.lenet", "ddp", "2 × 1 thread", "strong")
     assert row[5].startswith("1.60×")
     assert row[6].startswith("0.96×")
     assert row[7] == "80%"
-    assert "one process with 2 threads" in told.note
+    assert "one process with 2 threads" in words.note
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "naive, 1 microbatch"), (2, "naive, 2 microbatches")])
 def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: str) -> None:
     piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
-    told = scaling.told(scaling.frame(table.frame([read(tmp_path, [*CPU, piped])])))
-    assert words in [row[1] for row in told.rows]
+    summed = scaling.several_devices(scaling.scaling_table(table.results_table([read(tmp_path, [*CPU, piped])])))
+    assert words in [row[1] for row in summed.rows]

@@ -31,7 +31,7 @@ def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[
 
 
 def speedups(runs: list[reader.Run], baseline: str | None = None) -> pd.DataFrame:
-    results = table.frame(runs)
+    results = table.results_table(runs)
     return speedup.pair(results, speedup.resolve(results, baseline)).table
 
 
@@ -46,7 +46,7 @@ def test_exact_text(tmp_path: Path) -> None:
     moved = {"in_bytes": 4, "out_bytes": 4, "in_s": 8.0, "out_s": 4.0, "in_pinned_s": 1.5, "out_pinned_s": 0.5}
     marks = [mark("cpu", 8.0, spread=0.25, threads=2, latency=9.0)]
     marks.append(mark("cuda:0", 2.0, spread=0.5, threads=2, latency=6.0, transfer=moved))
-    assert table.to_csv(speedups([run(tmp_path, marks)])) == (
+    assert table.csv_text(speedups([run(tmp_path, marks)])) == (
         "baseline_run,baseline_machine,baseline_device,baseline_implementation,baseline_threads,run,machine,device,"
         "implementation,threads,workload,variant,regime,cache,n,dtype,differs,baseline_s,time_s,speedup,low,high,"
         "uncertainty,baseline_one_shot_s,one_shot_s,one_shot_speedup,one_shot_low,one_shot_high,one_shot_pinned_s,"
@@ -148,7 +148,7 @@ def test_unknown_baseline_names_what_exists(tmp_path: Path) -> None:
 
 
 def pairing(runs: list[reader.Run], *allow: str, baseline: str | None = None) -> speedup.Pairs:
-    results = table.frame(runs)
+    results = table.results_table(runs)
     return speedup.pair(results, speedup.resolve(results, baseline), allow)
 
 

@@ -67,7 +67,7 @@ def test_exact_text(tmp_path: Path) -> None:
             }
         },
     )
-    text = table.to_csv(table.frame([read(tmp_path, data)]))
+    text = table.csv_text(table.results_table([read(tmp_path, data)]))
     assert text == (
         "run,machine,device,device_name,workload,implementation,variant,regime,cache,form,n,nbytes,pinned,dtype,threads,"
         "status,reason,median_s,low_s,high_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
@@ -86,7 +86,7 @@ def test_exact_text(tmp_path: Path) -> None:
 def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
     """Student's t with two degrees of freedom (4.303) on logarithms 0, 1 and 2, whose standard deviation is 1."""
     mark = records.benchmark(Case("a.b", "cpu", "float32"), math.e, medians=(1.0, math.e, math.e**2))
-    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, records.run_file([mark], processes=3))])))
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, records.run_file([mark], processes=3))])))
     half = 4.302653 / math.sqrt(3)
     assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
 
@@ -94,12 +94,13 @@ def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
 def test_every_digit_is_kept(tmp_path: Path) -> None:
     median = 1.2345678901234567e-05
     case = Case("a.b", "cpu", "float32", {})
-    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, records.run_file([records.benchmark(case, median)]))])))
+    data = records.run_file([records.benchmark(case, median)])
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
     assert float(row["median_s"]) == median
 
 
 def test_pandas_reads_it_back(tmp_path: Path) -> None:
-    text = table.to_csv(table.frame([read(tmp_path, records.gpu_run())]))
+    text = table.csv_text(table.results_table([read(tmp_path, records.gpu_run())]))
     back = pd.read_csv(io.StringIO(text))
     assert back["median_s"].dtype == float
     assert (back["status"] == "skipped").sum() == back["median_s"].isna().sum() == 5
@@ -108,7 +109,7 @@ def test_pandas_reads_it_back(tmp_path: Path) -> None:
 def test_parameters_named_like_columns(tmp_path: Path) -> None:
     params = {"device": "x", "param_device": 1, "variant": 2, "median_s": 3, "_run": 4}
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, data)])))
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
     assert row["device"] == "cpu"
     assert row["param_param_device"] == "x"
     assert [row["param_device"], row["param_variant"], row["param_median_s"], row["param__run"]] == ["1", "2", "3", "4"]
@@ -117,7 +118,7 @@ def test_parameters_named_like_columns(tmp_path: Path) -> None:
 def test_texts_are_no_formulas(tmp_path: Path) -> None:
     params = {"a": "=1+1", "b": "@SUM(A1)", "c": "-2", "d": "+x", "e": -2.5, "=f": "\n=1"}
     data = records.run_file([records.benchmark(Case("=cmd|'/c calc'!A0", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(table.to_csv(table.frame([read(tmp_path, data)])))
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
     assert row["workload"] == "'=cmd|'/c calc'!A0"
     assert [row[name] for name in "abcde"] == ["'=1+1", "'@SUM(A1)", "'-2", "'+x", "-2.5"]
     assert row["'=f"] == " =1"
@@ -131,6 +132,6 @@ def test_run_names_are_told_apart() -> None:
 
 def test_order_is_that_of_the_files(tmp_path: Path) -> None:
     runs = [read(tmp_path, records.cpu_run(), name) for name in ("z", "a")]
-    found = table.frame(runs)
+    found = table.results_table(runs)
     assert list(dict.fromkeys(found["run"])) == ["z", "a"]
-    assert table.to_csv(found) == table.to_csv(table.frame(runs))
+    assert table.csv_text(found) == table.csv_text(table.results_table(runs))

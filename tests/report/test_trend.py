@@ -6,13 +6,14 @@ import json
 import random
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import records
 
 from gpubench.cli import main
 from gpubench.report import table, trend
-from gpubench.report.charts import selection
-from gpubench.report.charts.trend_chart import draw_trend
+from gpubench.report.charts.page import ChartData
+from gpubench.report.charts.trend_chart import draw_trend, trend_figures
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.statistics import change_points
@@ -39,7 +40,7 @@ def history(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.st
 
 def seen(paths: list[Path]) -> list[trend.Trend]:
     runs = [read(path) for path in sorted(paths)]
-    return trend.trends(runs, table.frame(runs))
+    return trend.trends(runs, table.results_table(runs))
 
 
 def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
@@ -62,7 +63,9 @@ def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> No
 
 def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
     found = seen(history(tmp_path))
-    for figure, each in zip(selection.plan_trends(found), found, strict=True):
+    for figure, each in zip(
+        trend_figures(ChartData(pd.DataFrame(), pd.DataFrame(), trends=tuple(found))), found, strict=True
+    ):
         page = draw_trend(figure, each)
         words = [text.get_text() for text in page.figure.texts]
         assert ("change" in words) == (each.workload == "a.stepped")

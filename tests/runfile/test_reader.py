@@ -62,7 +62,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert measured.times is not None
     assert measured.times.median_s == pytest.approx((1.9e-5 * 2.1e-5) ** 0.5)
     assert [process.median_s for process in measured.times.processes] == [1.9e-5, 2.1e-5]
-    assert [list(process.samples) for process in measured.times.processes] == [[1.9e-5], [2.1e-5]]
+    assert [list(kept) for kept in measured.times.samples] == [[1.9e-5], [2.1e-5]]
     assert (unmeasured.times, unmeasured.status, unmeasured.reason) == (None, "skipped", "too slow")
 
 

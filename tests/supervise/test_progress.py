@@ -19,7 +19,7 @@ def clock(monkeypatch):
 
 
 def session(process):
-    return {"event": "session", "process": process, "cases": CASES, "predicted_s": CASE_S * len(CASES)}
+    return {"event": "session", "process": process, "cases": CASES, "estimated_s": CASE_S * len(CASES)}
 
 
 def end(process, status="ok"):
@@ -33,7 +33,7 @@ def test_what_is_left_follows_the_pace_seen(clock, capsys, pace):
     told.expect(3, [])
     told.tell(session(0))
     whole = whole_s(CASE_S * len(CASES), 3)
-    assert told.predicted_s == whole == 3 * START_S + 2 * len(CASES)
+    assert told.estimated_s == whole == 3 * START_S + 2 * len(CASES)
     assert told.left_s() == pytest.approx(whole - START_S)
     end_of_run = (whole - START_S) * pace
     for process in range(3):
@@ -68,5 +68,5 @@ def test_a_resumed_run_expects_what_is_left(clock):
 
 def test_one_is_no_plural(clock, capsys):
     told = Progress()
-    told.tell(session(0) | {"cases": ["a"], "predicted_s": 1.0})
+    told.tell(session(0) | {"cases": ["a"], "estimated_s": 1.0})
     assert "gpubench run: 1 case, about" in capsys.readouterr().err

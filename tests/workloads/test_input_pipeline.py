@@ -1,15 +1,15 @@
 """The input pipeline gives every image once and says how long the step waited for them."""
 
-import time
-
 import pytest
 import torch
+from virtual import Machine, device
 
+from gpubench.measure.clock import DeviceClock
 from gpubench.workloads import input_pipeline
 
 CASE = """
 import pytest
-from gpubench import input_pipeline
+from gpubench.workloads import input_pipeline
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_feed(gpubench, workers):
@@ -46,16 +46,17 @@ def test_the_wait_for_data_is_told_apart_from_the_step(pytester):
 
 
 @pytest.mark.parametrize("slow", ["data", "step"])
-def test_what_is_slow_is_what_it_says(monkeypatch, slow):
-    """An epoch whose loader sleeps waits for data; one whose device takes long does not."""
+def test_what_is_slow_is_what_it_says(slow):
+    """An epoch whose loader takes long waits for data; one whose device takes long does not, and waits for it."""
     pipeline = object.__new__(input_pipeline.Pipeline)
     images = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
+    machine = Machine()
 
     class Slow:
         def __iter__(self):
             for _ in range(3):
                 if slow == "data":
-                    time.sleep(0.05)
+                    machine.time_s += 0.05
                 yield images
 
     class Trainer:
@@ -64,14 +65,11 @@ def test_what_is_slow_is_what_it_says(monkeypatch, slow):
 
         def step(self):
             if slow == "step":
-                time.sleep(0.05)
+                machine.launch(0.05)
 
-    class Home:
-        def synchronize(self):
-            pass
-
-    pipeline._loader, pipeline._trainer, pipeline._home = Slow(), Trainer(), Home()
+    pipeline._loader, pipeline._trainer, pipeline._clock = Slow(), Trainer(), DeviceClock([device(machine)])
     pipeline._device, pipeline._pinned, pipeline._spent = torch.device("cpu"), False, []
     pipeline.epoch()
     spent = pipeline.phases()
-    assert spent[slow] > spent["step" if slow == "data" else "data"]
+    assert spent[slow] == pytest.approx(0.15, rel=1e-6)
+    assert spent["step" if slow == "data" else "data"] < 1e-6

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...devices import Device
 from ...errors import Unmeasurable
-from ..clock import DeviceClock
+from ..clock import DeviceClock, repeat
 from .device import device_time
 from .transfer import transfer
 
@@ -21,7 +20,7 @@ class Flush:
     """
 
     def __init__(self, device: Device) -> None:
-        size = device.kind.cache_bytes(device.index)
+        size = device.cache_bytes()
         if not size:
             raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
         import torch
@@ -39,17 +38,9 @@ LATENCY_CALLS = 100
 LATENCY_S = 0.02
 
 
-def latency(call: Callable[[], Any], clock: DeviceClock, call_s: float) -> float:
-    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least.
-
-    ``call_s`` is the expected length of one.
-    """
-    times = []
-    for _ in range(max(3, min(LATENCY_CALLS, int(LATENCY_S / max(call_s, 1e-9))))):
-        start = clock()
-        call()
-        times.append(clock() - start)
-    return statistics.median(times)
+def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
+    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least."""
+    return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
 # Peak memory: the most that a case held on its device at once, its inputs included.
@@ -63,15 +54,15 @@ class Peak:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._before = device.kind.allocated_memory(device.index)
+        self._before = device.allocated_memory()
 
     def reset(self) -> None:
         """What was only needed to prepare the calls doesn't count."""
-        self._device.kind.reset_peak_memory(self._device.index)
+        self._device.reset_peak_memory()
 
     def bytes(self) -> int | None:
         """``None`` on kinds that don't count."""
-        peak = self._device.kind.peak_memory(self._device.index)
+        peak = self._device.peak_memory()
         if peak is None or self._before is None:
             return None
         return max(0, peak - self._before)
@@ -89,16 +80,16 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
     ``None`` where the device has no counter, or where it didn't move.
     """
-    before = device.kind.energy_j(device.index)
+    before = device.energy_j()
     if before is None:
         return None
     calls = max(3, int(ENERGY_S / max(call_s, 1e-7)))
     clock()
-    before = device.kind.energy_j(device.index)
+    before = device.energy_j()
     for _ in range(calls):
         call()
     clock()
-    after = device.kind.energy_j(device.index)
+    after = device.energy_j()
     used = (after or 0.0) - (before or 0.0)
     return used / calls if used > 0 else None
 
@@ -108,10 +99,6 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
 if TYPE_CHECKING:
     import torch
-
-NOTHING: dict[str, Any] = {
-    "device_s": None, "launch_s": None, "device_reason": None, "energy_j": None, "transfer": None
-}  # fmt: skip
 
 
 def probe(
@@ -125,13 +112,13 @@ def probe(
     outputs: Sequence[torch.Tensor],
     power: bool,
 ) -> dict[str, Any]:
-    """The fields of a case's record, ``None`` on a CPU.
+    """Fields of a case's :class:`~gpubench.runfile.schema.Measurement`; none on a CPU.
 
     ``call`` is ``None`` where it can't be repeated as it is; ``power``: whether to take the time that energy needs.
     """
     if not device.accelerator:
-        return dict(NOTHING)
-    record = dict(NOTHING)
+        return {}
+    record: dict[str, Any] = {}
     if call is None:
         record["device_reason"] = "the case sets up before every call"
     elif sum(used.accelerator for used in clock.devices) > 1:
@@ -143,4 +130,4 @@ def probe(
             record["energy_j"] = energy(call, device, clock, call_s)
     # Of a call that also uses the host or another device, copying is the work itself.
     moved = transfer(inputs, outputs, device) if len(clock.devices) == 1 else None
-    return record | {"transfer": dataclasses.asdict(moved) if moved else None}
+    return record | {"transfer": moved}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...devices import Device
+from ...devices import Device, Event
+from ..clock import repeat
 
 REPEATS = 5
 SECONDS = 0.02
@@ -50,7 +51,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
             return DeviceTime(None, launch_s, why)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
-            return DeviceTime(None, launch_s, f"{device.kind.name} can't be made to wait on the device itself")
+            return DeviceTime(None, launch_s, f"{device.kind} can't be made to wait on the device itself")
         if seconds >= 0:
             times.append(seconds)
         else:
@@ -61,44 +62,37 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
 
 
 def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
-    """Host seconds per call into an empty queue, nothing waited for: the least of a few repeats."""
-    now, found = device.kind.now, []
-    for _ in range(3):
-        device.synchronize()
-        start = now()
-        for _ in range(calls):
-            call()
-        found.append((now() - start) / calls)
+    """Host seconds per call into an empty queue, with no wait at the end: the least of three."""
+    times = repeat(call, device.now, least=3, most=3, calls=calls, before=device.synchronize)
     device.synchronize()
-    return min(found)
+    return min(times) / calls
 
 
 def _repeat(
     call: Callable[[], Any], device: Device, calls: int, hold_s: float, flush: Callable[[], Any] | None
 ) -> float | None:
     """Seconds per call; below 0 if the device had begun before all was queued; ``None`` if it can't be held."""
-    kind, index = device.kind, device.index
     device.synchronize()
-    if not kind.hold(index, hold_s):
+    if not device.queue_wait(hold_s):
         return None
-    held = kind.mark(index)
-    marks: list[tuple[Any, Any, Any]] = []
+    held = device.record_event()
+    marks: list[tuple[Event, Event, Event]] = []
     if flush is None:
-        start = kind.mark(index)
+        start = device.record_event()
         for _ in range(calls):
             call()
-        end = kind.mark(index)
+        end = device.record_event()
     else:
         for _ in range(calls):
             flush()
-            empty, start = kind.mark(index), kind.mark(index)
+            empty, start = device.record_event(), device.record_event()
             call()
-            marks.append((empty, start, kind.mark(index)))
-    early = kind.reached(held)
+            marks.append((empty, start, device.record_event()))
+    early = held.query()
     device.synchronize()
     if early:
         return -1.0
     if flush is None:
-        return kind.between(start, end) / calls
-    alone = statistics.median(kind.between(empty, start) for empty, start, _ in marks)
-    return max(0.0, statistics.median(kind.between(start, end) for _, start, end in marks) - alone)
+        return start.elapsed_time(end) / 1e3 / calls
+    alone = statistics.median(empty.elapsed_time(start) for empty, start, _ in marks)
+    return max(0.0, statistics.median(start.elapsed_time(end) for _, start, end in marks) - alone) / 1e3

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...devices import CPU, Device
 from ...errors import TooLarge
 from ...runfile.schema import Transfer
-from ..clock import DeviceClock
+from ..clock import DeviceClock, repeat
 from ..data import require_memory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
     """Those on the device, each memory once."""
     found: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
-        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind.name and not device.index)
+        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
         if there and tensor.numel():
             found.setdefault((tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach())
     # Of a view with gaps as many bytes travel as it has elements.
@@ -61,21 +61,11 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
             hosts.append(host.pin_memory() if pinned else host)
         except (RuntimeError, NotImplementedError):  # a kind without pinned memory
             return None
-    clock = DeviceClock([device])
     pairs = [(there, here) if arriving else (here, there) for there, here in zip(tensors, hosts, strict=True)]
 
     def once() -> None:
         for target, source in pairs:
-            device.kind.copy(target, source)
+            device.copy(target, source)
 
-    return _median(once, clock)
-
-
-def _median(once: Callable[[], None], clock: DeviceClock) -> float:
     once()
-    times: list[float] = []
-    while len(times) < FEWEST or (len(times) < MOST and sum(times) < SECONDS):
-        start = clock()
-        once()
-        times.append(clock() - start)
-    return statistics.median(times)
+    return statistics.median(repeat(once, DeviceClock([device]), least=FEWEST, most=MOST, seconds=SECONDS))

@@ -1,4 +1,8 @@
-"""Charts of one number a workload: speedups at the largest size, highest rates, times of a single size."""
+"""Charts of one number a workload: speedups at the largest size, highest rates, times of a single size.
+
+Bars start where nothing is: at 0, or at 1× for a ratio. Values too far apart for a linear axis are dots on a
+logarithmic one, where a bar's length would mean nothing; their figures stand in columns beside them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,20 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ... import statistics
 from ...format import text
-from ..labels import Names, Row, factor, flagged, grouped, setting, shorten, size_text
+from ..labels import (
+    Names,
+    Row,
+    caption,
+    factor,
+    family,
+    flagged,
+    grouped,
+    setting,
+    shorten,
+    size_text,
+    uncertainty,
+    waited,
+)
 from ..sweep import rate_of, size_of, size_parameter, speedup_of, sweeps, time_of
 from .page import (
     CUT,
@@ -21,6 +38,7 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
     Page,
@@ -101,6 +119,28 @@ class BarChart:
 
     def draw(self, figure: Figure) -> Page:
         return draw_bars(figure, self)
+
+
+def bar_figures(data: ChartData) -> list[Figure]:
+    names, found = data.names, []
+    for base, members in grouped(data.pairs, names.baseline).items():
+        bars = speedup_bars(members, names, base)
+        facts = f"Speedup = time of {base} / time of the other; each workload at its largest size"
+        words = caption(members, names, uncertainty(members, "thin line") + bars.note + bars.cut)
+        stem = f"speedup-over-{base.removeprefix('the ').lower()}"
+        found.append(Figure(stem, f"Speedup over {base}, by workload", facts, words, bars))
+    if rates := best_rates(data.rows, names):
+        words = caption(rates.rows, names, rates.note)
+        facts = "The best that was measured over all sizes and parameters; higher is better"
+        found.append(Figure("highest-rates", "Highest rates", facts, words, rates, rank=3))
+    single = []
+    for members in grouped(data.single, lambda row: family(row["workload"])).values():
+        single += sweeps(members, time_of, names)[1]
+    for times in single_sizes(single, names):
+        words = caption(times.rows, names, times.note)
+        facts = f"Wall time of a call{waited(times.rows)}; lower is better"
+        found.append(Figure("time-one-size", "Time per call: workloads of one size", facts, words, times, rank=6))
+    return found
 
 
 def speedup_bars(rows: list[Row], names: Names, base: str) -> BarChart:
@@ -211,12 +251,6 @@ def _at(row: Row, size: str | None) -> str:
 def _used(groups: Iterable[Group], names: Names) -> tuple[tuple[str, int], ...]:
     used = {bar.colour for group in groups for bar in group.bars}
     return tuple((source, i) for i, source in enumerate(names.sources) if i in used)
-
-
-# One number a workload, one panel under the other: bars, or dots beside a table.
-#
-# Bars start where nothing is: at 0, or at 1× for a ratio. Values too far apart for a linear axis are dots on a
-# logarithmic one, where a bar's length would mean nothing; their figures stand in columns beside them.
 
 
 _THICK, _BETWEEN = 0.17, 0.11

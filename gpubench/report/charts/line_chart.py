@@ -15,11 +15,24 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ...runfile.schema import Scalar
 from ...statistics import Crossover
-from .. import crossover
-from ..crossover import Crossing
-from ..labels import Names, Row, grouped, setting, shorten, size_label, size_text
-from ..speedup import RESIDENT
-from ..sweep import Line, Sweep, varying
+from ..crossover import MEASURES, Crossing, crossing_of
+from ..labels import (
+    Names,
+    Row,
+    caption,
+    family,
+    grouped,
+    heading,
+    setting,
+    shorten,
+    size_label,
+    size_text,
+    uncertainty,
+    waited,
+)
+from ..metrics import METRICS
+from ..speedup import ONE_SHOT, RESIDENT
+from ..sweep import Line, Sweep, rate_of, sweeps, time_of, varying
 from .page import (
     CUT,
     LEFT,
@@ -27,6 +40,7 @@ from .page import (
     RIGHT,
     SMALL,
     WIDTH,
+    ChartData,
     Figure,
     Key,
     Page,
@@ -97,6 +111,69 @@ class LineChart:
         return draw_lines(figure, self)
 
 
+def line_figures(data: ChartData) -> list[Figure]:
+    """By family: speedups with data on the device and with copies, the rate of its kind, and times."""
+    names = data.names
+    found = []
+    for base, members in grouped(data.pairs, names.baseline).items():
+        stem = f"speedup-over-{base.removeprefix('the ').lower()}"
+        for regime, measure in MEASURES.items():
+            shot = regime == ONE_SHOT
+            for kind, rows in grouped(members, lambda row: family(row["workload"])).items():
+                found += _pages(
+                    line_charts(sweeps(rows, measure, names)[0], names, slower=base, regime=regime),
+                    names,
+                    name=f"{'one-shot-' * shot}{stem}-{kind}",
+                    title=f"{heading(kind)}: {'one-shot ' * shot}speedup over {base}",
+                    subtitle=f"Time of {base} / time of the device{', copies included' * shot}; "
+                    "◆ crossover: from this size on it stays at 1× or above",
+                    note=uncertainty(rows, "band; of a crossover: bar at 1×") + _SHOT * shot,
+                    rank=1,
+                )
+    for kind, members in grouped(data.single, lambda row: family(row["workload"])).items():
+        for rate, rows in grouped(members, rate_of).items():
+            if rate is not None:
+                found += _pages(
+                    line_charts(sweeps(rows, rate.measure, names)[0], names, unit=rate.unit, lead="dtype"),
+                    names,
+                    name=f"{rate.label.lower()}-{kind}",
+                    title=f"{heading(kind)}: {rate.label.lower()}",
+                    subtitle=f"{rate.unit} against size; higher is better",
+                    note="Line: work of a call / its wall time; band: interquartile range of the rounds. ",
+                    rank=4,
+                )
+        found += _pages(
+            line_charts(sweeps(members, time_of, names)[0], names, unit=METRICS["median_s"].unit),
+            names,
+            name=f"time-{kind}",
+            title=f"{heading(kind)}: time per call",
+            subtitle=f"Wall time against size{waited(members)}; lower is better",
+            note="Line: median over rounds, geometric mean of processes; band: interquartile range of the rounds. ",
+            rank=5,
+        )
+    return found
+
+
+_SHOT = "One-shot: inputs copied from pageable memory, one call, outputs copied back. "
+
+
+def _pages(
+    charts: Sequence[LineChart], names: Names, *, name: str, title: str, subtitle: str, note: str, rank: int
+) -> list[Figure]:
+    """A figure for each, numbered where there are several."""
+    return [
+        Figure(
+            name if number == 1 else f"{name}-{number}",
+            f"{title} ({number} of {len(charts)})" if len(charts) > 1 else title,
+            subtitle,
+            caption(chart.rows, names, note + chart.cut),
+            chart,
+            rank,
+        )
+        for number, chart in enumerate(charts, 1)
+    ]
+
+
 class _Looks:
     """Colours that mean the same source, or the same dtype, in every chart of a report."""
 
@@ -142,7 +219,7 @@ def line_charts(
                 word, colour = looks.colour(line, "dtype" if by_dtype else "source")
                 colours[word] = colour
                 style = _style(line, differing)
-                crossing = crossover.of(line, regime) if slower is not None else None
+                crossing = crossing_of(line, regime) if slower is not None else None
                 curves.append(Curve(line, colour, styles.setdefault(style, len(styles)) if style else 0, crossing))
             drawn.append(LinePanel(label, size, tuple(curves)))
         found.append(
@@ -217,9 +294,6 @@ def _split_by(parts: list[list[Line]], lead: str, shared: set[str]) -> str | Non
 
 def _value(term: str) -> Callable[[Line], Scalar]:
     return lambda line: line.terms.get(term)
-
-
-# Small multiples of lines over a size, on logarithmic axes.
 
 
 _HEIGHTS = {1: 4.1, 2: 2.9, 3: 2.3, 4: 1.9}

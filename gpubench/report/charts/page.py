@@ -1,4 +1,7 @@
-"""Colours, markers and dashes of the charts, light and dark."""
+"""What all charts share: the theme, the ticks, the page around the panels, and what a chart must offer.
+
+A page is laid out in inches: title, legend and caption at the edges, panels in between.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
@@ -15,7 +19,11 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 
 from ...format import text
-from ..labels import raised, size_text
+from ...runfile.schema import Parallel
+from ..labels import Names, Row, raised, size_text
+from ..speedup import Baseline, pair
+from ..table import records
+from ..trend import Trend
 
 LIGHT, DARK = "light", "dark"
 
@@ -75,9 +83,6 @@ class Ink:
     def apply(self, theme: str) -> None:
         for setter, role in self.strokes:
             setter(colour(theme, role))
-
-
-# Ticks on logarithmic and linear axes, labelled in the field's units.
 
 
 Ticks = list[tuple[float, str]]
@@ -165,9 +170,6 @@ def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) ->
         low, high = middle / math.sqrt(least), middle * math.sqrt(least)
     room = (high / low) ** share
     return low / room, high * room
-
-
-# A page for a chart, laid out in inches: title, legend and caption at the edges, panels in between.
 
 
 WIDTH = 10.0
@@ -293,6 +295,40 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
     return [*lines[: most - 1], fitted(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
 
 
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What charts are made from: the tables of a report and the trends of its runs."""
+
+    results: pd.DataFrame
+    speedups: pd.DataFrame
+    baseline: Baseline | None = None
+    scaled: pd.DataFrame | None = None
+    trends: tuple[Trend, ...] = ()
+
+    @property
+    def names(self) -> Names:
+        return Names(self.results)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The measured cases."""
+        return [row for row in records(self.results) if row["_result"].times]
+
+    @property
+    def single(self) -> list[Row]:
+        """Those of workloads that use one device; the others have charts of their own."""
+        several = {row["workload"] for row in self.rows if (row["_result"].parallel or Parallel()).devices > 1}
+        return [row for row in self.rows if row["workload"] not in several]
+
+    @property
+    def pairs(self) -> list[Row]:
+        """Of a report without a pair inside a run also those against NumPy."""
+        pairs = records(self.speedups)
+        if self.baseline is None and not any(row["run"] == row["baseline_run"] for row in pairs):
+            pairs += records(pair(self.results, Baseline("implementation", "numpy")).table)
+        return pairs
+
+
 class Chart(Protocol):
     """What a figure holds: plain data that knows how to draw itself."""
 
@@ -301,10 +337,11 @@ class Chart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One picture and the words around it."""
+    """One picture and the words around it; a report shows those of the lowest ``rank`` first."""
 
     name: str
     title: str
     subtitle: str
     caption: str
     chart: Chart | None = None
+    rank: int = 0

@@ -1,4 +1,7 @@
-"""Where words go so that they don't lie on each other; in inches, knows nothing of what they say."""
+"""Roofline charts: what each device can do at best, and where its cases lie under that, one panel under the other.
+
+Words are placed so that they don't lie on each other: :class:`Box`, :func:`spread` and :func:`beside`, in inches.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,23 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from ...format import bytes_text, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
-from ..labels import Names, Row, family, flagged, shorten, size_text
-from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Figure, Key, Page, Ticks, fitted, log_ticks, marker, text_width
+from ..labels import Names, Row, beyond, caption, family, flagged, grouped, shorten, size_text
+from .page import (
+    LEFT,
+    NORMAL,
+    RIGHT,
+    SMALL,
+    WIDTH,
+    ChartData,
+    Figure,
+    Key,
+    Page,
+    Ticks,
+    fitted,
+    log_ticks,
+    marker,
+    text_width,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +128,6 @@ _AROUND = tuple(
 )
 
 
-# Roofline charts as plain data: what each device can do at best, and where its cases lie under that.
-
-
 FLOPS, BYTES, INTENSITY = "FLOP", "B", "FLOP/B"
 FASTER = 1.1
 """A level whose best is less than this above a larger one's has no ceiling of its own: the difference is noise."""
@@ -164,6 +179,25 @@ class Roofline:
 
     def draw(self, figure: Figure) -> Page:
         return draw_roofline(figure, self)
+
+
+def roofline_figures(data: ChartData) -> list[Figure]:
+    """One for each device of each run whose ceilings were measured."""
+    names, found = data.names, []
+    for (run, device), members in grouped(data.rows, lambda row: (row["run"], row["device"])).items():
+        rows = [row for row in members if row["implementation"] != "numpy"]
+        ceilings = members[0]["_run"].ceilings.get(device)
+        chart = roofline(rows, ceilings, names) if rows and ceilings else None
+        if chart:
+            note = (
+                "Best of each workload named. Ceilings: the best seen on this device in this run; bandwidths and "
+                "launches in grey (what a large footprint reached, a small one can), products in their dtype's colour."
+            )
+            facts = "What was reached of what the device can do; a case on a ceiling leaves nothing to gain"
+            name = f"roofline-{device}" + f"-{run}" * names.several
+            words = caption(rows, names, f"{note}{beyond(rows)} ")
+            found.append(Figure(name, f"Roofline of {names.source(rows[0])}", facts, words, chart, rank=2))
+    return found
 
 
 def roofline(rows: list[Row], ceilings: Ceilings, names: Names) -> Roofline | None:
@@ -271,9 +305,6 @@ def _marks(rows: Iterable[Row], x: str, y: str) -> tuple[Mark, ...]:
         label = shorten(workload.partition(".")[2] or workload, 24) if notable else ""
         marks.append(Mark(along, height, dtype, family(workload), label, flagged(row)))
     return tuple(marks)
-
-
-# Roofline charts: cases as points under the ceilings of their device, one panel under the other.
 
 
 _HEIGHT, _HEAD, _FOOT = 3.0, 0.34, 0.5

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-
-import pandas as pd
+from dataclasses import replace
 
 from ..labels import Names, Row, caption, heading
 from ..scaling import ONE_THREAD, SINGLE
@@ -12,7 +11,7 @@ from ..sweep import Line, Point
 from ..table import records
 from .bar_chart import Bar, BarChart, BarPanel, Group
 from .line_chart import Curve, LineChart, LinePanel
-from .page import Figure
+from .page import ChartData, Figure
 
 IDEAL = "ideal"
 _METHODS = ("ddp", "fsdp", "data_parallel", "unsynchronised", "gpipe", "1f1b", IDEAL, SINGLE, ONE_THREAD, "naive")
@@ -24,13 +23,13 @@ _LABELS = {
 _NOTE = "1× is one device (of a CPU: one process with one thread). "
 
 
-def plan(results: pd.DataFrame, scaled: pd.DataFrame) -> list[Figure]:
-    """The figures of a report's cases of several devices; none where there are none."""
-    rows = records(scaled)
-    names = Names(results)
+def scaling_figures(data: ChartData) -> list[Figure]:
+    """Of the cases of several devices; none where there are none."""
+    rows = [] if data.scaled is None else records(data.scaled)
+    names = data.names
     several = [row for row in rows if row["scaling"] is not None and not row["microbatches"]]
     piped = [row for row in rows if row["scaling"] is not None and row["microbatches"]]
-    figures = [
+    found = [
         _against(
             several, names, "devices", "scaling-speedup", "Several devices: speedup over one",
             "Items/s over those of one device, against devices", _speedup, "ideal_speedup", slower="one device",
@@ -46,7 +45,7 @@ def plan(results: pd.DataFrame, scaled: pd.DataFrame) -> list[Figure]:
         _bus(rows, names),
         _phases([row for row in rows if row["phases"]], names),
     ]  # fmt: skip
-    return [figure for figure in figures if figure]
+    return [replace(figure, rank=7) for figure in found if figure]
 
 
 def _speedup(row: Row) -> tuple[float, float, float]:

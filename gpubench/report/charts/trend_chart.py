@@ -8,8 +8,22 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..trend import Series, Trend
-from .page import LEFT, NORMAL, RIGHT, SMALL, WIDTH, Figure, Key, Page, Ticks, fitted, linear_ticks, text_width
+from ..trend import LEAST_CHANGE, Series, Trend
+from .page import (
+    LEFT,
+    NORMAL,
+    RIGHT,
+    SMALL,
+    WIDTH,
+    ChartData,
+    Figure,
+    Key,
+    Page,
+    Ticks,
+    fitted,
+    linear_ticks,
+    text_width,
+)
 
 _HEIGHTS = {1: 3.2, 2: 2.2}
 _BELOW, _ABOVE = 0.42, 0.34
@@ -23,6 +37,23 @@ class TrendChart:
 
     def draw(self, figure: Figure) -> Page:
         return draw_trend(figure, self.trend)
+
+
+def trend_figures(data: ChartData) -> list[Figure]:
+    """A figure for each workload in time."""
+    found = []
+    for each in data.trends:
+        changes = sum(len(series.changes) for series in each.series)
+        subtitle = f"{each.machine}: {changes} {'change' if changes == 1 else 'changes'} of level; lower is better"
+        note = (
+            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change is one that "
+            f"Pettitt's rank test finds at 1 % over all cases, of {LEAST_CHANGE:.0%} or more. "
+        )
+        note += "Cases without a change are left out. " if changes else ""
+        note += f"{each.left_out} more cases are left out. " if each.left_out else ""
+        name, title = f"trend-{each.workload}", f"{each.workload} in time"
+        found.append(Figure(name, title, subtitle, note.strip(), TrendChart(each), rank=8))
+    return found
 
 
 def draw_trend(figure: Figure, trend: Trend) -> Page:

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from gpubench.report import speedup, table
-from gpubench.report.charts import draw, page, selection
+from gpubench.report.charts import draw, selection
 from gpubench.report.charts.bar_chart import BarChart
 from gpubench.report.charts.line_chart import LineChart, draw_lines
-from gpubench.report.charts.page import Figure
+from gpubench.report.charts.page import DARK, LIGHT, Figure, colour, linear_ticks, log_ticks, size_ticks, tick_text
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -29,7 +29,7 @@ def plan(folder: Path, *runs: dict[str, Any]) -> list[Figure]:
         path = folder / f"run{i}.json"
         path.write_text(json.dumps(data))
         loaded.append(reader.read(path))
-    results = table.frame(loaded)
+    results = table.results_table(loaded)
     return selection.plan(results, speedup.pair(results).table)
 
 
@@ -255,9 +255,9 @@ def test_flagged_cases_are_hollow(tmp_path: Path) -> None:
     hollow = [point for curve in lines(figure).panels[0].curves for point in curve.line.points if point.flagged]
     assert [point.x for point in hollow] == [10**6]
     page = draw_lines(figure, lines(figure))
-    page.ink.apply(page.DARK)
+    page.ink.apply(DARK)
     faces = [line.get_markerfacecolor() for line in page.figure.axes[0].lines if list(line.get_xdata()) == [10**6]]
-    assert faces == [page.colour(page.DARK, "page")]
+    assert faces == [colour(DARK, "page")]
     (rates,) = [each.chart for each in found if each.name == "highest-rates"]
     assert isinstance(rates, BarChart)
     assert [bar.flagged for panel in rates.panels for group in panel.groups for bar in group.bars] == [False, True]
@@ -353,29 +353,29 @@ def contrast(one: str, two: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("name", [page.LIGHT, page.DARK])
+@pytest.mark.parametrize("name", [LIGHT, DARK])
 def test_colours_stand_out(name: str) -> None:
-    paper = page.colour(name, "page")
-    assert all(contrast(page.colour(name, i), paper) >= 3 for i in range(8))
-    assert all(contrast(page.colour(name, i), page.colour(name, "shade")) >= 3 for i in range(8))
-    assert all(contrast(page.colour(name, role), paper) >= 4.5 for role in ("text", "muted"))
-    assert contrast(page.colour(name, "muted"), page.colour(name, "shade")) >= 4.5
+    paper = colour(name, "page")
+    assert all(contrast(colour(name, i), paper) >= 3 for i in range(8))
+    assert all(contrast(colour(name, i), colour(name, "shade")) >= 3 for i in range(8))
+    assert all(contrast(colour(name, role), paper) >= 4.5 for role in ("text", "muted"))
+    assert contrast(colour(name, "muted"), colour(name, "shade")) >= 4.5
 
 
 def test_ticks() -> None:
-    assert [label for _, label in page.log_ticks(0.9e-6, 2e-3, "s")] == ["1 µs", "10 µs", "100 µs", "1 ms"]
-    assert [label for _, label in page.log_ticks(0.4, 2.5, "")] == ["0.5×", "0.7×", "1×", "1.5×", "2×"]
-    assert len(page.log_ticks(1e-15, 1e30, "s", 6)) <= 6
-    assert [label for _, label in page.linear_ticks(0, 41e9, "B/s")] == [
+    assert [label for _, label in log_ticks(0.9e-6, 2e-3, "s")] == ["1 µs", "10 µs", "100 µs", "1 ms"]
+    assert [label for _, label in log_ticks(0.4, 2.5, "")] == ["0.5×", "0.7×", "1×", "1.5×", "2×"]
+    assert len(log_ticks(1e-15, 1e30, "s", 6)) <= 6
+    assert [label for _, label in linear_ticks(0, 41e9, "B/s")] == [
         "0",
         "10 GB/s",
         "20 GB/s",
         "30 GB/s",
         "40 GB/s",
     ]
-    assert [page.tick_text(value, "") for value in (2e-6, 1e-4, 0.001, 1000, 1e7)] == [
+    assert [tick_text(value, "") for value in (2e-6, 1e-4, 0.001, 1000, 1e7)] == [
         "2·10⁻⁶×", "10⁻⁴×", "0.001×", "1,000×", "10⁷×",
     ]  # fmt: skip
-    assert [label for _, label in page.size_ticks([64, 256, 1024], "n", 9)] == ["64", "256", "1024"]
-    assert [label for _, label in page.size_ticks([10**3, 10**9], "nbytes", 9)] == ["1 kB", "1 GB"]
-    assert [label for _, label in page.size_ticks([10**5, 65536], "n", 9)] == ["65.5k", "10⁵"]
+    assert [label for _, label in size_ticks([64, 256, 1024], "n", 9)] == ["64", "256", "1024"]
+    assert [label for _, label in size_ticks([10**3, 10**9], "nbytes", 9)] == ["1 kB", "1 GB"]
+    assert [label for _, label in size_ticks([10**5, 65536], "n", 9)] == ["65.5k", "10⁵"]

@@ -12,7 +12,7 @@ import records
 
 from gpubench.report import speedup, table
 from gpubench.report.charts import draw, selection
-from gpubench.report.charts.page import Figure
+from gpubench.report.charts.page import LIGHT, Figure
 from gpubench.report.charts.roofline_chart import Roofline, RoofPanel, draw_roofline
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
@@ -49,7 +49,7 @@ def plan(folder: Path, marks: list[dict[str, Any]], ceilings: dict[str, Any] | N
     path = folder / "run.json"
     known = {"cuda:0": CEILINGS if ceilings is None else ceilings}
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=known)))
-    results = table.frame([reader.read(path)])
+    results = table.results_table([reader.read(path)])
     return [each for each in selection.plan(results, speedup.pair(results).table) if isinstance(each.chart, Roofline)]
 
 
@@ -128,7 +128,7 @@ def test_names_keep_off_markers_and_never_hide_one(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, MARKS + SMALL)
     assert isinstance(figure.chart, Roofline)
     page = draw_roofline(figure, figure.chart)
-    page.ink.apply(page.LIGHT)
+    page.ink.apply(LIGHT)
     for axes in page.figure.axes:
         names = [text for text in axes.texts if text.get_path_effects()]
         markers = [line for line in axes.lines if line.get_marker() not in ("", "None", None)]
@@ -151,7 +151,7 @@ def test_ceilings_that_cases_beat_on_a_busy_machine_are_called_too_low(tmp_path:
             flags=flags,
         )
         path.write_text(json.dumps(data))
-        results = table.frame([reader.read(path)])
+        results = table.results_table([reader.read(path)])
         (figure,) = [f for f in selection.plan(results, speedup.pair(results).table) if isinstance(f.chart, Roofline)]
         assert ("Up to 200% of a ceiling: the ceilings of this run are too low" in figure.caption) == bool(flags)
         assert "  " not in figure.caption

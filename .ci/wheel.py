@@ -1,0 +1,24 @@
+"""Holds what was installed against the checkout: every file of the package and of its benchmarks, and nothing else."""
+
+import sys
+from pathlib import Path
+
+import gpubench  # with no dependency installed: only names that are used may import one
+
+ROOT = Path(__file__).resolve().parent.parent
+INSTALLED = Path(gpubench.__file__).parent
+
+
+def files(folder: Path, prefix: str = "") -> set[str]:
+    """Relative names of a folder's files, without what Python and editors leave there."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {prefix + name.as_posix() for name in names if "__pycache__" not in name.parts and name.suffix != ".pyc"}
+
+
+if INSTALLED == ROOT / "gpubench":
+    sys.exit("wheel: this is the checkout, not what was built from it")
+expected = files(ROOT / "gpubench") | files(ROOT / "benchmarks", "benchmarks/")
+missing, surplus = sorted(expected - files(INSTALLED)), sorted(files(INSTALLED) - expected)
+if missing or surplus:
+    sys.exit(f"wheel: missing {missing}, surplus {surplus}")
+print(f"wheel: {gpubench.__version__}, {len(expected)} files")

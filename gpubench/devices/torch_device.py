@@ -1,0 +1,108 @@
+"""Kinds that torch describes itself: Intel's ``xpu``, and whatever an out-of-tree backend has registered."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .base import Device, Memory, register
+
+
+class TorchDevice(Device):
+    """A kind known by its ``torch.<kind>`` module, through torch's contract for device modules."""
+
+    @classmethod
+    def _module(cls) -> Any:
+        import torch
+
+        return torch.get_device_module(cls.kind)
+
+    @classmethod
+    def _ask(cls, function: str, *args: Any) -> Any:
+        """The module's answer, or ``None`` when it doesn't have that function or doesn't know."""
+        ask = getattr(cls._module(), function, None)
+        try:
+            return None if ask is None else ask(*args)
+        except (RuntimeError, NotImplementedError, AttributeError, TypeError):
+            return None
+
+    def _count_bytes(self, function: str) -> int | None:
+        answer = self._ask(function, self.index)
+        return None if answer is None else int(answer)
+
+    @classmethod
+    def count(cls) -> int:
+        try:
+            module = cls._module()
+        except (RuntimeError, AttributeError):
+            return 0
+        # A device that can't be waited for can't be timed: it counts as absent.
+        if not hasattr(module, "synchronize") or cls._ask("is_available") is False:
+            return 0
+        return int(cls._ask("device_count") or 0)
+
+    @classmethod
+    def why_absent(cls) -> str:
+        import torch
+
+        try:
+            module = cls._module()
+        except (RuntimeError, AttributeError):
+            module = None
+        if module is None or cls._ask("_is_compiled") is False:
+            return f"this torch ({torch.__version__}) was built without {cls.kind}"
+        if not hasattr(module, "synchronize"):
+            return f"torch.{cls.kind} has no synchronize(): its work can't be timed"
+        return f"torch.{cls.kind} reports no device"
+
+    @classmethod
+    def indices_in_use(cls) -> tuple[int, ...]:
+        return () if cls._ask("is_initialized") is False else super().indices_in_use()
+
+    @classmethod
+    def release_memory(cls) -> None:
+        cls._ask("empty_cache")
+
+    @property
+    def label(self) -> str:
+        return str(self._ask("get_device_name", self.index) or f"{self.kind} device")
+
+    def synchronize(self) -> None:
+        self._module().synchronize(self.index)
+
+    def memory(self) -> Memory | None:
+        answer = self._ask("mem_get_info", self.index)
+        if answer is None:
+            return None
+        cached = (self._count_bytes("memory_reserved") or 0) - (self._count_bytes("memory_allocated") or 0)
+        return Memory(int(answer[0]) + max(0, cached), int(answer[1]))
+
+    def allocated_memory(self) -> int | None:
+        return self._count_bytes("memory_allocated")
+
+    def peak_memory(self) -> int | None:
+        return self._count_bytes("max_memory_allocated")
+
+    def reset_peak_memory(self) -> None:
+        self._ask("reset_peak_memory_stats", self.index)
+
+
+@register
+class Xpu(TorchDevice):
+    """Intel GPUs."""
+
+    kind = "xpu"
+
+
+def out_of_tree_kind() -> type[Device] | None:
+    """The kind that an out-of-tree backend has registered with torch (PrivateUse1), if any."""
+    import torch
+
+    name = torch._C._get_privateuse1_backend_name()
+    return None if name == "privateuseone" else _torch_kind(name)
+
+
+@functools.cache
+def _torch_kind(name: str) -> type[Device]:
+    """One class per name: devices of the same class and index compare equal."""
+    return type(name, (TorchDevice,), {"kind": name})

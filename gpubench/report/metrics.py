@@ -1,0 +1,148 @@
+"""Every number of a measured case: its column in results.csv, its unit, its label and how to find it.
+
+:data:`METRICS` is the only place that knows them. The columns of results.csv, the tables of a summary, the axes of
+charts and docs/metrics.md are made from it, so a new metric is one entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..format import text
+from ..runfile.schema import Result, Run, Times
+from ..runfile.utilisation import compute_dtype, utilisation
+from ..statistics import mean_interval
+
+Number = float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCase:
+    """A result that has times, and the run that it is of."""
+
+    result: Result
+    times: Times
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a case. ``of`` gives its value in ``unit``, None where it is unknown.
+
+    ``in_summary`` shows it beside the highest rates, where any of them has a value.
+    """
+
+    name: str
+    unit: str
+    label: str
+    meaning: str
+    of: Callable[[MeasuredCase], Number]
+    in_summary: bool = False
+
+    def words(self, value: Number) -> str:
+        """The value for people: ``1.50 GB``, ``73%`` of a share, a dash where it is unknown."""
+        if self.unit != SHARE or value is None:
+            return text(value, self.unit.replace("1/", "/"))
+        return "<1%" if value < 0.01 else f"{value:.0%}" if value < 10 else f"{value:,.0f}×"
+
+
+SHARE = "1"
+"""Unit of a share of a whole."""
+
+
+def _end(name: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
+        if len(case.times.processes) < 2:
+            return None
+        end: float = getattr(mean_interval([process.median_s for process in case.times.processes]), name)
+        return end
+
+    return of
+
+
+def _rate(kind: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
+        amount: float | None = getattr(case.result.work, kind)
+        return None if amount is None else amount / case.times.median_s
+
+    return of
+
+
+def _copy(name: str) -> Callable[[MeasuredCase], Number]:
+    def of(case: MeasuredCase) -> Number:
+        seconds: float | None = getattr(case.result.transfer, name, None)
+        return seconds
+
+    return of
+
+
+def _utilisation(case: MeasuredCase) -> Number:
+    result, machine = case.result, case.run.machine
+    key = result.case
+    link = len({machine.device(name).accelerator for name in (key.device, *key.devices)}) > 1
+    ceilings = case.run.ceilings.get(key.device)
+    use = utilisation(result.work, case.times.median_s, compute_dtype(key.dtype, key.variant), ceilings, link)
+    return use.fraction if use else None
+
+
+def _item_per_j(case: MeasuredCase) -> Number:
+    items, energy = case.result.work.items, case.result.energy_j
+    return items / energy if items is not None and energy else None
+
+
+_METRICS = (
+    Metric("median_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
+           lambda case: case.times.median_s),
+    Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process",
+           _end("low")),
+    Metric("high_s", "s", "High end", "of the same interval", _end("high")),
+    Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait",
+           lambda case: case.times.latency_s),
+    Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded",
+           lambda case: case.result.device_s),
+    Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work",
+           lambda case: case.result.launch_s),
+    Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device", _copy("in_s")),
+    Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory", _copy("out_s")),
+    Metric("copy_in_pinned_s", "s", "Copy in, pinned", "the inputs from page-locked host memory to the device",
+           _copy("in_pinned_s")),
+    Metric("copy_out_pinned_s", "s", "Copy out, pinned", "the outputs from the device to page-locked host memory",
+           _copy("out_pinned_s")),
+    Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds",
+           lambda case: case.times.iqr_s),
+    Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time", lambda case: case.times.mean_s),
+    Metric("min_s", "s", "Shortest time per call", "fastest round's wall time", lambda case: case.times.min_s),
+    Metric("rounds", "", "Rounds", "timed stretches", lambda case: case.times.rounds),
+    Metric("iterations", "", "Iterations", "calls in each round", lambda case: case.times.iterations),
+    Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median_s", _rate("flops")),
+    Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median_s", _rate("bytes")),
+    Metric("item_per_s", "1/s", "Rate", "items of the call / median_s", _rate("items")),
+    Metric("utilisation", SHARE, "Utilisation", "least time that the device's ceilings allow / median_s",
+           _utilisation, in_summary=True),
+    Metric("memory_bytes", "B", "Peak memory", "most bytes the case held on its device at once",
+           lambda case: case.result.memory_bytes, in_summary=True),
+    Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included",
+           lambda case: case.result.energy_j, in_summary=True),
+    Metric("item_per_j", "1/J", "Items per joule", "items of the call / energy per call", _item_per_j, in_summary=True),
+    Metric("check_error", SHARE, "Error", "max|result - float64 reference| / max|reference|",
+           lambda case: case.result.check_error),
+)  # fmt: skip
+METRICS = {metric.name: metric for metric in _METRICS}
+
+
+def document() -> str:
+    """docs/metrics.md: what each column of numbers in results.csv means."""
+    lines = [
+        "# The numbers of results.csv",
+        "",
+        "Made from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py); don't edit it here.",
+        "Values are in SI base units; an empty cell is an unknown value.",
+        "",
+        "| column | unit | label | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    for metric in METRICS.values():
+        meaning = metric.meaning.replace("|", "\\|")
+        lines.append(f"| `{metric.name}` | {metric.unit or 'count'} | {metric.label} | {meaning} |")
+    return "\n".join(lines) + "\n"
