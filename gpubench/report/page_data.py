@@ -16,7 +16,7 @@ from ..runfile.schema import Ceilings, Run
 from ..runfile.utilisation import compute_dtype
 from .answer import TOO_NOISY, crossover_text, too_noisy
 from .headline import representatives, setting_of
-from .labels import Row, flagged, grouped, rounded_size, setting, size_label, times_text
+from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
 from .speedup import RESIDENT
 from .sweep import rate_of, size_parameter
 from .table import CROSSING, LINE, records
@@ -28,7 +28,18 @@ COLUMNS = (
     "baseline_s", "status", "flags", "reason",
 )  # fmt: skip
 """Of a row; ``device`` is a place in the list of devices."""
-INTERNED = ("workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason")
+INTERNED = (
+    "workload",
+    "dtype",
+    "variant",
+    "setting",
+    "size_name",
+    "rate_unit",
+    "baseline",
+    "status",
+    "flags",
+    "reason",
+)
 DIGITS = 6
 COLOURS = ("d0", "d1", "d2", "d3", "d4", "d5")
 """Classes of the style sheet, for accelerators; CPUs are grey, NumPy has a colour of its own."""
@@ -54,7 +65,11 @@ class PageDevice:
 
 
 def page_data(
-    results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFrame, scaled: pd.DataFrame, trends: Sequence[Trend]
+    results: pd.DataFrame,
+    speedups: pd.DataFrame,
+    crossovers: pd.DataFrame,
+    scaled: pd.DataFrame,
+    trends: Sequence[Trend],
 ) -> dict[str, Any]:
     """The tables of a report, as the page's script reads them. All of it is fit for JSON."""
     measured, compared = records(results), _against_own(records(speedups))
@@ -65,9 +80,14 @@ def page_data(
     texts: dict[Any, int] = {}
     rows = []
     for row in measured:
-        cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]]) | {"device": places[source_of(row)]}
+        cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]]) | {
+            "device": places[source_of(row)]
+        }
         rows.append(
-            [texts.setdefault(cells[name] or "", len(texts)) if name in INTERNED else _short(cells[name]) for name in COLUMNS]
+            [
+                texts.setdefault(cells[name] or "", len(texts)) if name in INTERNED else _short(cells[name])
+                for name in COLUMNS
+            ]
         )
     crossings = [row for row in records(crossovers) if row["run"] == row["baseline_run"]]
     return {
@@ -199,7 +219,7 @@ def _findings(crossings: Sequence[Row], devices: Mapping[Source, PageDevice]) ->
             last, name = row[LINE].points[-1], row["size_parameter"]
             value = TOO_NOISY if too_noisy(last.low, last.high) else times_text(last.y)
             start = crossover_text(row[CROSSING], row[LINE], name)
-            words.append(f"{copies}{value} at {size_label(name)} = {rounded_size(last.x, name)}, faster from: {start}")
+            words.append(f"{copies}{value} at {size_label(name)} = {size_text(last.x, name)}, faster from: {start}")
         findings.setdefault(key, []).append(f"{devices[source].short}: {'; '.join(words)}.")
     return {key: " ".join(parts) for key, parts in findings.items()}
 
@@ -223,14 +243,15 @@ def _headline(compared: Sequence[Row], places: Mapping[Source, int]) -> dict[str
         for kind, chosen in representatives(rows).items():
             for row in chosen:
                 name = row["workload"].partition(".")[2].replace("_", " ") or row["workload"]
-                entry = {"name": name, "setting": setting_of(row), "marks": []}
+                entry = {"name": name, "setting": _headline_setting(row), "marks": []}
                 known = groups.setdefault(kind, {}).setdefault(row["workload"], entry)
                 if not too_noisy(row["low"], row["high"]):
                     copies = _short(row["one_shot_speedup"])
                     mark = {"device": places[source], "speedup": _short(row["speedup"]), "copies": copies}
                     known["marks"].append(mark | {"text": times_text(row["speedup"]) + "*" * flagged(row)})
     shown = [
-        {"name": kind, "rows": [entry for entry in entries.values() if entry["marks"]]} for kind, entries in groups.items()
+        {"name": kind, "rows": [entry for entry in entries.values() if entry["marks"]]}
+        for kind, entries in groups.items()
     ]
     shown = [group for group in shown if group["rows"]]
     return {
@@ -239,6 +260,17 @@ def _headline(compared: Sequence[Row], places: Mapping[Source, int]) -> dict[str
         "groups": shown,
         "markdown": _markdown(shown, list(places)),
     }
+
+
+def _headline_setting(row: Row) -> str:
+    """``float32, out, n = 10⁷``: as in the answer, with sizes for people."""
+    words = setting_of(row).split(", ")
+    sizes = {
+        setting(name, value): f"{name} = {size_text(value, name)}"
+        for name, value in row["_result"].case.params.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    }
+    return ", ".join(sizes.get(word, word) for word in words)
 
 
 def _markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[Source]) -> str:
@@ -250,7 +282,9 @@ def _markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[Source]) ->
                 run, device, _ = sources[mark["device"]]
                 copies = times_text(mark["copies"]) if mark["copies"] else "–"
                 cells = (f"{group['name']}: {row['name']}", row["setting"], f"{device} of {run}", mark["text"], copies)
-                lines.append("| " + " | ".join(re.sub(r"([|\\`*_<>\[\]])", r"\\\1", str(cell)) for cell in cells) + " |")
+                lines.append(
+                    "| " + " | ".join(re.sub(r"([|\\`*_<>\[\]])", r"\\\1", str(cell)) for cell in cells) + " |"
+                )
     return "\n".join(lines) + "\n"
 
 
@@ -263,10 +297,15 @@ def _rooflines(rows: Sequence[Row], devices: Mapping[Source, PageDevice]) -> lis
         points = [point for row in members if (point := _intensity(row))]
         if not ceilings or not ceilings.throughput or len(points) < 3:
             continue
-        best = {name: max(found, key=lambda point: point["rate"]) for name, found in grouped(points, lambda p: p["workload"]).items()}
+        best = {
+            name: max(found, key=lambda point: point["rate"])
+            for name, found in grouped(points, lambda p: p["workload"]).items()
+        }
         named = sorted(best.values(), key=lambda point: -(point["share"] or 0))[:MOST_NAMED]
         for point in named:
-            point["name"] = f"{point['workload']} {point['share']:.0%}" if (point["share"] or 2) <= 1 else point["workload"]
+            point["name"] = (
+                f"{point['workload']} {point['share']:.0%}" if (point["share"] or 2) <= 1 else point["workload"]
+            )
         charts.append(_roof(ceilings, devices[source]) | {"points": points})
     return charts
 
@@ -313,7 +352,10 @@ def _bars(rows: Sequence[Row], devices: Mapping[Source, PageDevice]) -> list[dic
                 "high": _short(row["scaling_high"]),
                 "ideal": _short(row["ideal_speedup"] or row["devices"]),
                 "text": times_text(row["scaling"]),
-                "colour": next((shown.colour for source, shown in devices.items() if source[:2] == (row["run"], row["device"])), "cpu"),
+                "colour": next(
+                    (shown.colour for source, shown in devices.items() if source[:2] == (row["run"], row["device"])),
+                    "cpu",
+                ),
             }
             for row in members
         ]
@@ -331,4 +373,3 @@ def _trend(trend: Trend, series: Series) -> dict[str, Any]:
         "labels": list(series.dates),
         "levels": [[a, b - 1, _short(level)] for a, b, level in zip(starts, ends, series.levels, strict=True)],
     }
-

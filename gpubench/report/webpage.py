@@ -69,7 +69,9 @@ def _sections(
     folded = "".join(_folded(title, kind, len(data[name])) for title, kind, name in _FOLDED if data[name])
     if folded:
         parts.append(("more", "More pictures", folded))
-    links = " ".join(f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md"))
+    links = " ".join(
+        f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+    )
     return [*parts, ("method", "How it was measured", "".join(map(_table, method)) + f"<p>{links}</p>")]
 
 

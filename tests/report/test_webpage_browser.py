@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,9 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 HOSTILE = '<script>alert(1)</script>"&=1+1'
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,9 @@ def test_pointer_and_keys_tell_the_numbers(browser, page) -> None:
     assert "n = 1:" in first
     picture.send_keys(Keys.ARROW_RIGHT)
     assert "n = 10:" in text(browser, "detail")
-    assert "10× as fast as" in text(browser, "detail").replace("(", "").split(" with")[0] or "10×" in text(browser, "detail")
+    assert "10× as fast as" in text(browser, "detail").replace("(", "").split(" with")[0] or "10×" in text(
+        browser, "detail"
+    )
     mark = browser.find_elements(By.CSS_SELECTOR, "#explorer-figure [data-row]")[-1]
     webdriver.ActionChains(browser).move_to_element(mark).perform()
     assert "n = 100:" in text(browser, "detail")
@@ -140,7 +143,9 @@ def test_the_address_keeps_the_view(browser, page) -> None:
 
 @pytest.mark.parametrize(("theme", "paper"), [("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(13, 17, 23, 1)")])
 def test_themes(browser, page, theme: str, paper: str) -> None:
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    )
     opened(browser, page)
     assert browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color") == paper
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
@@ -156,5 +161,7 @@ def test_saves_csv_and_pictures(browser, page) -> None:
     assert (browser.downloads / "aa-mm.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (browser.downloads / "aa-mm.svg").read_text()
     header, *lines = (browser.downloads / "gpubench.csv").read_text().splitlines()
-    assert header.startswith("workload,dtype") and len(lines) == len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
+    assert header.startswith("workload,dtype") and len(lines) == len(
+        browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+    )
     clean(browser, page)

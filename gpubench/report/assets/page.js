@@ -323,7 +323,7 @@ const shown = [
   ["copies", "with copies", (row) => ratio(row.copies)],
   ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
   ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
-  ["flags", "notes", (row) => element("small", {}, row.reason || row.flags)],
+  ["flags", "notes", (row) => element("small", { title: row.flags || null }, row.reason || row.flags.replace(/: [^;]*/g, "").replaceAll(";", ","))],
 ].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
 const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
 function speedupCell(row) {
