@@ -1,7 +1,7 @@
 """report.html: one file with the answer, the explorer and all numbers, for a browser without a network.
 
-Which rows, names, verdicts and sentences there are is decided in Python; ``assets/page.js`` only draws. The page fetches
-nothing: its content policy allows its own style and script, by their hashes, and nothing else.
+Which rows, names, verdicts and sentences there are is decided in Python; ``assets/page.js`` only draws. The page
+fetches nothing: its content policy allows its own style and script, by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, Card
 from .page_data import COLUMNS
 from .render import Table
 
+FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+"""Files beside the page that it links."""
 _RATIO = re.compile(r"\d[\d,.]*×")
 _CLASSES = {"worth it": "yes", "if the data stays": "stays", "no": "no", "unsure": "unsure"}
 
@@ -106,11 +108,11 @@ _NUMBERS = """
 
 
 def _card(card: Card) -> str:
-    body = "".join(
-        f'<tr><td>{escape(row.name)}</td><td class="big">{escape(row.typically)}</td><td>{escape(row.range)}</td>'
-        f'<td>{escape(row.copies)}</td><td>{escape(row.since)}</td><td class="{_CLASSES[row.verdict]}">{escape(row.worth)}</td></tr>'
-        for row in card.rows
-    )
+    body = ""
+    for row in card.rows:
+        name, typically, *middle, worth = map(escape, row.cells)
+        cells = f'<td>{name}</td><td class="big">{typically}</td>' + "".join(f"<td>{cell}</td>" for cell in middle)
+        body += f'<tr>{cells}<td class="{_CLASSES[row.verdict]}">{worth}</td></tr>'
     head = "".join(f"<th>{name}</th>" for name in ANSWER_COLUMNS)
     return (
         f'<div class="card"><h3>{escape(card.device)} <span>against {escape(card.baseline)}</span></h3>'

@@ -161,7 +161,6 @@ def test_saves_csv_and_pictures(browser, page) -> None:
     assert (browser.downloads / "aa-mm.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (browser.downloads / "aa-mm.svg").read_text()
     header, *lines = (browser.downloads / "gpubench.csv").read_text().splitlines()
-    assert header.startswith("workload,dtype") and len(lines) == len(
-        browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
-    )
+    assert header.startswith("workload,dtype")
+    assert len(lines) == len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
     clean(browser, page)
