@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .devices import Device
+    from .devices import Device, register
     from .measure.clock import timer
     from .measure.fixture import Gpubench
     from .runfile.reader import read
     from .runfile.schema import Run
 
-__all__ = ["Device", "Gpubench", "Run", "__version__", "read", "timer"]
+__all__ = ["Device", "Gpubench", "Run", "__version__", "read", "register", "timer"]
 
 _HOMES = {
     "Device": "devices",
     "Gpubench": "measure.fixture",
     "Run": "runfile.schema",
     "read": "runfile.reader",
+    "register": "devices",
     "timer": "measure.clock",
 }
 

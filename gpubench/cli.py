@@ -1,12 +1,13 @@
-"""The command ``gpubench``. Each subcommand imports what it needs when it is called: help is instant."""
+"""The command ``gpubench``. Only the chosen command is imported, so that help is instant."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
@@ -14,66 +15,112 @@ from typing import NoReturn
 from .version import __version__
 
 COMMANDS = {
-    # in gpubench.commands: name, help
-    "run": "measure this machine: run file, CSV, charts, summary",
-    "recover": "make a run file from the ledger of an interrupted run",
-    "report": "tables, charts and a summary from run files",
-    "compare": "did it change? two sets of runs, a verdict for each case",
-    "export": "a run file for github-action-benchmark, Bencher or as CSV",
-    "env": "which devices torch sees and by what name, or why it sees none",
+    # heading: {name in gpubench.commands: help}
+    "Measure": {
+        "run": "benchmark this machine (about 8 minutes, results in out/)",
+        "env": "list the available devices; explain why a GPU is missing",
+        "recover": "make a results file from the journal of an interrupted run",
+    },
+    "Look at results": {
+        "report": "write tables, charts and a summary for one or more results; compare machines",
+        "compare": "compare two versions of your code; exit code 1 on a regression",
+        "export": "convert for github-action-benchmark, Bencher or CSV",
+    },
 }
-
+EXAMPLES = {
+    "gpubench run": "everything",
+    "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
+    "gpubench run bench/": "your own benchmarks",
+    "gpubench report a/run.json b/run.json -o both": "two machines",
+    "gpubench compare --base before/ --new after/": "two versions",
+}
+_UNUSABLE = 2
 BROKEN_PIPE = 128 + 13
-"""What a shell calls the end of a program by SIGPIPE."""
+"""What a shell reports for a program that SIGPIPE ended."""
+_TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line; ``--help`` has the rest."""
+    """Complains in one line and suggests what was meant; ``--help`` has the rest."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        """End with 2 and one line, with the nearest option where one was mistyped."""
+        if message.startswith("unrecognized arguments: "):
+            word = message.split()[2].split("=")[0]
+            message += _suggestion(word, self._option_string_actions)
+        self.exit(_UNUSABLE, f"{self.prog}: {message}\n")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line; the commands import what they need only when they run."""
-    top = Parser(
-        prog="gpubench", description="How much faster is the GPU than the CPU? In numbers that can be trusted."
-    )
-    top.add_argument("--version", action="version", version=f"gpubench {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, text in COMMANDS.items():
-        sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        _command(name).add_arguments(sub)
-    return top
+def parser(command: str) -> Parser:
+    """The command line of one command."""
+    texts = {name: text for group in COMMANDS.values() for name, text in group.items()}
+    sub = Parser(prog=f"gpubench {command}", description=f"{texts[command][0].upper()}{texts[command][1:]}.")
+    _command(command).add_arguments(sub)
+    return sub
+
+
+def help_text() -> str:
+    """What ``gpubench --help`` prints."""
+    lines = [
+        "usage: gpubench COMMAND [options]",
+        "",
+        "Benchmark PyTorch on your CPU and GPU: how much faster is the GPU, and from what size?",
+    ]
+    for heading, commands in COMMANDS.items():
+        lines += ["", heading, *(f"  {name:<10} {text}" for name, text in commands.items())]
+    lines += ["", "Examples", *(f"  {words:<46} {text}" for words, text in EXAMPLES.items())]
+    lines += ["", "gpubench COMMAND --help lists a command's options; gpubench --version prints the version."]
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; returns its exit code: 0 for success, 2 for input that can't be used, 141 where the reader of
-    our output has gone, as with ``| head``: 1 would pass for a verdict."""
+    """Run a command and return its exit code: 0 for success, 2 for input that can't be used, 141 if the reader of
+    the output has gone, as with ``| head`` (1 would pass for a proven slowdown)."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, stream) is None:  # closed when we were started
+        if getattr(sys, stream) is None:  # closed before this process was started
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-    words = list(sys.argv[1:] if argv is None else argv)
-    split = words.index("--") if "--" in words else len(words)
-    args = parser().parse_args(words[:split])
-    args.pytest = words[split + 1 :]
-    if args.pytest and args.command not in ("run", "compare"):
-        parser().error("-- and what follows it is for gpubench run and compare --interleave")
-    module = _command(args.command)
     try:
-        code: int = module.main(args)
+        code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except BrokenPipeError:
         return _unread()
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # rich makes an exit of it
+        if isinstance(end.__context__, BrokenPipeError):  # rich turns it into an exit
             return _unread()
         raise
     return code
 
 
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    if words[0] == "--version":
+        print(f"gpubench {__version__}")
+        return 0
+    command, names = words[0], [name for group in COMMANDS.values() for name in group]
+    if command not in names:
+        advice = _suggestion(command, names) or f": choose from {', '.join(names)}"
+        print(f"gpubench: unknown command {command!r}{advice}", file=sys.stderr)
+        return _UNUSABLE
+    split = words.index("--") if "--" in words else len(words)
+    own, pytest_options = words[1:split], words[split + 1 :]
+    sub = parser(command)
+    args = sub.parse_args(own)
+    args.pytest = pytest_options
+    if pytest_options and command not in _TAKE_PYTEST_OPTIONS:
+        sub.error("-- and what follows it is for gpubench run and compare --interleave")
+    code: int = _command(command).main(args)
+    return code
+
+
 def _command(name: str) -> ModuleType:
     return importlib.import_module(f".commands.{name}", __package__)
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def _unread() -> int:

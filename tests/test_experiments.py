@@ -1,5 +1,7 @@
 """The experiments of docs/ start, and say what they need."""
 
+import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,19 @@ def test_it_compiles_and_says_how_it_is_run(script):
     source = (EXPERIMENTS / script).read_text()
     compile(source, script, "exec")
     assert f"python docs/experiments/{script}" in source or "verdict_cases" in script
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in EXPERIMENTS.glob("*.py")))
+def test_what_it_imports_from_the_package_exists(script):
+    for node in ast.walk(ast.parse((EXPERIMENTS / script).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpubench":
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.startswith("gpubench"):
+                    importlib.import_module(name.name)
 
 
 @pytest.mark.skipif(devices.kinds()["cuda"].count() > 0, reason="there is a GPU, and it takes minutes")

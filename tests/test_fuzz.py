@@ -115,7 +115,7 @@ def read_run(content: bytes, folder: Path, figures: Figures) -> None:
 def read_ledger(content: bytes, folder: Path, figures: Figures) -> None:
     path, made = folder / "mutated.ledger.jsonl", folder / "made.json"
     path.write_bytes(content)
-    events = figures.call("ledger", path.name, ledger.read, path)
+    events = figures.call("ledger", path.name, ledger.read_ledger, path)
     if events is None:
         return
     data = figures.call("assemble", "ledger", merge.assemble, events)
@@ -225,7 +225,7 @@ def test_what_is_mutated_is_sound(folder: Path) -> None:
         assert len(reader.read(folder / "sound.json").results) >= 4
     content = "".join(dumped(event) + "\n" for event in LEDGER)
     (folder / "sound.ledger.jsonl").write_text(content)
-    reader.write(folder / "made.json", merge.assemble(ledger.read(folder / "sound.ledger.jsonl")))
+    reader.write(folder / "made.json", merge.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
     statuses = [result.status for result in reader.read(folder / "made.json").results]
     assert statuses == ["ok"] * 4 + ["error", "crashed", "skipped"]
 
@@ -261,7 +261,7 @@ from gpubench import jsonfile, ledger, runfile
 from gpubench.errors import GpubenchError
 from gpubench.runfile.merge import assemble
 before = time.process_time()
-for read in (runfile.read, lambda path: assemble(ledger.read(path)), lambda path: list(follower.events())):
+for read in (runfile.read, lambda path: assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
     path = sys.argv[1]
     if not os.path.isfile(path) and read is not runfile.read:
         continue
@@ -314,7 +314,7 @@ def test_many_samples_are_read_in_good_time(tmp_path: Path, figures: Figures) ->
 def test_devices_and_folders_are_no_files(device: str) -> None:
     if not Path(device).exists():
         pytest.skip(f"no {device} here")
-    for read in (reader.read, ledger.read):
+    for read in (reader.read, ledger.read_ledger):
         with pytest.raises(RunFileError, match="expected"):
             read(device)
 
@@ -326,7 +326,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path: Path) -> None:
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
     with pytest.raises(RunFileError) as caught:
-        merge.assemble(ledger.read(tmp_path / "ledger"))
+        merge.assemble(ledger.read_ledger(tmp_path / "ledger"))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
 

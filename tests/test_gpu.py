@@ -254,7 +254,7 @@ def test_a_missing_wait_beats_every_ceiling(gpu):
     from gpubench.measure import ceilings, disturbance
     from gpubench.runfile.schema import Work
 
-    found = ceilings.measure({gpu: ["float32"]}, "quick")["cuda:0"]
+    found = ceilings.measure_ceilings({gpu: ["float32"]}, "quick")["cuda:0"]
     a = torch.randn(4096, 4096, device="cuda")
     import time
 

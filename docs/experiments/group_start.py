@@ -9,13 +9,13 @@ import argparse
 import statistics
 import time
 
-from gpubench.parallel.team import Group
+from gpubench.parallel.team import WorkerGroup
 
 
 def seconds() -> float:
     """From nothing to two ranks that have met; ended again outside the time."""
     begin = time.perf_counter()
-    group = Group(["cpu", "cpu"], 1, 60.0)
+    group = WorkerGroup(["cpu", "cpu"], 1, 60.0)
     spent = time.perf_counter() - begin
     group.close()
     return spent

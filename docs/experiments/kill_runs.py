@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from gpubench.errors import RunFileError
-from gpubench.runfile.ledger import read
+from gpubench.runfile.ledger import read_ledger
 
 SUITE = """
 import torch, pytest, time
@@ -58,7 +58,7 @@ def once(number: int) -> dict[str, int]:
         ended, unreadable = set(), 0
         if ledger.exists() and '"event": "session"' in ledger.read_text():
             try:
-                ended = {e["fullname"] for e in read(ledger) if e["event"] == "end" and e["status"] == "ok"}
+                ended = {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end" and e["status"] == "ok"}
             except RunFileError:
                 unreadable = 1
         begun = ledger.exists() and '"event": "run"' in ledger.read_text()
@@ -67,7 +67,7 @@ def once(number: int) -> dict[str, int]:
         data = json.loads((folder / "out/run.json").read_text())
         measured = {benchmark["fullname"] for benchmark in data["benchmarks"]}
         rows = {row["fullname"] for row in data["gpubench"]["unmeasured"]}
-        starts = [e["fullname"] for e in read(ledger) if e["event"] == "start"]
+        starts = [e["fullname"] for e in read_ledger(ledger) if e["event"] == "start"]
         again = sum(starts.count(name) > 1 for name in ended)
         return {
             "in the middle": int(0 < len(ended) < 10),

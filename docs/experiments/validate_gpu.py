@@ -109,7 +109,7 @@ def tests(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
 
 
 def figures(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
-    found = ceilings.measure({gpu: ["float32", "tf32", "bfloat16", "float16", "float64"]}, "full")[str(gpu)]
+    found = ceilings.measure_ceilings({gpu: ["float32", "tf32", "bfloat16", "float16", "float64"]}, "full")[str(gpu)]
     known = next((values for name, values in PUBLISHED.items() if name in gpu.label), {})
     memory = [entry for entry in found.bandwidth if entry.level == "memory" and entry.pattern == "copy"]
     ours: dict[str, tuple[float | None, str]] = {name: (rate, "FLOP/s") for name, rate in found.throughput.items()}

@@ -1,4 +1,4 @@
-"""The options of ``gpubench compare``; standard library only, so that ``--help`` loads nothing else."""
+"""``gpubench compare``: read or measure both sides, judge, and end with a code that can block a merge."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..compare.comparison import EXIT_NOTHING, EXIT_UNUSABLE, Comparison, compare_sides
-from ..compare.document import append_step_summary, comparison_markdown, show_table, step_summary, to_json
-from ..compare.samples import read_side
+from .. import options
 from ..errors import GpubenchError, UsageError
-from ..runfile.schema import DTYPES, PRESETS
 
-FORMATS = ("table", "md", "json")
+if TYPE_CHECKING:
+    from ..compare.comparison import Comparison
+
+_FORMATS = ("table", "md", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`gpubench.commands.compare.main` reads."""
+    """Declare what :func:`main` reads."""
     sides = "run files or folders of them; with --interleave one environment: a Python, or a checkout's folder"
     parser.add_argument("--base", nargs="+", required=True, metavar="RUN", help=f"before: {sides}")
     parser.add_argument("--new", nargs="+", required=True, metavar="RUN", help="after: as many as you have")
     parser.add_argument(
         "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
     )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="what to print (default: table)")
+    parser.add_argument("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
     parser.add_argument(
         "--svg", metavar="FILE", help="draw all changes, sorted; for a dark page beside it FILE-dark.svg"
     )
@@ -41,20 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalise", action="store_true", help="with --across-machines: in units of each machine's measured ceilings"
     )
-    turns = parser.add_argument_group("measuring both in turn, on this machine")
-    turns.add_argument("--interleave", action="store_true", help="measure base and new in turn until it is settled")
-    turns.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files; default: the suite's")
-    turns.add_argument(
-        "-o", "--output", metavar="DIR", help="for the run files of all turns (default: out/compare-1, -2 …)"
+    measuring = parser.add_argument_group("measuring both in alternation, on this machine")
+    measuring.add_argument("--interleave", action="store_true", help="alternate base and new (A B B A …) until the"
+                           " result is conclusive")  # fmt: skip
+    measuring.add_argument(
+        "--paths", nargs="+", default=[], metavar="PATH", help="benchmark files (default: the suite)"
     )
-    turns.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
-    turns.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
-    turns.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")
-    turns.add_argument("--preset", choices=PRESETS, help="how much care to take (default: quick)")
-    turns.add_argument("--device", action="append", metavar="NAME", help="auto (default), all, cpu, cuda, cuda:1 …")
-    turns.add_argument("--require-device", action="append", metavar="NAME", help="fail at once unless it is there")
-    turns.add_argument("--dtype", action="append", choices=DTYPES, help="instead of each workload's own")
-    turns.add_argument("--threads", type=int, metavar="N", help="CPU threads; on a shared machine leave one core free")
+    measuring.add_argument("-o", "--output", metavar="DIR", help="folder for the results files of all pairs (default:"
+                           " out/compare-1, -2 …)")  # fmt: skip
+    measuring.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
+    measuring.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
+    measuring.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches")
+    options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown, 1 a proven one (or, with --fail-missing, a lost case), 2 input that can't be"
         " used, 3 nothing to compare. With --interleave what follows -- goes to pytest as it is."
@@ -80,20 +79,24 @@ def main(args: argparse.Namespace) -> int:
         if args.interleave:
             from ..compare.interleaved import compare_in_turn
 
-            comparison = compare_in_turn(args)
+            expression = ["-k", args.expression] if args.expression else []
+            comparison = compare_in_turn(args, [*options.passed_on(args), *expression, *args.pytest])
         else:
             comparison = _read_and_compare(args)
         return _show(replace(comparison, fail_missing=args.fail_missing), args)
     except GpubenchError as error:
         print(f"gpubench compare: {error}", file=sys.stderr)
-        return EXIT_UNUSABLE
+        return 2
 
 
 def _read_and_compare(args: argparse.Namespace) -> Comparison:
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
-    if args.pytest or args.paths or args.expression:
-        raise UsageError("--paths, -k and what follows -- are for --interleave")
+    if args.pytest or args.paths or args.expression or options.given(args):
+        raise UsageError("options of measuring, --paths, -k and what follows -- are for --interleave")
+    from ..compare.comparison import compare_sides
+    from ..compare.samples import read_side
+
     base, new = read_side("base", args.base), read_side("new", args.new)
     return compare_sides(base, new, args.threshold, args.across_machines, args.normalise)
 
@@ -101,6 +104,8 @@ def _read_and_compare(args: argparse.Namespace) -> Comparison:
 def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.github_summary:
+        from ..compare.document import step_summary
+
         step_summary()
     if args.svg:
         path = Path(args.svg)
@@ -111,6 +116,9 @@ def _require_writable(args: argparse.Namespace) -> None:
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
+    from ..compare.comparison import EXIT_NOTHING
+    from ..compare.document import append_step_summary, comparison_markdown, show_table, to_json
+
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without … is no reason to fail

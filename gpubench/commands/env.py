@@ -13,12 +13,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from ..measure.environment import VARIABLES, absent, imported_torch, machine, moment, thread_pools
-
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``gpubench env``."""
     parser.add_argument("--json", action="store_true", help="one JSON document, for machines")
 
 
@@ -35,6 +34,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _document() -> dict[str, Any]:
+    from ..measure.environment import VARIABLES, absent, imported_torch, machine, moment, thread_pools
+
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()

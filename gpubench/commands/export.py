@@ -1,4 +1,7 @@
-"""The options of ``gpubench export``; standard library only, so that ``--help`` loads nothing else."""
+"""``gpubench export``: a results file in the formats of other tools; the median of each benchmark, smaller is better.
+
+Benchmarks without a time are left out of the two JSON formats, which have no way to say so, and named on stderr.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,26 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..compare.samples import key_of
 from ..errors import GpubenchError, RunFileError
-from ..runfile.reader import read
-from ..runfile.schema import Result, Run, Times
-from ..runfile.writer import replace
 
-FORMATS = ("github-action-benchmark", "bmf", "csv")
+if TYPE_CHECKING:
+    from ..runfile.schema import Result, Run, Times
+
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`gpubench.commands.export.main` reads."""
+    """Declare what :func:`main` reads."""
     parser.add_argument("run", metavar="RUN", help="run file")
     parser.add_argument(
         "--to",
-        choices=FORMATS,
+        choices=EXPORT_FORMATS,
         required=True,
         help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format) or csv",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-
-
-# ``gpubench export``: a run file in the formats of other tools; the median of each case, smaller is better.
-#
-# Cases that gave no number are left out of the two JSON formats, which have no way to say so, and named on stderr.
 
 
 _NANOSECONDS = 1e9
@@ -40,6 +38,10 @@ _NANOSECONDS = 1e9
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0, or 2 for what can't be read or written."""
+    from ..compare.samples import key_of
+    from ..runfile.reader import read
+    from ..runfile.writer import replace
+
     try:
         run = read(args.run)
         content = _FORMATS[args.to](run)
@@ -97,6 +99,8 @@ def to_csv(run: Run) -> str:
 
 def _measured(run: Run) -> Iterator[tuple[str, Times]]:
     """Each case under a name of its own. Raises RunFileError where there is none."""
+    from ..compare.samples import key_of
+
     measured: list[tuple[Result, Times]] = [(result, result.times) for result in run.results if result.times]
     if not measured:
         raise RunFileError(f"{run.path}: benchmarks: expected a measured case, found none")

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0, or 2 with one line on stderr for what can't be read or written."""
     from ..format import counted
-    from ..runfile.ledger import read
+    from ..runfile.ledger import read_ledger
     from ..runfile.merge import assemble
     from ..runfile.writer import write
 
@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
             target = ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json")
             if target.exists():
                 raise UsageError(f"{target}: exists already: say where to write with -o FILE")
-        data = assemble(read(ledger))
+        data = assemble(read_ledger(ledger))
         write(target, data)
     except GpubenchError as error:
         print(f"gpubench recover: {error}", file=sys.stderr)

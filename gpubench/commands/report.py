@@ -1,4 +1,4 @@
-"""The options of ``gpubench report``; standard library only, so that ``--help`` loads nothing else."""
+"""``gpubench report``: everything is read and drawn first and written after."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from ..errors import GpubenchError, RunFileError
-from ..report import crossover, findings, output, render, scaling, speedup, table, trend
-from ..report.labels import Names
-from ..runfile import folder
-from ..runfile.reader import read
-from ..runfile.schema import Run
 
-FORMATS = ("svg", "png")
+if TYPE_CHECKING:
+    from ..report.render import Summary
+    from ..runfile.schema import Run
+
+_FORMATS = ("svg", "png")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """The terms of parity: cases that differ in one are paired only where it is allowed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`gpubench.commands.report.main` reads."""
+    """Declare what :func:`main` reads."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run file, or a folder of them")
     parser.add_argument(
         "-o",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         dest="formats",
         type=formats,
-        default=FORMATS,
+        default=_FORMATS,
         metavar="svg,png",
         help="kinds of chart files (default: both)",
     )
@@ -62,12 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def formats(text: str) -> tuple[str, ...]:
     """``svg,png`` as a tuple; anything else names what exists."""
     names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not names or not set(names) <= set(FORMATS):
-        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(FORMATS)}")
+    if not names or not set(names) <= set(_FORMATS):
+        raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(_FORMATS)}")
     return names
-
-
-# ``gpubench report``: everything is read and drawn first and written after.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class Report:
 
     folder: Path
     files: tuple[Path, ...]
-    summary: render.Summary
+    summary: Summary
 
 
 def main(args: argparse.Namespace) -> int:
@@ -90,6 +87,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+    from ..report import render
+
     render.show_summary(report.summary)
     charts = any(path.parent != report.folder for path in report.files)
     own = [path.name for path in report.files if path.parent == report.folder]
@@ -102,10 +101,13 @@ def write_report(
     folder: str | Path,
     baseline: str | None = None,
     charts: bool = True,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
+    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report.labels import Names
+
     folder = Path(folder)
     runs = read_all(paths)
     results = table.results_table(runs)
@@ -123,11 +125,15 @@ def write_report(
 
         drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
-    words = findings.summarise(shown, compared, speedups, scaled, drawn, formats)
+    written = speedup.pair_or_numpy(compared, speedups)
+    crossovers = crossover.crossover_table(written.table, Names(results))
+    answered = answer.answer(compared, speedups.table, crossovers, shown)
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
+    words = render.with_charts(words, drawn, *formats[:1])
     tables = {
         "results.csv": table.csv_text(results),
-        "speedup.csv": table.csv_text(speedups.table),
-        "crossover.csv": table.csv_text(crossover.crossover_table(speedups.table, Names(results))),
+        "speedup.csv": table.csv_text(written.table),
+        "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
     }
     if not scaled.empty:
@@ -137,6 +143,8 @@ def write_report(
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
     """Run files in the order given, each once, and so are copies of one; of a folder those at any depth."""
+    from ..runfile import folder
+
     found: dict[bytes, Run] = {}
     for path in map(Path, paths):
         for run in folder.runs(path, _lean) if path.is_dir() else [_lean(path)]:
@@ -149,6 +157,8 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 
 def _lean(path: Path) -> Run:
     """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    from ..runfile.reader import read
+
     run = read(path)
     results = [
         structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result

@@ -1,4 +1,4 @@
-"""The options of ``gpubench run``; standard library only, so that ``--help`` loads nothing else."""
+"""``gpubench run``: measure in child processes, show the progress, then report."""
 
 from __future__ import annotations
 
@@ -9,89 +9,66 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from .. import options
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..format import counted
-from ..report import output
 from ..runfile import merge
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, read
-from ..runfile.schema import CACHES, DTYPES, OK, PRESETS, SCHEMA_VERSION, VARIANTS
+from ..runfile.ledger import Event, Ledger, Lock, read_ledger
+from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
-from ..supervise import plan, process
+from ..supervise import log, plan, process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .report import formats
 
-PASSED_ON = ("preset", "device", "require_device", "dtype", "variant", "threads", "seed", "cache",
-             "ranks_deadline", "machine")  # fmt: skip
-"""Options that are the plugin's own, prefixed with ``--gpubench-`` there."""
-
-
-SWITCHES = ("identify", "no_ceilings")
-"""The same, without a value."""
+_MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
+_ACCEPTABLE = (OK, "skipped")
+_INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
+_OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
+"""Those that a run keeps when it is resumed, beside the table's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what :func:`gpubench.commands.run.main` reads."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="benchmark files of your own; default: the suite's")
-    parser.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
-    parser.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose name matches, as in pytest")
-    parser.add_argument("--list", action="store_true", help="print the cases, what each will take, and what is skipped")
-    parser.add_argument("--preset", choices=PRESETS, help="how much care to take (default: quick, some minutes)")
-    parser.add_argument(
-        "--processes", type=int, metavar="K", help="split the rounds over K processes (default: 3; smoke: 1)"
-    )
-    parser.add_argument("--resume", metavar="DIR", help="go on with the unfinished run in that folder")
-    parser.add_argument(
-        "--deadline", type=float, metavar="S", help="a case that takes longer is stopped (default: 120; full: 600)"
-    )
-    parser.add_argument("--device", action="append", metavar="NAME", help="auto (default), all, cpu, cuda, cuda:1 …")
-    parser.add_argument("--require-device", action="append", metavar="NAME", help="fail at once unless it is there")
-    parser.add_argument("--dtype", action="append", choices=DTYPES, help="instead of each workload's own")
-    parser.add_argument("--variant", action="append", choices=VARIANTS, help="how networks are run")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; default: the cores it may use")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of all inputs")
-    parser.add_argument("--cache", choices=(*CACHES, "both"), help="flush the device's last cache before each round?")
-    parser.add_argument(
-        "--ranks-deadline", metavar="S", help="several processes without progress for so long count as hanging (60)"
-    )
-    parser.add_argument("--no-ceilings", action="store_true", help="don't measure what each device can do at best")
-    parser.add_argument("--machine", metavar="LABEL", help="name of this machine in the report")
-    parser.add_argument("--identify", action="store_true", help="keep host name and paths in the run file")
-    parser.add_argument("--baseline", metavar="NAME", help="what speedups are measured against (see gpubench report)")
-    parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
-    parser.add_argument("--format", dest="formats", type=formats, default=formats("svg,png"), metavar="svg,png",
+    """Declare what :func:`main` reads."""
+    groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
+    what, care, output, advanced = groups.values()
+    what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
+    what.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches, as in pytest")
+    what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
+    care.add_argument("--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3;"
+                      " smoke: 1)")  # fmt: skip
+    output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
+    output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
+    output.add_argument("--baseline", metavar="NAME", help="what speedups are measured against, see gpubench report"
+                        " (default: the CPU)")  # fmt: skip
+    output.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
+    output.add_argument("--format", dest="formats", type=formats, default=formats("svg,png"), metavar="svg,png",
                         help="kinds of chart files (default: both)")  # fmt: skip
-    parser.epilog = "What follows -- goes to pytest as it is, for example: gpubench run -- --benchmark-min-rounds=20"
-
-
-# ``gpubench run``: measure in child processes, tell how far it is, then report.
-
-
-MEASURED, INCOMPLETE, UNUSABLE = 0, 1, 2
-_INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
-ACCEPTABLE = (OK, "skipped")
+    advanced.add_argument("--deadline", type=float, metavar="S", help="stop a benchmark that takes longer, in seconds"
+                          " (default: 120; full: 600)")  # fmt: skip
+    options.declare(groups)
+    parser.epilog = "What follows -- goes to pytest unchanged, for example: gpubench run -- --benchmark-min-rounds=20"
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0 when all that was asked for was measured or skipped for a reason, 1 when a case failed or the run was
-    stopped, 2 when the input can't be used."""
+    """Returns 0 when all benchmarks were measured or skipped for a reason, 1 when one failed or the run was stopped,
+    2 when the input can't be used."""
     try:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
-            return plan.show(paths(args), options(args), args.preset or "quick", _processes(args))
+            return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
         return _explain(error.code, Progress(), error.log, False)
     except GpubenchError as error:
-        print(f"gpubench run: {error}", file=sys.stderr)
-        return UNUSABLE
+        return _say(str(error), _UNUSABLE)
 
 
 def _measure(args: argparse.Namespace) -> int:
     progress, unable = Progress(), None
-    run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _fresh(args, progress)
+    run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
     with run as supervisor, progress:
         progress.expect(supervisor.processes, supervisor.events)
         try:
@@ -102,43 +79,41 @@ def _measure(args: argparse.Namespace) -> int:
 
 
 def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None) -> int:
-    """Write the run file and the report, or say why there is nothing to write."""
+    """Write the results file and the report, or say why there is nothing to write."""
     if unable and unable.code == _USAGE:
-        raise UsageError(_complaint(_lines(supervisor.log)))
-    sessions = any(event["event"] == "session" for event in supervisor.events)
-    if not sessions and unable and unable.status == "timeout":
-        print(f"gpubench run: {unable}", file=sys.stderr)
-        return INCOMPLETE
-    if not sessions:
+        raise UsageError(log.complaint(log.lines(supervisor.log)))
+    if not any(event["event"] == "session" for event in supervisor.events):
+        if unable and unable.status == "timeout":
+            return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
-    data = merge.assemble(supervisor.events)
-    write(run_file, data)
+    write(run_file, merge.assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
         _append(supervisor.ledger, "complete")
     if supervisor.lock:
         supervisor.lock.release()
     if unable:
-        print(f"gpubench run: {unable}", file=sys.stderr)
+        _say(str(unable))
     if not whole:
-        print(
-            "gpubench run: stopped; reporting what was measured"
-            f" (go on with: gpubench run --resume {supervisor.folder})",
-            file=sys.stderr,
-        )
+        _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = [event for event in supervisor.events if event["event"] == "end"]
-    bad = {event["fullname"] for event in ends if event["status"] not in ACCEPTABLE}
-    if bad and not supervisor.interrupted:
-        print(f"gpubench run: {counted(len(bad), 'case')} failed: see {supervisor.log}", file=sys.stderr)
-    return max(_report(args, supervisor.folder, run_file), MEASURED if whole and not bad else INCOMPLETE)
+    failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
+    if failed and not supervisor.interrupted:
+        _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
+    return max(_report(args, supervisor.folder, run_file), _MEASURED if whole and not failed else _INCOMPLETE)
+
+
+def _say(text: str, code: int = _MEASURED) -> int:
+    print(f"gpubench run: {text}", file=sys.stderr)
+    return code
 
 
 @contextlib.contextmanager
-def _fresh(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
+def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
     """A new run. The earlier one in its folder is put back unless this one begins to measure."""
     folder = Path("out" if args.output is None else args.output)
-    files, passed = paths(args), options(args)
+    files, passed = _paths(args), _pytest_options(args)
     processes = _processes(args)
     if args.output == "":
         raise UsageError("-o needs the name of a folder")
@@ -167,28 +142,26 @@ def _fresh(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]
 
 
 def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
-    """The run that a ledger tells of, on its own terms."""
-    given = [name for name in (*PASSED_ON, "processes", "expression", "output") if getattr(args, name) is not None]
-    given += [name for name in SWITCHES if getattr(args, name)]
-    if given or args.paths or args.pytest:
-        named = f"--{given[0].replace('_', '-')}" if given else (args.paths or args.pytest)[0]
-        raise UsageError(f"--resume goes on with the run's own options: leave out {named}")
-    target = Path(args.resume)
+    """The run that a ledger describes, with the options it was begun with."""
+    given = [f"--{option.name}" for option in options.given(args)]
+    given += [flag for name, flag in _OWN_OPTIONS.items() if getattr(args, name) is not None]
+    if given := [*given, *args.paths, *args.pytest]:
+        raise UsageError(f"--resume continues with the run's own options: leave out {given[0]}")
     if not args.resume:
         raise UsageError("--resume needs the folder of a run")
+    target = Path(args.resume)
     if not target.is_dir() and target.name not in (RUN_FILE, LEDGER):
-        raise UsageError(f"{target}: no run to go on with: expected the folder of a run")
+        raise UsageError(f"{target}: no run to resume: expected the folder of a run")
     folder = target if target.is_dir() else target.parent
     ledger = folder / LEDGER
     if not ledger.exists():
-        raise UsageError(f"{args.resume}: no run to go on with: {ledger.name} is not there")
+        raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
     lock = Lock(ledger)
-    events = read(ledger)
-    runs = [event for event in events if event["event"] == "run"]
-    if not runs:
+    events = read_ledger(ledger)
+    run = next((event for event in events if event["event"] == "run"), None)
+    if run is None:
         raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a run file with gpubench recover")
     _require_writable(folder)
-    run = runs[0]
     for path in run["paths"]:
         if not Path(str(path).split("::")[0]).exists():
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
@@ -196,7 +169,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     files, passed = ([str(word) for word in run[key]] for key in ("paths", "options"))
     supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.tell, events, lock=lock)
     if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
-        print("gpubench run: nothing is missing; what failed is not tried again", file=sys.stderr)
+        _say("nothing is missing; failed benchmarks are not retried")
     return supervisor
 
 
@@ -218,33 +191,22 @@ def _append(path: Path, event: str, **facts: object) -> None:
     ledger.close()
 
 
-def paths(args: argparse.Namespace) -> list[str]:
-    """Benchmark files and folders, absolute; what follows ``--`` is pytest's and never among them."""
+def _paths(args: argparse.Namespace) -> list[str]:
+    """Benchmark files and folders, absolute."""
     if not args.paths:
         return [str(process.suite())]
-    found = []
+    paths = []
     for text in args.paths:
         name, separator, test = text.partition("::")
         if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
-        found.append(f"{Path(name).resolve()}{separator}{test}")
-    return found
+        paths.append(f"{Path(name).resolve()}{separator}{test}")
+    return paths
 
 
-def options(args: argparse.Namespace) -> list[str]:
-    """pytest's options for these arguments."""
-    found = []
-    for name in PASSED_ON:
-        value = getattr(args, name)
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                found.append(f"--gpubench-{name.replace('_', '-')}={item}")
-    for name in SWITCHES:
-        if getattr(args, name):
-            found.append(f"--gpubench-{name.replace('_', '-')}")
-    if args.expression:
-        found += ["-k", args.expression]
-    return [*found, *args.pytest]
+def _pytest_options(args: argparse.Namespace) -> list[str]:
+    expression = ["-k", args.expression] if args.expression else []
+    return [*options.passed_on(args), *expression, *args.pytest]
 
 
 def _require_writable(folder: Path) -> None:
@@ -256,54 +218,28 @@ def _require_writable(folder: Path) -> None:
     except OSError as error:
         why = "it is no folder" if folder.exists() and not folder.is_dir() else error.strerror
         raise UsageError(f"{folder}: can't write there: {why}") from None
+    from ..report import output
+
     output.require_ours(folder, output.TABLES)
 
 
-def _explain(code: int, progress: Progress, log: Path | str, interrupted: bool) -> int:
-    """Nothing was measured: say why in a line, from what pytest said."""
-    lines = _lines(log)
-    seen = f": see {log}" if isinstance(log, Path) else ""
+def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
+    """Nothing was measured: say why in a line, from what pytest wrote."""
+    lines = log.lines(output)
+    where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
-        print("gpubench run: stopped before anything was measured", file=sys.stderr)
-        return INCOMPLETE
+        return _say("stopped before anything was measured", _INCOMPLETE)
     if code == _USAGE:
-        print(f"gpubench run: {_complaint(lines)}", file=sys.stderr)
-        return UNUSABLE
+        return _say(log.complaint(lines), _UNUSABLE)
     if code == _NOTHING_COLLECTED:
-        print("gpubench run: no case matches", file=sys.stderr)
-        return UNUSABLE
+        return _say("no benchmark matches", _UNUSABLE)
     if code == _INTERRUPTED:
-        print(f"gpubench run: {_uncollected(lines)}{seen}", file=sys.stderr)
-        return UNUSABLE
+        return _say(f"{log.uncollected(lines)}{where}", _UNUSABLE)
     for reason, count in progress.reasons.most_common(5):
-        print(f"gpubench run: {count} × {reason}", file=sys.stderr)
+        _say(f"{count} × {reason}")
     if not progress.reasons:
         print("\n".join(lines[-15:]), file=sys.stderr)
-    print(f"gpubench run: nothing was measured (pytest ended with {code}){seen}", file=sys.stderr)
-    return INCOMPLETE
-
-
-def _lines(log: Path | str) -> list[str]:
-    said = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
-    return [line for line in said.splitlines() if line.strip()]
-
-
-def _uncollected(lines: list[str]) -> str:
-    """Which files pytest can't collect, and what is wrong with the last of them, with its line if that is known."""
-    files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
-    wrong = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
-    places = [text.rpartition(", ")[2] for text in wrong if text.startswith('File "') and ", line " in text]
-    name = ", ".join(files[-3:]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
-    where = f", {places[-1]}" if places else ""
-    return f"{name or 'the files'} can't be collected: {(wrong or lines[-1:])[-1]}{where}"
-
-
-def _complaint(lines: list[str]) -> str:
-    """The line in which pytest says what it can't use."""
-    said = [line for line in lines if ": error: " in line]
-    said += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
-    text = (said or lines[-1:] or ["pytest refused its options"])[0]
-    return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
+    return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
 
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path) -> int:

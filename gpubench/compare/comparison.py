@@ -52,6 +52,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
+        """The worst verdict of any case."""
         return overall(self.verdicts) if self.verdicts else NOTHING_COMPARED
 
     @property

@@ -7,6 +7,7 @@ import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
@@ -17,10 +18,9 @@ from .sequential import Sequential, least_pairs
 from .verdict import AMBIGUOUS, Verdict
 
 TURN_DEADLINE_S = 120.0
-_PASSED_ON = ("preset", "device", "require_device", "dtype", "threads")
 
 
-def compare_in_turn(args: argparse.Namespace) -> Comparison:
+def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> Comparison:
     """Measure both environments until the verdicts are settled or the budget is spent. Raises UsageError for what
     can't be measured or written."""
     if len(args.base) > 1 or len(args.new) > 1:
@@ -29,7 +29,7 @@ def compare_in_turn(args: argparse.Namespace) -> Comparison:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
     before, after = (environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
     folder = _empty(Path(args.output)) if args.output else _numbered(Path("out"))
-    turns = Interleave(folder, before, after, _options(args), TURN_DEADLINE_S, _say)
+    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     judge = _Judge(args, (before, after))
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
     _say(f"{pairs} pairs in {judge.elapsed_s():.0f} s; run files in {folder}/base and {folder}/new")
@@ -105,16 +105,6 @@ class _Judge:
             *(Missing(key, NEW, "measured in no pair on both sides") for key in apart),
         )
         return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs)
-
-
-def _options(args: argparse.Namespace) -> list[str]:
-    options = []
-    for name in _PASSED_ON:
-        value = getattr(args, name)
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                options.append(f"--gpubench-{name.replace('_', '-')}={item}")
-    return [*options, *(["-k", args.expression] if args.expression else []), *args.pytest]
 
 
 def _numbered(folder: Path) -> Path:

@@ -57,6 +57,7 @@ class Observation:
     contended: bool = False
 
     def scaled(self, factor: float) -> Observation:
+        """The same with all times multiplied."""
         return replace(
             self, median_s=self.median_s * factor, fast_s=self.fast_s * factor, least_s=self.least_s * factor
         )

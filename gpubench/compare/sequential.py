@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import statistics
-from ..statistics import Estimate
+from ..statistics import Interval
 from .drift import Conditions
 from .samples import CaseKey, Observation
 from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, TRIED_ONLY, Verdict, decide, percent
@@ -133,7 +133,7 @@ def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
 
 def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
     """Of a case all of whose pairs were left out."""
-    ratio = Estimate(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
+    ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
     busy = "something else ran beside just one side of each pair: use fewer --threads, or a quieter machine"
     advice = TRIED_ONLY if any(pair.smoke for pair in pairs) else busy
     return Verdict(key, AMBIGUOUS, ratio, *_median_times(pairs, ratio.value), None, (0, 0), advice)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .. import statistics
-from ..statistics import Estimate
+from ..statistics import Interval
 from .drift import Conditions
 from .samples import CaseKey, Observation
 
@@ -42,7 +42,7 @@ class Verdict:
 
     key: CaseKey
     verdict: str
-    ratio: Estimate
+    ratio: Interval
     base_s: float
     new_s: float
     p: float | None
@@ -65,7 +65,7 @@ class _Evidence:
     run where the processes don't show it, ``spread`` NaN where it isn't known.
     """
 
-    ratio: Estimate
+    ratio: Interval
     slower_p: float
     faster_p: float
     spread: float
@@ -104,7 +104,7 @@ def judge(
 
 
 def decide(
-    ratio: Estimate, slower_p: float, faster_p: float, threshold: float, level: float = FALSE_DISCOVERIES
+    ratio: Interval, slower_p: float, faster_p: float, threshold: float, level: float = FALSE_DISCOVERIES
 ) -> str:
     """A case's verdict from its estimate and the p values adjusted over all cases."""
     if slower_p <= level and ratio.value >= _least_change(threshold):
@@ -196,8 +196,8 @@ def _times(base: _Processes, new: _Processes) -> tuple[float, float]:
     return before, after
 
 
-def _unbounded(times: tuple[float, float]) -> Estimate:
-    return Estimate(times[1] / times[0], 0.0, math.inf, statistics.SPREAD)
+def _unbounded(times: tuple[float, float]) -> Interval:
+    return Interval(times[1] / times[0], 0.0, math.inf, statistics.SPREAD)
 
 
 def _advice(each: _Evidence, threshold: float, cases: int, per_run: float) -> tuple[int | None, str]:

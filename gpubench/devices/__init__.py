@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .base import KINDS, Device, Event, Memory, register
+from .base import KINDS, Device, DeviceEvent, Memory, register
 from .cpu import Cpu
 from .torch_device import TorchDevice, out_of_tree_kind
 
 __all__ = [
-    "CPU", "Choice", "Device", "Event", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
+    "CPU", "Choice", "Device", "DeviceEvent", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
     "register", "select",
 ]  # fmt: skip
 

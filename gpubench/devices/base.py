@@ -19,7 +19,7 @@ class Memory:
     total: int
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A timestamp in a device's queue, as ``torch.Event`` with ``enable_timing=True``."""
 
     def query(self) -> bool:
@@ -144,7 +144,7 @@ class Device(ABC):
         """
         return False
 
-    def record_event(self) -> Event:
+    def record_event(self) -> DeviceEvent:
         """Queue a timestamp; needed where :meth:`queue_wait` works."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import Unmeasurable
 from . import nvml
-from .base import Event, register
+from .base import DeviceEvent, register
 from .torch_device import TorchDevice
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -113,7 +113,7 @@ class Cuda(TorchDevice):
             sleep(int(seconds * FASTEST_CLOCK))
         return True
 
-    def record_event(self) -> Event:
+    def record_event(self) -> DeviceEvent:
         import torch
 
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -20,8 +20,8 @@ class TorchDevice(Device):
     @classmethod
     def _ask(cls, function: str, *args: Any) -> Any:
         """The module's answer, or ``None`` when it doesn't have that function or doesn't know."""
-        ask = getattr(cls._module(), function, None)
         try:
+            ask = getattr(cls._module(), function, None)
             return None if ask is None else ask(*args)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError):
             return None

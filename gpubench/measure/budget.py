@@ -1,4 +1,7 @@
-"""How long a case may take, and whether it will: sizes made for a GPU can take hours on a CPU."""
+"""How long a case may take, and how long it will: sizes made for a GPU can take hours on a CPU.
+
+The constants of estimates were measured on two cores with the preset ``quick`` unless they name presets.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import CPU, Device
-from ..errors import OverBudget, TooLarge
+from ..errors import OverBudget, TooLarge, Unmeasurable
 from ..format import seconds_text, text
 from ..runfile.schema import Case, Work
 from .clock import DeviceClock, repeat
@@ -24,7 +27,7 @@ class Preset:
     ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many.
     ``warmup``: untimed calls first, for so long (twice that on an accelerator, whose clocks rise slowly).
     ``budget``: a case whose fewest rounds would take longer is skipped. ``check``: likewise its reference.
-    ``case_s``: what a case has been seen to take in all, to say beforehand how long a run may last.
+    ``case_s``: the estimate of a whole case whose calls are short; measured on two cores.
     """
 
     name: str
@@ -41,28 +44,30 @@ class Preset:
         return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=max(2, rounds))
 
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
-        """With what a test's ``benchmark`` marker sets."""
-        own = {name: marker[name] for name in ("max_time", "min_rounds") if name in marker}
-        return dataclasses.replace(self, **own)
+        """The preset with what a test's ``benchmark`` marker sets."""
+        changed = {name: marker[name] for name in ("max_time", "min_rounds") if name in marker}
+        return dataclasses.replace(self, **changed)
 
 
-PRESETS = {
+PRESET_SETTINGS = {
     "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, case_s=0.15),
     "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
 
 MIN_ROUND = 1e-3
-"""A round lasts at least so many seconds, and so many waits:"""
+"""Shortest round, in seconds."""
 MIN_WAITS = 100
+"""Shortest round, in waits for the device."""
 FEWEST_ROUNDS = 3
 SLACK = 2.0
+"""An estimated case may exceed its budget by this factor."""
 
 
 class Rates:
-    """What a device does at best, roughly: a guard against calls that would take minutes, measured in milliseconds.
+    """Rough peak rates of each device, measured in milliseconds, that guard against calls which would take minutes.
 
-    Not a ceiling to compare results with: two small products and a copy say too little for that.
+    They are no ceilings to compare results with: two small products and a copy say too little for that.
     """
 
     def __init__(self) -> None:
@@ -70,9 +75,9 @@ class Rates:
         self._bytes: dict[str, float] = {}
 
     def flops(self, device: Device, dtype: str) -> float:
-        """FLOP/s of matrix products of this dtype: what the step from n = 256 to n = 512 costs.
+        """FLOP/s of matrix products of this dtype, from the difference between n = 512 and n = 256.
 
-        The difference leaves out the fixed cost of a call, which on a CPU with a busy neighbour is milliseconds.
+        The difference leaves out a call's fixed cost, which is milliseconds on a busy CPU.
         """
         key = str(device), dtype
         if key not in self._flops:
@@ -104,29 +109,29 @@ class Rates:
             self._bytes[key] = 2 * source.nbytes / self._shortest(device, lambda: target.copy_(source))
         return self._bytes[key]
 
-    def predict(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
-        """Seconds for one call at best, and why; ``None`` if neither FLOPs nor bytes are known."""
-        seconds, why = None, ""
+    def estimate(self, work: Work, device: Device, dtype: str) -> tuple[float | None, str]:
+        """Seconds of one call at best, and what they rest on; ``None`` if neither FLOPs nor bytes are known."""
+        seconds, basis = None, ""
         if work.bytes:
             rate = self.bytes(device)
-            seconds, why = work.bytes / rate, f"{text(work.bytes, 'B')} at {text(rate, 'B/s')}"
+            seconds, basis = work.bytes / rate, f"{text(work.bytes, 'B')} at {text(rate, 'B/s')}"
         if work.flops:
             rate = self.flops(device, dtype)
             if seconds is None or work.flops / rate > seconds:
-                seconds, why = work.flops / rate, f"{text(work.flops, 'FLOP')} at {text(rate, 'FLOP/s')}"
-        return seconds, why
+                seconds, basis = work.flops / rate, f"{text(work.flops, 'FLOP')} at {text(rate, 'FLOP/s')}"
+        return seconds, basis
 
     @staticmethod
     def _shortest(device: Device, call: Callable[[], Any]) -> float:
-        """Best of up to 20 calls or about 50 ms: a busy neighbour slows most calls, rarely all of them."""
+        """Shortest of up to 20 calls within about 50 ms: a busy machine slows most calls, rarely all of them."""
         call()
         return max(min(repeat(call, DeviceClock([device]), least=3, most=20, seconds=0.05)), 1e-9)
 
 
 def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1.0) -> None:
-    """Raise :class:`OverBudget` if the fewest useful rounds of calls that long don't fit ``slack`` budgets.
+    """Raise :class:`OverBudget` if the fewest useful rounds of such calls take longer than ``slack`` budgets.
 
-    A prediction gets :data:`SLACK`: a call that would just miss the budget is tried, one that takes minutes is not.
+    An estimate gets :data:`SLACK`: a call that may just miss the budget is tried.
     """
     if seconds is not None and FEWEST_ROUNDS * seconds > slack * preset.budget:
         raise OverBudget(
@@ -136,42 +141,49 @@ def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1
 
 
 def rounds(seconds: float, preset: Preset) -> int | None:
-    """Rounds of one call each that fit, when calls are so long that there is nothing to calibrate; else ``None``."""
+    """How many rounds of one call fit the budget; ``None`` where calls are short and a round has several."""
     if seconds * preset.min_rounds <= preset.max_time:
         return None
     return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
 
 
-# What a case would take, told without running it: for ``gpubench run --list``.
-
-
 COMPILE_S = 15.0
-"""What torch.compile has been seen to take for a small network on two cores."""
-
-
-def foresee(
-    case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int, host_bytes: int
-) -> dict[str, Any]:
-    """Seconds of one call and of the whole case, or why it will be skipped.
-
-    ``nbytes`` and ``host_bytes`` are those it takes on its device and on the host.
-    """
-    seconds, why = rates.predict(work, home, case.dtype)
-    foreseen: dict[str, Any] = {"call_s": seconds, "case_s": preset.case_s, "skip": None}
-    try:
-        require_memory(nbytes, home)
-        require_memory(host_bytes, CPU)
-        require(seconds, f"predicted: {why}", preset, slack=SLACK)
-    except (TooLarge, OverBudget) as error:
-        return foreseen | {"skip": str(error), "case_s": 0.0}
-    if seconds is not None:
-        foreseen["case_s"] = max(preset.case_s, (preset.min_rounds + 2) * seconds + preset.warmup)
-    if case.variant == "compile":
-        foreseen["case_s"] += COMPILE_S
-    return foreseen
-
-
+"""Estimate of compiling a small network, in seconds; measured on two cores."""
 RANKS_S = 2.0
 """Estimate of a case of several processes, in seconds."""
 CEILINGS_S = {"smoke": 1.0, "quick": 5.0, "full": 15.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long a case takes, known without running it.
+
+    ``call_s``: seconds of one call, ``None`` where its work is unknown; ``case_s``: of the whole case. ``obstacle``:
+    why the case can't be measured.
+    """
+
+    call_s: float | None
+    case_s: float
+    obstacle: Unmeasurable | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``--gpubench-plan`` writes it."""
+        return {"call_s": self.call_s, "case_s": self.case_s, "skip": str(self.obstacle) if self.obstacle else None}
+
+
+def estimate(
+    case: Case, work: Work, home: Device, preset: Preset, rates: Rates, *, nbytes: int, host_bytes: int
+) -> Estimate:
+    """Estimate a case from its work; ``nbytes`` and ``host_bytes`` must still fit on its device and on the host."""
+    call_s, basis = rates.estimate(work, home, case.dtype)
+    try:
+        require_memory(nbytes, home)
+        require_memory(host_bytes, CPU)
+        require(call_s, f"estimated: {basis}", preset, slack=SLACK)
+    except (TooLarge, OverBudget) as error:
+        return Estimate(call_s, 0.0, error)
+    case_s = preset.case_s
+    if call_s is not None:
+        case_s = max(case_s, (preset.min_rounds + 2) * call_s + preset.warmup)
+    return Estimate(call_s, case_s + (COMPILE_S if case.variant == "compile" else 0.0))

@@ -23,7 +23,7 @@ from .precision import matmul_precision, torch_dtype
 if TYPE_CHECKING:
     import torch
 
-SMALLEST, LARGEST = 256, 16384
+SMALLEST_SIZE, LARGEST_SIZE = 256, 16384
 TRANSFER_BYTES = 1 << 26
 BLOCK = 65521
 
@@ -44,7 +44,7 @@ EFFORTS = {
 }
 
 
-def measure(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
+def measure_ceilings(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
     """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
     found = {}
     for device, dtypes in wanted.items():
@@ -139,8 +139,8 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
 
     if device.lacks(dtype):
         return None
-    best, n = 0.0, SMALLEST
-    while n <= LARGEST:
+    best, n = 0.0, SMALLEST_SIZE
+    while n <= LARGEST_SIZE:
         memory = device.memory()
         if memory and 12 * n * n > memory.free // 4:
             break

@@ -43,6 +43,46 @@ def repeat(
     return times
 
 
+STALLED = 2.0
+"""A block whose calls take longer than this many times the shortest was interrupted by something else."""
+MOST_STALLS = 3
+
+
+def warm_up(
+    call: Callable[[], Any],
+    clock: Callable[[], float],
+    *,
+    seconds: float,
+    first_s: float,
+    before: Callable[[], Any] | None = None,
+) -> tuple[float, float]:
+    """Call for about ``seconds``; returns the seconds of one call in the last block, without and with ``before``.
+
+    Blocks of calls share one wait; each has twice as many as the one before, up to 1000, or a single one where
+    ``before`` runs first. A stalled block is repeated, and neither its length nor its time counts: a pause of the
+    machine in a block of a few calls would be taken for their cost. Slow for the fourth time it is no stall.
+    ``first_s``, the seconds of an earlier call, shows a stall in the first block.
+    """
+    shortest_s, warm_s, stalls, calls = first_s, 0.0, 0, 1
+    while True:
+        begin = start = clock()
+        if before is not None:
+            before()
+            start = clock()
+        for _ in range(calls):
+            call()
+        end = clock()
+        call_s = (end - start) / calls
+        shortest_s = min(shortest_s, call_s)
+        if call_s > STALLED * shortest_s and stalls < MOST_STALLS:
+            stalls += 1
+            continue
+        warm_s += end - begin
+        if warm_s >= seconds:
+            return call_s, (end - begin) / calls
+        calls = 1 if before is not None else min(2 * calls, 1000)
+
+
 class DeviceClock:
     """Waits for the devices of one case, then reads the time: the timer that pytest-benchmark is given.
 
@@ -63,6 +103,7 @@ class DeviceClock:
         """Reads the time without a wait: for what the host does meanwhile."""
 
     def __call__(self) -> float:
+        """Seconds, read once the devices are done."""
         for wait in self._waits:
             wait()
         return self.now()
@@ -107,4 +148,5 @@ class ReplayTimer:
         self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
 
     def __call__(self) -> float:
+        """The next reading."""
         return self._readings.pop()

@@ -236,6 +236,7 @@ class Canary:
         return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {one} on one")
 
     def as_dict(self) -> dict[str, Any]:
+        """As it stands in the run file."""
         return asdict(self)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..runfile.schema import DTYPES
+from ..options import DTYPES
 
 if TYPE_CHECKING:
     import torch

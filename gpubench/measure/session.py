@@ -11,11 +11,12 @@ from typing import Any
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
+from ..options import OPTIONS
 from ..runfile.flags import Flag
-from ..runfile.schema import CACHES, DTYPES, PRESETS, VARIANTS, Case, Ceilings, Check, Work
+from ..runfile.schema import Case, Ceilings, Check, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
-from .budget import CEILINGS_S, PRESETS as PRESET_SETTINGS, Preset, Rates
+from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import Canary, canary, impossible
 from .precision import matmul_precision
@@ -40,6 +41,7 @@ class Settings:
     machine: str | None = None
     cache: str = "hot"
     ceilings: bool = True
+    identify: bool = False
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False
@@ -48,15 +50,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raise :class:`UsageError` on a value that doesn't exist, naming those that do."""
-        for what, values, known in (
-            ("dtype", self.dtypes, DTYPES),
-            ("variant", self.variants, VARIANTS),
-            ("preset", (self.preset,), PRESETS),
-            ("cache", (self.cache,), (*CACHES, "both")),
-        ):
-            for value in values:
-                if value not in known:
-                    raise UsageError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
+        for option in OPTIONS:
+            if option.choices:
+                values = getattr(self, option.field)
+                for value in values if option.repeatable else (values,):
+                    option.parse(value)
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads must be 1 or more, not {self.threads}")
         most = 8 * (os.cpu_count() or 1) + 64
@@ -136,7 +134,7 @@ class Session:
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
         """What the collected cases' devices can do at best, by name; measured once, by a run's first process."""
-        if not self.settings.ceilings or not self.first or self.settings.plan:
+        if not self.settings.ceilings or not self.first:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
@@ -144,7 +142,7 @@ class Session:
             if choice.device:
                 wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
-        return ceilings.measure(wanted, self.settings.preset)
+        return ceilings.measure_ceilings(wanted, self.settings.preset)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
@@ -169,14 +167,14 @@ class Session:
             if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure({chosen: known.throughput}, self.settings.preset).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return found
 
     @functools.cached_property
     def canary(self) -> Canary | None:
         """One and all threads, before the first case."""
-        return None if self.settings.plan else canary(self.threads)
+        return canary(self.threads)
 
     @property
     def flags(self) -> list[Flag]:

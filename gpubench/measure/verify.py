@@ -23,6 +23,7 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 
 
 def unchecked(reason: str) -> Check:
+    """The outcome of a benchmark whose result is not compared."""
     return Check("unchecked", reason=reason)
 
 
@@ -207,9 +208,9 @@ def prepare(
         return unchecked("the case asks for no check")
     if check is True and not tensors(args, kwargs, fn) and torch_only:
         return unchecked("no tensor among the arguments to repeat the call with")
-    seconds, why = rates.predict(work, CPU, "float64")
+    seconds, basis = rates.estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
-        return unchecked(f"a float64 reference would take too long: {why}")
+        return unchecked(f"a float64 reference would take too long: {basis}")
     # Twice the bytes in float64, and room for intermediate results of the outputs' size.
     size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
     try:

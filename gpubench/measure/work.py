@@ -132,6 +132,7 @@ class Substituted:
         self._state = {name: convert(tensor) for name, tensor in state}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module with the converted parameters in place of its own."""
         import torch
 
         return torch.func.functional_call(self._module, self._state, args, kwargs)

@@ -8,6 +8,6 @@ import pytest
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     from . import hooks, outcomes, settings
 
-    settings.add(parser)
+    settings.declare_options(parser)
     pluginmanager.register(hooks, hooks.__name__)
     pluginmanager.register(outcomes, outcomes.__name__)

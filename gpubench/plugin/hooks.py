@@ -18,7 +18,7 @@ from ..measure.session import Session
 from ..runfile.schema import Case
 from . import settings
 from .outcomes import CASE, GPUBENCH, MEASURING, RECORDER, SESSION
-from .parametrize import AMBIGUOUS, plain_case_of
+from .parametrize import AMBIGUOUS_NAMES, plain_case_of
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.secondary():
         config.option.benchmark_json = None  # torchrun's rank 0 writes for all
     try:
-        config.stash[SESSION] = Session(settings.asked(config))
+        config.stash[SESSION] = Session(settings.read_settings(config))
     except UsageError as error:
         raise pytest.UsageError(f"gpubench: {error}") from None
     config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
@@ -81,7 +81,7 @@ def _fixture_names(item: pytest.Item) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tell files of the same name apart. For the supervisor: only the cases it names, in this process's own order."""
     files = Counter(path.name for path in {item.path for item in items})
-    config.stash[AMBIGUOUS] = {name for name, count in files.items() if count > 1}
+    config.stash[AMBIGUOUS_NAMES] = {name for name, count in files.items() if count > 1}
     if settings.launched():  # by torchrun: what one process measures would be measured by all at once
         config.hook.pytest_deselected(items=[item for item in items if RANKS not in _fixture_names(item)])
         items[:] = [item for item in items if RANKS in _fixture_names(item)]
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
-    if session.testsfailed or AMBIGUOUS not in config.stash:
+    if session.testsfailed or AMBIGUOUS_NAMES not in config.stash:
         return  # a file that can't be imported, or a -k that pytest refused: it won't run any
     supervised = bool(config.getoption("--gpubench-ledger"))  # then plain benchmarks are cases too
     wanted = "benchmark" if supervised else "gpubench"
@@ -163,7 +163,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     from .parametrize import case_of
 
     session = item.config.stash[SESSION]
-    _ = session.before, session.canary
+    if not session.settings.plan:
+        _ = session.before, session.canary
     item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
     session.begun[item.nodeid] = item.stash[CASE]
     if recorder := item.config.stash.get(RECORDER, None):
@@ -190,13 +191,13 @@ def _equip(item: pytest.Item, session: Session) -> None:
         raise Unmeasurable(str(choice.reason))
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" in own or settings.given(item.config, "--benchmark-timer"):
+    if "timer" in own or settings.benchmark_option(item.config, "--benchmark-timer"):
         warnings.warn(
             pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
             stacklevel=2,
         )
     least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
-    least = max(least, float(settings.given(item.config, "--benchmark-min-time") or 0))
+    least = max(least, float(settings.benchmark_option(item.config, "--benchmark-min-time") or 0))
     clock = DeviceClock([choice.device])
     replayed = ReplayTimer() if RANKS in _fixture_names(item) else None
     whole = session.preset.adjusted(own)
@@ -214,7 +215,7 @@ def _tighten(item: pytest.Item) -> None:
         return
     marker = item.get_closest_marker("benchmark")
     own = dict(marker.kwargs) if marker else {}
-    if "timer" not in own and not settings.given(item.config, "--benchmark-calibration-precision"):
+    if "timer" not in own and not settings.benchmark_option(item.config, "--benchmark-calibration-precision"):
         item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
 
 

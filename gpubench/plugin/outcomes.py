@@ -14,10 +14,9 @@ import pytest
 
 from ..errors import RankFailure
 from ..measure.session import Session, Unmeasured
-from ..redact import without_paths
+from ..runfile.redact import without_paths
 from ..runfile.schema import KEY, OK, Case
 from ..version import __version__
-from . import settings
 
 SESSION = pytest.StashKey[Session]()
 CASE = pytest.StashKey[Case]()
@@ -44,18 +43,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report
     session = item.config.stash[SESSION]
     status, reason = _outcome(report, call)
-    if not settings.identify(item.config):
+    if not session.settings.identify:
         reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
-            planned = getattr(item.stash.get(GPUBENCH, None), "planned", None)
-            plan = planned or {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | plan)
+            known = getattr(item.stash.get(GPUBENCH, None), "estimate", None)
+            estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            session.estimates.append(item.stash[CASE].as_dict() | {"fullname": item.nodeid} | estimate)
         return report
     if status == OK and report.when == "call":
         session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
         gpubench = item.stash.get(GPUBENCH, None)
-        if gpubench is not None and not gpubench.called and not session.settings.plan:
+        if gpubench is not None and not gpubench.called:
             status, reason = "skipped", "the test did not call gpubench(...)"
     if status != OK:
         _FAILED.add(item.nodeid)
@@ -155,7 +154,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     """
     if MEASURING in config.stash:
         machine_info[KEY] = config.stash[SESSION].machine
-        if not settings.identify(config):
+        if not config.stash[SESSION].settings.identify:
             machine_info["node"] = ""
 
 

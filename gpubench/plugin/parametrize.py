@@ -16,9 +16,10 @@ from msgspec import structs
 from ..devices import Choice
 from ..errors import UsageError
 from ..measure.session import Session
-from ..runfile.schema import CACHES, DTYPES, IMPLEMENTATIONS, PRESETS, VARIANTS, Case, Scalar
+from ..options import CACHES, DTYPES, PRESETS, VARIANTS
+from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 
-AMBIGUOUS = pytest.StashKey[set[str]]()
+AMBIGUOUS_NAMES = pytest.StashKey[set[str]]()
 """File names that stand for more than one of the files collected: their folder is part of the workload's name."""
 NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
 """The fixtures that carry a case's terms."""
@@ -107,7 +108,7 @@ def plain_case_of(item: pytest.Item) -> Case:
 def workload_of(item: pytest.Item) -> str:
     """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
     stem = item.path.stem.removeprefix("test_").removesuffix("_test")
-    if item.path.name in item.config.stash.get(AMBIGUOUS, ()):
+    if item.path.name in item.config.stash.get(AMBIGUOUS_NAMES, ()):
         stem = f"{item.path.parent.name}/{stem}"
     function = getattr(item, "originalname", None) or item.name.split("[")[0]
     parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]

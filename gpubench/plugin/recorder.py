@@ -99,8 +99,8 @@ ORDER = pytest.StashKey[dict[str, int]]()
 SOURCES = pytest.StashKey[set[Path]]()
 """The files of all cases, those left out by ``--gpubench-only`` too: a process that has none of a file's cases left
 measures with the same code."""
-PACKAGE = Path(__file__).resolve().parent.parent
-MEASURING = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
+_PACKAGE = Path(__file__).resolve().parent.parent
+MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 """Rooms whose code decides what a number means: a run is continued only by the same."""
 
 
@@ -174,7 +174,7 @@ class Recorder:
         """What must be equal for two sessions' numbers to belong to one run."""
         ours = machine[KEY]
         code = hashlib.sha256()
-        package = {path for folder in MEASURING for path in (PACKAGE / folder).rglob("*.py")}
+        package = {path for folder in MEASURING_ROOMS for path in (_PACKAGE / folder).rglob("*.py")}
         sources = self.config.stash[SOURCES] | package
         for path in sorted(sources):
             code.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -247,10 +247,10 @@ class Recorder:
         if _stamp(path) != self._earlier:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
-            from ..runfile.ledger import read
+            from ..runfile.ledger import read_ledger
             from ..runfile.merge import assemble
 
-            write(path, assemble(read(self.ledger.path)))
+            write(path, assemble(read_ledger(self.ledger.path)))
 
 
 def _said() -> int | None:

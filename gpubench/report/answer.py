@@ -6,7 +6,6 @@ show the same ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,20 @@ import pandas as pd
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from ..statistics import ALWAYS
-from .crossover import Crossing
-from .headline import ELEMENTWISE, KINDS, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, representatives, setting_of
+from .headline import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, representatives, setting_of
+from .judgement import (
+    IF_IT_STAYS,
+    MARKS,
+    TOO_NOISY,
+    UNSURE,
+    WORTH_IT,
+    WORTHWHILE,
+    copies_text,
+    crossover_text,
+    peak_text,
+    too_noisy,
+    verdict,
+)
 from .labels import (
     Row,
     device_label,
@@ -27,21 +37,13 @@ from .labels import (
     rounded_size,
     short_device,
     size_label,
-    size_text,
     times_range,
     times_text,
 )
 from .speedup import RESIDENT, on_accelerator
-from .sweep import Line, rate_of
+from .sweep import rate_of
 from .table import BASE, CROSSING, LINE, records
 
-WORTH_IT, IF_IT_STAYS, NOT_WORTH_IT, UNSURE = "worth it", "if the data stays", "no", "unsure"
-MARKS = {WORTH_IT: "✓", IF_IT_STAYS: "◐", NOT_WORTH_IT: "✗", UNSURE: "?"}
-TOO_NOISY = "unknown (too noisy)"
-WORTHWHILE = 1.5
-"""A speedup below that isn't worth moving work to another device."""
-NOISY_FACTOR = 4.0
-"""An interval whose ends are further apart than that says nothing."""
 MOST_TIMES = 10
 _BUSY_SHARE = 1 / 3
 _IN_WORDS = {
@@ -136,7 +138,7 @@ def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFra
     pairs = records(speedups)
     inside = [row for row in pairs if row["run"] == row["baseline_run"]]
     groups = _by_device(inside or pairs)  # across machines only where nothing is paired inside one
-    crossings = {_pair_key(row[LINE].row): row for row in records(crossovers) if row["regime"] == RESIDENT}
+    crossings = crossings_by_pair(crossovers)
     cards = tuple(
         Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
         for members in groups
@@ -155,15 +157,21 @@ def _by_device(pairs: list[Row]) -> Iterable[list[Row]]:
     return grouped(pairs, lambda row: tuple(row[name] for name in names)).values()
 
 
-def _pair_key(row: Row) -> tuple[int, int]:
+def pair_key(row: Row) -> tuple[int, int]:
+    """Tells pairs apart."""
     return id(row["_result"]), id(row[BASE])
+
+
+def crossings_by_pair(crossovers: pd.DataFrame) -> dict[tuple[int, int], Row]:
+    """Rows of a crossover table with resident data, by the :func:`pair_key` of the largest size."""
+    return {pair_key(row[LINE].row): row for row in records(crossovers) if row["regime"] == RESIDENT}
 
 
 def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row], doubtful: set[int]) -> tuple[AnswerRow, ...]:
     rows = []
     for kind, chosen in representatives(members).items():
         sound = [row for row in chosen if not {id(row["_result"]), id(row[BASE])} & doubtful]
-        crossed = [crossings[_pair_key(row)] for row in sound if _pair_key(row) in crossings]
+        crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
         if sound:
             rows.append(_row(kind, sound, crossed))
         else:
@@ -196,7 +204,7 @@ def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
-    name = kind if kind not in KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
+    name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
     return AnswerRow(
         name=name,
         typically=times_text(typical["speedup"]),
@@ -209,36 +217,6 @@ def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
     )
 
 
-def too_noisy(low: float | None, high: float | None) -> bool:
-    """Whether an interval is wider than a factor of four."""
-    return low is not None and high is not None and (low <= 0 or high > NOISY_FACTOR * low)
-
-
-def copies_text(row: Row) -> str:
-    """The speedup with inputs and results copied for every call."""
-    if row["one_shot_speedup"] is None:
-        return "—"
-    return TOO_NOISY if too_noisy(row["one_shot_low"], row["one_shot_high"]) else times_text(row["one_shot_speedup"])
-
-
-def verdict(row: Row) -> str:
-    """Whether moving the work is worth it, judged at the low end of the intervals.
-
-    Where nothing has to be copied, between two CPUs or two GPUs, resident data is all there is to judge.
-    """
-    if too_noisy(row["low"], row["high"]):
-        return UNSURE
-    copied = on_accelerator(row) and row["baseline_device"] == "cpu"
-    shot_low = row["one_shot_speedup"] if row["one_shot_low"] is None else row["one_shot_low"]
-    if row["low"] >= WORTHWHILE and not copied:
-        return WORTH_IT
-    if shot_low is not None and shot_low >= WORTHWHILE and not too_noisy(row["one_shot_low"], row["one_shot_high"]):
-        return WORTH_IT
-    if row["low"] >= WORTHWHILE:
-        return IF_IT_STAYS
-    return NOT_WORTH_IT if row["high"] < WORTHWHILE else UNSURE
-
-
 def faster_from(crossings: Sequence[Row], typical: Row) -> str:
     """``n ≈ 72``; ``n ≈ 11k to 68k`` where several workloads cross, else what holds for the typical one."""
     words = {id(row): crossover_text(row[CROSSING], row[LINE], row["size_parameter"]) for row in crossings}
@@ -249,26 +227,6 @@ def faster_from(crossings: Sequence[Row], typical: Row) -> str:
         ends = dict.fromkeys((rounded_size(min(sizes), name), rounded_size(max(sizes), name)))
         return f"{size_label(name)} ≈ {' to '.join(ends)}"
     return next((words[id(row)] for row in crossings if row[LINE].row["_result"] is typical["_result"]), "—")
-
-
-def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
-    """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
-    known, sizes, label = crossing.crossover, [point.x for point in line.points], size_label(name)
-    if len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
-        return UNSURE
-    if known.kind == ALWAYS:
-        return "every size measured"
-    if known.size is None:
-        ahead = [point.x for point in line.points if point.y >= 1]
-        upper = size_text(max(ahead) if ahead else sizes[-1], name)
-        return f"{'only' if ahead else 'not'} up to {label} = {upper}"
-    if known.low is None or known.high is None:
-        below = max((point.x for point in line.points if point.y < 1), default=sizes[0])
-        above = min((x for x in sizes if x > below), default=sizes[-1])
-        return f"{label} between {size_text(below, name)} and {size_text(above, name)}"
-    if not known.low or known.high == math.inf:
-        return UNSURE
-    return f"{label} ≈ {rounded_size(known.size, name)}"
 
 
 def _card_sentence(card: Card) -> str:
@@ -299,10 +257,10 @@ def _words(row: AnswerRow) -> str:
 
 
 def timings(rows: list[Row]) -> tuple[Timing, ...]:
-    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of KINDS."""
+    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS."""
     kinds = representatives(rows)
-    mine = [row for kind, members in kinds.items() if kind not in KINDS for row in members]
-    known = [members for kind, members in kinds.items() if kind in KINDS]
+    mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
+    known = [members for kind, members in kinds.items() if kind in WORK_KINDS]
     in_turn = [members[i] for i in range(MOST_TIMES) for members in known if i < len(members)]
     chosen = {id(row) for row in [*mine, *in_turn][:MOST_TIMES]}
     return tuple(timing(row) for members in kinds.values() for row in members if id(row) in chosen)
@@ -313,12 +271,11 @@ def timing(row: Row) -> Timing:
     times, rate = row["_result"].times, rate_of(row)
     values = rate.measure(row) if rate else None
     star = "*" if row["_result"].flags else ""
-    share = row["utilisation"]
     return Timing(
         f"{row['workload']} {setting_of(row)}",
         seconds_text(times.median_s) + star,
         text(values[0], rate.unit) if rate and values else "",
-        "" if share is None else "—" if share > 1 else f"{share:.0%}",
+        "" if row["utilisation"] is None else peak_text(row["utilisation"]),
         row,
     )
 

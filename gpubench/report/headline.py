@@ -9,7 +9,7 @@ from .sweep import size_of, size_parameter
 
 TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
 OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
-KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
+WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
 """Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
 _FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX, "elementwise": ELEMENTWISE}
 _PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
@@ -34,7 +34,7 @@ def representative(rows: Sequence[Row]) -> Row:
     size = size_parameter(list(rows))
 
     def order(row: Row) -> tuple[object, ...]:
-        case = row["_result"].case
+        case = row["_result"]
         dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
         numbers = [-value for name, value in sorted(case.params.items()) if isinstance(value, int | float)]
         largest = -(size_of(row, size) or 0.0) if size else 0.0
@@ -45,18 +45,18 @@ def representative(rows: Sequence[Row]) -> Row:
 
 
 def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """By kind of work, in the order of KINDS, then the workloads of no kind: a row a workload, all on one device."""
+    """By kind of work, in the order of WORK_KINDS, then the workloads of no kind: a row for each workload."""
     kinds: dict[str, list[Row]] = {}
     for workload, members in grouped(rows, lambda row: row["workload"]).items():
         kind = kind_of(workload)
         if kind is not None:
             kinds.setdefault(kind, []).append(representative(members))
-    order = [*(kind for kind in KINDS if kind in kinds), *(kind for kind in kinds if kind not in KINDS)]
+    order = [*(kind for kind in WORK_KINDS if kind in kinds), *(kind for kind in kinds if kind not in WORK_KINDS)]
     return {kind: kinds[kind] for kind in order}
 
 
 def setting_of(row: Row) -> str:
     """``float32, out, n=4096``: the setting in which a row stands for its workload."""
-    case = row["_result"].case
+    case = row["_result"]
     words = [case.dtype, *([case.variant] if case.variant != "eager" else [])]
     return ", ".join([word for word in words if word] + [setting(name, value) for name, value in case.params.items()])

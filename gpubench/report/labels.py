@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import TIMERS, Case, Run, Scalar
+from ..runfile.schema import TIMERS, Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
@@ -64,10 +64,12 @@ def flagged(row: Row) -> bool:
 
 
 def heading(name: str) -> str:
+    """A name as the head of a column: capitalised, without underscores."""
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
 def shorten(name: str, longest: int = _LONGEST) -> str:
+    """A name of at most ``longest`` characters."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
@@ -85,7 +87,7 @@ def setting(name: str, value: Scalar) -> str:
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:
     """``matmul.square bfloat16, n=1024``: a case in words, without its device."""
-    case = row["_result"].case
+    case = row["_result"]
     words = [case.dtype] * bool(case.dtype) + [case.variant] * (case.variant not in ("", "eager"))
     words += [case.regime] * (case.regime not in ("", "resident"))
     words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
@@ -140,8 +142,8 @@ def short_device(label: str) -> str:
 
 
 def rounded_size(size: float, name: str = "") -> str:
-    """A size that was estimated, to two digits: ``72``, ``34k``."""
-    return size_text(float(f"{size:.2g}"), name)
+    """A size that was estimated, to two digits: ``72``, ``34k``; below ten a whole number."""
+    return size_text(max(1, round(size)) if size < 10 else float(f"{size:.2g}"), name)
 
 
 def size_text(size: float, name: str = "") -> str:
@@ -162,6 +164,7 @@ def raised(power: int) -> str:
 
 
 def size_label(name: str) -> str:
+    """The size parameter's name for an axis."""
     return "bytes" if name in _BYTES else shorten(name)
 
 
@@ -183,7 +186,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
     rows = list(rows)
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
-    cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
+    cases = [result for row in rows for result in (row["_result"], row.get(BASE)) if result]
     devices = list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices)))
     facts = [_devices(devices, runs, names)]
     if dtypes := sorted({case.dtype for case in cases if case.dtype}):
@@ -208,10 +211,12 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
 
 
 def uncertainty(rows: Iterable[Row], drawn: str) -> str:
+    """A sentence: what the drawn intervals of these rows are."""
     return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
 
 
 def waited(rows: Iterable[Row]) -> str:
+    """A clause where every time was read after a wait for the device."""
     return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
 
 
@@ -243,7 +248,7 @@ def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
     return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
 
 
-def _threads(cases: list[Case]) -> str:
+def _threads(cases: list[Result]) -> str:
     """``2 CPU threads``; by implementation where they differ."""
     counts: dict[str, set[int]] = {}
     for case in cases:

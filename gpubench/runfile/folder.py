@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import RunFileError, UsageError
-from .ledger import Lock, read
+from .ledger import Lock, read_ledger
 from .reader import Foreign
 from .schema import Run
 
@@ -55,7 +55,7 @@ class Earlier:
             return True, False
         Lock(self._ledger).release()
         try:
-            seen = {event["event"] for event in read(self._ledger)}
+            seen = {event["event"] for event in read_ledger(self._ledger)}
         except RunFileError:
             return True, False
         return "complete" in seen, "end" in seen

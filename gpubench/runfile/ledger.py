@@ -30,9 +30,9 @@ from .reader import Allowance, clean, shallow
 from .schema import SCHEMA_VERSION
 
 EVENTS = frozenset({"run", "session", "start", "end", "finish", "complete"})
-LARGEST = 128 * 1024**2
+LARGEST_LEDGER = 128 * 1024**2
 LONGEST_LINE = 8 * 1024**2
-MOST_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
+MOST_LEDGER_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
 MOST_PROCESSES = 9999
 
 Event = dict[str, Any]
@@ -67,6 +67,7 @@ class Ledger:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
+        """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
 
@@ -87,6 +88,7 @@ class Lock:
             raise UsageError(f"{Path(path).parent}: a run is under way there") from None
 
     def release(self) -> None:
+        """Let another run begin."""
         self._file.close()
 
 
@@ -116,18 +118,18 @@ class Follower:
                     yield event
 
 
-def read(path: str | os.PathLike[str]) -> list[Event]:
+def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     """All whole events of a ledger. Raises RunFileError, naming file, line and what was expected."""
     path = Path(path)
     name = clean(str(path))
     events = []
-    size, allowance = 0, Allowance(groups=MOST_GROUPS)
+    size, allowance = 0, Allowance(groups=MOST_LEDGER_GROUPS)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
                 size += len(line)
-                if size > LARGEST:
-                    raise RunFileError(f"{name}: file: expected at most {LARGEST // 1024**2} MiB")
+                if size > LARGEST_LEDGER:
+                    raise RunFileError(f"{name}: file: expected at most {LARGEST_LEDGER // 1024**2} MiB")
                 if not allowance.covers(line):
                     raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
                 if line.endswith(b"\n") and line.strip() and (event := _event(line)) is not None:

@@ -22,10 +22,14 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from ..errors import RunFileError
+from ..options import CACHES
 from .flags import ADVICE, apart
 from .schema import (
-    CACHES,
     KEY,
+    MOST_CASES,
+    MOST_DEVICES,
+    MOST_FLAGS,
+    MOST_PARAMS,
     SCHEMA_VERSION,
     TIMERS,
     UNMEASURED,
@@ -33,7 +37,7 @@ from .schema import (
     Case,
     Ceilings,
     Check,
-    Device,
+    DeviceFacts,
     Machine,
     Parallel,
     Process,
@@ -245,10 +249,6 @@ def clean(text: str) -> str:
 # Standard library only.
 
 
-MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
-"""Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
-
-
 def read(path: str | os.PathLike[str]) -> Run:
     """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
     path = Path(path)
@@ -307,7 +307,7 @@ def _moment(at: At) -> str | None:
 def _machine(info: At) -> Machine:
     ours = info[KEY]
     devices = tuple(
-        Device(entry["name"].text(), entry["kind"].text(), entry["label"].text(""), entry["driver"].text(None))
+        DeviceFacts(entry["name"].text(), entry["kind"].text(), entry["label"].text(""), entry["driver"].text(None))
         for entry in ours["devices"]
     )
     if len(devices) > MOST_DEVICES:
@@ -325,7 +325,7 @@ def _machine(info: At) -> Machine:
 def _plain_machine(info: At) -> Machine:
     """The CPU's model names a machine that says no more; its host name is nobody's business."""
     label = info["cpu"]["brand_raw"].text(None) or info["machine"].text(None) or "unknown machine"
-    return Machine(label, (Device("cpu", "cpu", label),))
+    return Machine(label, (DeviceFacts("cpu", "cpu", label),))
 
 
 def _case(at: At) -> Case:

@@ -22,12 +22,8 @@ KEY = "gpubench"
 SCHEMA_VERSION = 1
 SAMPLES_KEPT = 200
 
-PRESETS = ("smoke", "quick", "full")
-DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
-VARIANTS = ("eager", "autocast", "compile", "graph")
 IMPLEMENTATIONS = ("torch", "numpy")
 REGIMES = ("resident", "one-shot")
-CACHES = ("hot", "cold")
 
 OK = "ok"
 UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")
@@ -279,7 +275,7 @@ class Result(Measurement, frozen=True):
         return self.check.error if self.check else None
 
 
-class Device(Struct, frozen=True):
+class DeviceFacts(Struct, frozen=True):
     """A device of the machine: ``cuda:0``, its kind ``cuda``, what its maker calls it, and its driver's version."""
 
     name: str
@@ -297,18 +293,18 @@ class Machine(Struct, frozen=True):
     """Facts of the machine that hold for the whole run."""
 
     label: str
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceFacts, ...]
     torch: str | None = None
     tf32: bool | None = None
     threads: int | None = None
     precision: Mapping[str, Scalar] = field(default_factory=dict)
 
-    def device(self, name: str) -> Device:
+    def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
         for device in self.devices:
             if device.name == name:
                 return device
-        return Device(name, name.partition(":")[0], "")
+        return DeviceFacts(name, name.partition(":")[0], "")
 
 
 class Run(Struct, frozen=True):

@@ -34,7 +34,7 @@ class Environment:
     """One side: where it runs, and the benchmark files it runs there."""
 
     name: str
-    place: process.Place
+    place: process.Interpreter
     paths: tuple[str, ...]
 
 
@@ -49,13 +49,13 @@ def environment(name: str, text: str, paths: Sequence[str]) -> Environment:
         imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
         own = [str(folder / "benchmarks")] if (folder / "benchmarks").is_dir() else [str(process.suite())]
         files = tuple(_file(path, folder) for path in paths) or tuple(own)
-        return Environment(name, process.Place(python, folder, imports), files)
+        return Environment(name, process.Interpreter(python, folder, imports), files)
     found = shutil.which(text)
     if found is None:
         raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout")
     # not resolved: a virtual environment's Python is a link, and is known by where the link lies
     files = tuple(_file(path, Path.cwd()) for path in paths) or (str(process.suite()),)
-    return Environment(name, process.Place(os.path.abspath(found)), files)
+    return Environment(name, process.Interpreter(os.path.abspath(found)), files)
 
 
 def _can_measure(python: str) -> bool:

@@ -15,7 +15,7 @@ from ..format import counted, seconds_text
 from . import process
 from .progress import whole_s
 
-DEADLINE_S = 120.0
+PLAN_DEADLINE_S = 120.0
 
 
 class NoPlan(GpubenchError):
@@ -32,7 +32,7 @@ def show(paths: Sequence[str], options: Sequence[str], preset: str, processes: i
         plan, log = Path(scratch) / "plan.json", Path(scratch) / "log"
         log.touch()
         arguments = process.command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run(arguments, log, Path(scratch) / "none", lambda event: None, DEADLINE_S)
+        ended = process.run(arguments, log, Path(scratch) / "none", lambda event: None, PLAN_DEADLINE_S)
         planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))

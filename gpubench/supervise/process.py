@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runfile.ledger import Event, Follower
+from .log import last_line
 
 POLL_S = 0.05
 PATIENCE_S = 60.0
@@ -33,7 +34,7 @@ def suite() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Interpreter:
     """Where a child runs: its Python, its working folder (None: ours), and what comes first on its import path."""
 
     python: str = sys.executable
@@ -67,7 +68,7 @@ def command(paths: Sequence[str], options: Sequence[str], python: str = sys.exec
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def environment(base: Mapping[str, str]) -> dict[str, str]:
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = base.get("PYTHONPATH", "")
@@ -143,7 +144,7 @@ def run(
     ledger: Path,
     tell: Callable[[Event], None],
     deadline_s: float,
-    place: Place | None = None,
+    place: Interpreter | None = None,
     silence_s: float | None = None,
 ) -> Ended:
     """Run the child, pass its events on as they come, and say how it ended.
@@ -153,24 +154,11 @@ def run(
     case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    place = place or Place()
-    variables = environment(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=place.folder,
-            env=variables,
-            process_group=0 if os.name == "posix" else None,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+    child = _start(arguments, log, place or Interpreter())
     stops, stopped, late = 0, 0.0, ""
     silence_s = max(SILENCE_S if silence_s is None else silence_s, deadline_s)
     case, since, said = None, time.monotonic(), log.stat().st_size
-    finish: Event | None = None
+    ending: Event = {}
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal stops, stopped
@@ -186,16 +174,13 @@ def run(
                     since = time.monotonic()
                     if event["event"] == "start":
                         case, said = event["fullname"], event.get("said") or said
-                    elif event["event"] == "end":
-                        case = None
-                    elif event["event"] == "finish":
-                        finish = event
+                    elif event["event"] in ("end", "finish"):
+                        case, ending = None, event
                     tell(event)
-                if alive and time.monotonic() - since > (deadline_s if case else silence_s):
+                now = time.monotonic()
+                if alive and now - since > (deadline_s if case else silence_s):
                     late = f"no end within {deadline_s:g} s" if case else f"{_SILENT} for {silence_s:g} s: it was ended"
-                    _signal(child, kill=True)
-                    child.wait()
-                elif alive and stops and time.monotonic() - stopped > PATIENCE_S:
+                if alive and (late or (stops and now - stopped > PATIENCE_S)):
                     _signal(child, kill=True)
                     child.wait()
                 elif alive:
@@ -203,10 +188,27 @@ def run(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-    if finish and not late:
-        return Ended(child.returncode, True, bool(finish.get("poisoned")), bool(stops))
+    if ending.get("event") == "finish" and not late:
+        return Ended(child.returncode, True, bool(ending.get("poisoned")), bool(stops))
     reason = late or _reason(child.returncode, log, said)
     return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
+
+
+def _start(arguments: Sequence[str], log: Path, place: Interpreter) -> subprocess.Popen[bytes]:
+    """The child in a process group of its own; what it prints is added to the log."""
+    variables = child_environment(os.environ)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=place.folder,
+            env=variables,
+            process_group=0 if os.name == "posix" else None,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
 
 
 def _reason(code: int, log: Path, since: int) -> str:
@@ -215,18 +217,8 @@ def _reason(code: int, log: Path, since: int) -> str:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-            return ": ".join(filter(None, (why, last_words(log, since))))
-    return ": ".join(filter(None, (f"exited with {code}", last_words(log, since))))
-
-
-def last_words(log: Path, since: int = 0) -> str:
-    """The last line said, or the one in which Python says what killed it."""
-    with log.open("rb") as file:
-        file.seek(max(since, log.stat().st_size - 100_000))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line and not set(line) <= set(".sFExX")]
-    fatal = [line for line in lines if line.startswith("Fatal Python error")]
-    return (fatal[:1] or lines[-1:] or [""])[0][:300]
+            return ": ".join(filter(None, (why, last_line(log, since))))
+    return ": ".join(filter(None, (f"exited with {code}", last_line(log, since))))
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:

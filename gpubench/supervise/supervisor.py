@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError
-from ..redact import without_paths
 from ..runfile.ledger import Event, Ledger, Lock
+from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 from . import process
 
@@ -37,14 +37,16 @@ class Supervisor:
     events: list[Event] = field(default_factory=list)
     interrupted: bool = False
     lock: Lock | None = None
-    place: process.Place = field(default_factory=process.Place)
+    place: process.Interpreter = field(default_factory=process.Interpreter)
 
     @property
     def ledger(self) -> Path:
+        """The run's ledger."""
         return self.folder / "run.ledger.jsonl"
 
     @property
     def log(self) -> Path:
+        """What the measuring processes print."""
         return self.folder / "run.log"
 
     def measure(self) -> None:

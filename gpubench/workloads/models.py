@@ -43,6 +43,7 @@ class LeNet(nn.Module):
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(batch, channels, height, width) to scores (batch, 10)."""
         scores: torch.Tensor = self.classifier(self.features(images).flatten(1))
         return scores
 
@@ -69,6 +70,7 @@ class CifarNet(nn.Module):
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(batch, channels, height, width) to scores (batch, 10)."""
         scores: torch.Tensor = self.classifier(self.features(images).flatten(1))
         return scores
 

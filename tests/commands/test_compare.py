@@ -19,7 +19,7 @@ from gpubench.compare.comparison import Comparison
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import AMBIGUOUS, Verdict
 from gpubench.runfile.schema import Case
-from gpubench.statistics import Estimate
+from gpubench.statistics import Interval
 
 
 def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
@@ -265,7 +265,7 @@ def test_a_load_at_the_start_and_flags_of_a_case_are_only_hints(save, capsys) ->
 
 
 def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
-    key, ratio = CaseKey("a.b", "cpu", "torch"), Estimate(1.0, 0.5, 2.0, "")
+    key, ratio = CaseKey("a.b", "cpu", "torch"), Interval(1.0, 0.5, 2.0, "")
     verdicts = tuple(Verdict(key, AMBIGUOUS, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None))
     for pairs, told in ((None, True), (9, False)):
         shown = document.comparison_markdown(Comparison(verdicts, (), (), 0.05, pairs))

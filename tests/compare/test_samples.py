@@ -12,7 +12,7 @@ from suites import NAMES, change, run_file
 
 from gpubench.cli import main
 from gpubench.compare.samples import Side, machine_differences
-from gpubench.runfile.schema import Device, Machine
+from gpubench.runfile.schema import DeviceFacts, Machine
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
 def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
     base, new = Side("base"), Side("new")
     for side, label in ((base, "One CPU"), (new, "Other CPU")):
-        devices = (Device("cpu", "cpu", label), Device("cuda:0", "cuda", "A GPU"))
+        devices = (DeviceFacts("cpu", "cpu", label), DeviceFacts("cuda:0", "cuda", "A GPU"))
         side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
     assert machine_differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)

@@ -129,7 +129,7 @@ def test_a_case_over_its_budget_is_skipped_with_the_prediction(measure):
     result, run = measure(
         KEEP
         + """
-def test_predicted(gpubench):
+def test_estimated(gpubench):
     def never(x):
         assert x.is_meta, "was called for real"
     gpubench(never, gpubench.randn(4), flops=1e18)
@@ -140,7 +140,7 @@ def test_seen(gpubench):
 """
     )
     result.assert_outcomes(passed=1, skipped=2)
-    assert "predicted: 1.00 EFLOP at" in unmeasured(run, "test_predicted")["reason"]
+    assert "estimated: 1.00 EFLOP at" in unmeasured(run, "test_estimated")["reason"]
     assert "one call takes 80" in unmeasured(run, "test_seen")["reason"]
     assert unmeasured(run, "test_seen")["status"] == "skipped"
 

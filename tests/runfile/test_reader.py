@@ -54,7 +54,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     run = reader.read(save(tmp_path, data))
     assert (run.plain, run.processes, run.date, run.preset) == (False, 2, "2026-01-31", "quick")
     assert run.machine.device("cuda:0").label == "Synthetic H-GPU"
-    assert run.machine.device("npu:3") == reader.Device("npu:3", "npu", "")
+    assert run.machine.device("npu:3") == reader.DeviceFacts("npu:3", "npu", "")
     assert (run.machine.torch, run.machine.tf32, run.machine.threads) == ("2.13.0+cpu", False, 2)
     measured, unmeasured = run.results
     assert measured.work == Work(flops=524288.0)

@@ -18,7 +18,7 @@ from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave
 from gpubench.supervise.interleave import Environment, Interleave, environment
-from gpubench.supervise.process import Place, suite
+from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
 
 CASE = Case("a.b", "cpu", "float32", {"n": 1}, devices=("cpu",))
@@ -30,7 +30,7 @@ class Fake:
     seen: list[str] = []  # noqa: RUF012
     interrupt_at: int | None = None
 
-    def __init__(self, folder: Path, *_args: Any, place: Place, **_more: Any) -> None:
+    def __init__(self, folder: Path, *_args: Any, place: Interpreter, **_more: Any) -> None:
         self.folder, self.place, self.events, self.interrupted = folder, place, [], False
 
     def measure(self) -> None:
@@ -51,7 +51,7 @@ class Fake:
 def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
     monkeypatch.setattr(interleave, "Supervisor", Fake)
     Fake.seen, Fake.interrupt_at = [], None
-    sides = [Environment(name, Place(), ("x.py",)) for name in ("base", "new")]
+    sides = [Environment(name, Interpreter(), ("x.py",)) for name in ("base", "new")]
     return Interleave(tmp_path, *sides, [], 1.0, lambda text: None)
 
 
@@ -82,7 +82,7 @@ def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
 
 
 def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
-    turns.new = Environment("new", Place("broken"), ("x.py",))
+    turns.new = Environment("new", Interpreter("broken"), ("x.py",))
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
         turns.measure(10, 1e9, lambda base, new: False)
 

@@ -14,7 +14,7 @@ from waiting import survivors, wait_for
 
 from gpubench import cli
 from gpubench.runfile import merge, reader
-from gpubench.runfile.ledger import Ledger, read
+from gpubench.runfile.ledger import Ledger, read_ledger
 from gpubench.supervise import process as measuring
 
 GOOD = """
@@ -150,7 +150,7 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
     (row,) = result["gpubench"]["unmeasured"]
     assert "illegal memory access" in row["reason"]
     assert (tmp_path / "processes").read_text().count("poisoned") == 1
-    events = read(tmp_path / "out/run.ledger.jsonl")
+    events = read_ledger(tmp_path / "out/run.ledger.jsonl")
     starts = [event["fullname"] for event in events if event["event"] == "start"]
     sessions = [event for event in events if event["event"] == "session"]
     assert len(sessions) == (1 if "::test_poison" in starts[-1] else 2)
@@ -172,7 +172,7 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
         for folder in ("one", "out")
     ]
     assert options[1]["max_time"] == pytest.approx(options[0]["max_time"] / 3)
-    orders = [e["fullname"] for e in read(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
+    orders = [e["fullname"] for e in read_ledger(tmp_path / "out/run.ledger.jsonl") if e["event"] == "start"]
     assert len(orders) == 9
     assert len({tuple(orders[i : i + 3]) for i in (0, 3, 6)}) > 1
 
@@ -188,12 +188,14 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
     assert not survivors(tmp_path)
     ledger = tmp_path / "out/run.ledger.jsonl"
     finished = (
-        {e["fullname"] for e in read(ledger) if e["event"] == "end"} if "session" in ledger.read_text() else set()
+        {e["fullname"] for e in read_ledger(ledger) if e["event"] == "end"}
+        if "session" in ledger.read_text()
+        else set()
     )
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 0, done.stderr
     assert len(data(tmp_path)["benchmarks"]) == 10
-    started = [e["fullname"] for e in read(ledger) if e["event"] == "start"]
+    started = [e["fullname"] for e in read_ledger(ledger) if e["event"] == "start"]
     assert all(started.count(name) == 1 for name in finished)
 
 
@@ -209,7 +211,7 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     assert "can't be continued" in done.stderr
     assert "code was" in done.stderr
     assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
-    assert "no run to go on with" in run(tmp_path, "--resume", "nowhere").stderr
+    assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
 
 
 def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
@@ -230,7 +232,7 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path):
     assert run(tmp_path, "test_good.py", "--preset=smoke", "--seed=1").returncode == 0
     first = {name: (out / name).read_bytes() for name in ("run.json", "run.ledger.jsonl")}
     refused = run(tmp_path, "test_good.py", "-k", "nothing")
-    assert refused.stderr == "gpubench run: no case matches\n"
+    assert refused.stderr == "gpubench run: no benchmark matches\n"
     assert {name: (out / name).read_bytes() for name in first} == first
     second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "16")
     assert second.returncode == 0, second.stderr
@@ -275,7 +277,7 @@ def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
     with path.open("a") as file:
         file.write('{"event": "start", "proc')
     Ledger(path).append("end", process=0, fullname="a", status="error", reason="x", case=None)
-    assert [event["event"] for event in read(path)] == ["session", "end"]
+    assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
 
 
 def benchmark(process, data, rounds=None):

@@ -28,6 +28,7 @@ class Flush:
         self._room = torch.empty(size, dtype=torch.int8, device=str(device))
 
     def __call__(self) -> None:
+        """Write over the device's last cache."""
         self._room.zero_()
 
 
@@ -101,7 +102,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def probe(
+def probe(  # noqa: PLR0913 - facts of the call that only the fixture has
     call: Callable[[], Any] | None,
     device: Device,
     clock: DeviceClock,

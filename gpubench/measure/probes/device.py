@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...devices import Device, Event
+from ...devices import Device, DeviceEvent
 from ..clock import repeat
 
 REPEATS = 5
-SECONDS = 0.02
+QUEUED_S = 0.02
 """What one repeat may keep the device busy, roughly."""
 MOST_CALLS = 50
 """A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
@@ -40,7 +40,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     was queued, otherwise the launches had gaps between them; then fewer are queued behind a longer wait, and it is
     given up at half a second.
     """
-    calls = max(1, min(MOST_CALLS, int(SECONDS / max(call_s, 1e-9))))
+    calls = max(1, min(MOST_CALLS, int(QUEUED_S / max(call_s, 1e-9))))
     launch_s = _launch(call, device, calls)
     hold_s = 2 * calls * launch_s + 2e-4
     times: list[float] = []
@@ -76,7 +76,7 @@ def _repeat(
     if not device.queue_wait(hold_s):
         return None
     held = device.record_event()
-    marks: list[tuple[Event, Event, Event]] = []
+    marks: list[tuple[DeviceEvent, DeviceEvent, DeviceEvent]] = []
     if flush is None:
         start = device.record_event()
         for _ in range(calls):

@@ -15,7 +15,7 @@ from ..data import require_memory
 if TYPE_CHECKING:
     import torch
 
-FEWEST, MOST, SECONDS = 3, 20, 0.05
+FEWEST, MOST, COPIES_S = 3, 20, 0.05
 """Copies each way: at least and at most so many, within about so long."""
 
 
@@ -68,4 +68,4 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
             device.copy(target, source)
 
     once()
-    return statistics.median(repeat(once, DeviceClock([device]), least=FEWEST, most=MOST, seconds=SECONDS))
+    return statistics.median(repeat(once, DeviceClock([device]), least=FEWEST, most=MOST, seconds=COPIES_S))

@@ -53,7 +53,7 @@ from .page import (
     text_width,
 )
 
-MOST_GROUPS = 14
+MOST_BAR_GROUPS = 14
 MOST_BARS = 42
 
 
@@ -207,8 +207,8 @@ def best_rates(rows: list[Row], names: Names) -> BarChart | None:
             ]
             groups.append(Group(shorten(name, LONGEST_LABEL), tuple(sorted(bars, key=lambda bar: bar.colour))))
         groups.sort(key=lambda group: (-max(bar.value for bar in group.bars), group.label))
-        cut += max(0, len(groups) - MOST_GROUPS)
-        panels.append(BarPanel(label, unit, tuple(groups[:MOST_GROUPS])))
+        cut += max(0, len(groups) - MOST_BAR_GROUPS)
+        panels.append(BarPanel(label, unit, tuple(groups[:MOST_BAR_GROUPS])))
     if not panels:
         return None
     note = "Work of a call / its wall time; bytes are compulsory traffic; all values: results.csv. "

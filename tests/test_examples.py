@@ -1,0 +1,69 @@
+"""The examples run as their first lines say."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+
+pytestmark = pytest.mark.xdist_group("examples")  # two tests look at one run
+
+
+def _run(*arguments):
+    path = os.pathsep.join([str(EXAMPLES), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("examples") / "run.json"
+    quick = ("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu")
+    timer = ("--benchmark-timer=gpubench.timer", "--benchmark-max-time=0.01", "--benchmark-quiet")
+    # -p: of a package that may not be installed
+    done = _run(
+        "-m", "pytest", EXAMPLES, "-p", "gpubench.plugin", "-p", "no:cacheprovider", *quick, *timer,
+        f"--benchmark-json={path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return path
+
+
+def test_benchmarks_are_measured_and_checked(run_file):
+    measured = json.loads(run_file.read_text())["benchmarks"]
+    cases = {entry["name"]: entry["extra_info"].get("gpubench") for entry in measured}
+    ours = [case for case in cases.values() if case]
+    assert {case["workload"] for case in ours} == {"softmax", "rms_norm"}
+    assert {case["dtype"] for case in ours} == {"float32", "bfloat16"}
+    assert {case["check"]["status"] for case in ours} == {"passed"}
+    assert cases["test_fft"] is None
+
+
+def test_a_run_compared_with_itself_has_not_changed(run_file):
+    done = _run(EXAMPLES / "compare_runs.py", run_file, run_file)
+    assert done.returncode == 0, done.stderr
+    ratios = [float(line.split("x")[0]) for line in done.stdout.splitlines()]
+    assert len(ratios) >= 5
+    assert set(ratios) == {1.0}
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_it_says_how_it_is_run(script):
+    assert re.search(rf"^    .*\b{script.removesuffix('.py')}", (EXAMPLES / script).read_text(), re.MULTILINE)
+
+
+def test_a_device_that_is_absent_skips_and_says_why(tmp_path):
+    done = _run(
+        "-m", "pytest", EXAMPLES / "test_softmax.py", "-p", "gpubench.plugin", "-p", "device_npu", "-p",
+        "no:cacheprovider", "-rs", "--gpubench-preset=smoke", "--gpubench-device=npu", "--gpubench-no-ceilings",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "npu:0 is not here: torch_npu can't be imported, or finds no NPU" in done.stdout

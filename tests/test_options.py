@@ -1,0 +1,191 @@
+"""Every option is declared once, and is known wherever it can be given. Run as a script this writes docs/options.md."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from gpubench import cli, options
+from gpubench.errors import UsageError
+from gpubench.measure.session import Settings
+from gpubench.options import OPTIONS, Option
+
+PAGE = Path(__file__).parent.parent / "docs/options.md"
+INTRODUCTION = """# Options
+
+*Written by `python tests/test_options.py` from `gpubench/options.py` and the commands.*
+
+## Options of measuring
+
+`gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
+prefix `--gpubench-`, and a key of the configuration file.
+"""
+
+
+def page() -> str:
+    rows = [
+        (f"`{f'--{option.name} {option.metavar}'.strip()}`", f"`{option.flag}`", f"`{option.ini}`", option.help)
+        for option in OPTIONS
+    ]
+    parts = [INTRODUCTION, table(("option", "pytest", "ini key", "meaning"), rows)]
+    for commands in cli.COMMANDS.values():
+        for name, text in commands.items():
+            own = [action for action in cli.parser(name)._actions if action.dest not in {"help", *dests()}]
+            parts.append(f"\n## gpubench {name}\n\n{text[0].upper()}{text[1:]}.\n")
+            parts.append(table(("option", "meaning"), [(f"`{spelled(action)}`", str(action.help)) for action in own]))
+    return "\n".join(parts).replace("%%", "%")
+
+
+def dests() -> set[str]:
+    return {option.dest for option in OPTIONS}
+
+
+def spelled(action: argparse.Action) -> str:
+    choices = "|".join(map(str, action.choices)) if action.choices else ""
+    value = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
+    return " ".join(filter(None, (", ".join(action.option_strings), value)))
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def some_value(option: Option) -> str:
+    return option.choices[-1] if option.choices else {int: "3", float: "5.0"}.get(option.type, "cpu")
+
+
+def command_line(option: Option) -> tuple[str, str]:
+    """One option as it is given, and as it is passed on to a measuring process."""
+    if option.switch:
+        return f"--{option.name}", option.flag
+    return f"--{option.name}={some_value(option)}", f"{option.flag}={some_value(option)}"
+
+
+def test_the_page_of_options_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8").rstrip("\n") == page().rstrip("\n"), "run python tests/test_options.py"
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare", "--interleave", "--base=a", "--new=b"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_is_taken_and_passed_on(command: list[str], option: Option) -> None:
+    word, passed_on = command_line(option)
+    args = cli.parser(command[0]).parse_args([*command[1:], word])
+    assert options.given(args) == [option]
+    assert options.passed_on(args) == [passed_on]
+    assert options.passed_on(cli.parser(command[0]).parse_args(command[1:])) == []
+
+
+def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
+    defaults = Settings()
+    for option in OPTIONS:
+        assert getattr(defaults, option.field) == option.default, option.name
+    set_otherwise = {"max_time", "min_rounds", "plan", "process", "processes"}
+    assert {field.name for field in fields(Settings)} == {option.field for option in OPTIONS} | set_otherwise
+
+
+SESSION = """
+def pytest_configure(config):
+    from gpubench.plugin import settings
+    from gpubench.options import OPTIONS
+    read = settings.read_settings(config)
+    print({option.name: getattr(read, option.field) for option in OPTIONS})
+"""
+
+
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_every_option_reaches_the_session(pytester: pytest.Pytester, how: str) -> None:
+    pytester.makeconftest(SESSION)
+    words, keys, expected = [], [], {}
+    for option in OPTIONS:
+        if option.name == "threads":
+            continue
+        words.append(command_line(option)[1])
+        keys.append(f"{option.ini} = {'true' if option.switch else some_value(option)}")
+        value = not option.default if option.switch else option.parse(some_value(option))
+        expected[option.name] = (value,) if option.repeatable else value
+    if how == "ini":
+        pytester.makeini("\n".join(["[pytest]", *keys]))
+    result = pytester.runpytest_inprocess("--collect-only", "-q", *(words if how == "option" else []))
+    (line,) = (line for line in result.outlines if line.startswith("{"))
+    shown = eval(line)
+    assert {name: shown[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("threads", "two", "threads must be a whole number, not 'two'"),
+        ("ranks-deadline", "0", "ranks-deadline must be seconds above 0, not '0'"),
+        ("ranks-deadline", "nan", "ranks-deadline must be seconds above 0, not 'nan'"),
+        ("dtype", "fp8", "unknown dtype 'fp8': choose from float32, tf32"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(
+    name: str, text: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        options.BY_NAME[name].parse(text)
+    with pytest.raises(SystemExit):
+        cli.main(["run", f"--{name}={text}"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert complaint in line
+
+
+def test_help_is_instant_and_names_every_command() -> None:
+    code = "import sys; from gpubench.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for commands in cli.COMMANDS.values():
+        for name in commands:
+            assert f"\n  {name} " in done.stdout
+            assert f"gpubench.commands.{name}" not in done.stdout
+    assert not {"numpy", "pandas", "torch", "rich", "matplotlib", "pytest"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", [name for commands in cli.COMMANDS.values() for name in commands])
+def test_a_commands_help_loads_the_standard_library_only(command: str) -> None:
+    code = (
+        "import sys; from gpubench import cli; print(cli.parser(sys.argv[1]).format_help());"
+        "heavy = {'numpy', 'pandas', 'torch', 'rich', 'matplotlib', 'scipy', 'pytest'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["rnu"], "gpubench: unknown command 'rnu': did you mean run?"),
+        (["frobnicate"], "gpubench: unknown command 'frobnicate': choose from run, "),
+        (["run", "--devise=cpu"], "gpubench run: unrecognized arguments: --devise=cpu: did you mean --device?"),
+        (["export", "x", "--to=csv", "--", "x"], "gpubench export: -- and what follows it is for gpubench run"),
+    ],
+)
+def test_a_typing_error_is_answered_with_what_was_meant(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = cli.main(words)
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(complaint)
+
+
+def test_alone_and_with_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert cli.main(["--help"]) == 0
+    alone, _, asked = capsys.readouterr().out.partition("usage: ")[2].partition("usage: ")
+    assert alone == asked
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("gpubench ")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page() + "\n", encoding="utf-8")
