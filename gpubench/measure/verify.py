@@ -186,7 +186,7 @@ class Reference:
         return compare(result, reference(self.function, self.args, self.kwargs), allowed)
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - facts of the call that only the fixture has
     check: Callable[..., Any] | bool,
     fn: Callable[..., Any],
     args: tuple[Any, ...],

@@ -146,7 +146,7 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
             return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"))]
 
     case = SimpleNamespace(
-        plan=lambda seconds: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
+        accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
         replay=lambda outcome, work: entered.append(outcome),
     )  # fmt: skip
     ranks = Ranks()
