@@ -98,11 +98,12 @@ _EXPLORER = """
 <button id="quantity-speedup" type="button">speedup</button><button id="quantity-time_s" type="button">time</button>
 <button id="quantity-rate" type="button">throughput</button>
 </div>
-<figure id="explorer-figure" tabindex="0" aria-label="Explorer: arrow keys move along a line and between devices"></figure>
+<figure id="explorer-figure" tabindex="0" aria-label="Explorer, moved in with the arrow keys"></figure>
 <p id="detail" class="detail muted" aria-live="polite"></p>
 <p id="finding"></p>"""
 _NUMBERS = """
-<div class="tools"><input id="search" type="search" placeholder="search: matmul float32 n=4096" aria-label="Search all numbers" size="34">
+<div class="tools">
+<input id="search" type="search" placeholder="search: matmul float32 n=4096" aria-label="Search all numbers" size="34">
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
