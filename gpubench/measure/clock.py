@@ -1,4 +1,4 @@
-"""Clocks that wait for the device before they are read.
+"""Clocks that wait for the device before they are read, and what repeats a timing.
 
 Work on an accelerator is queued, not done, when a call returns. A clock that doesn't wait times the queueing.
 """
