@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 (WHEEL,) = Path(sys.argv[1]).glob("*.whl")
-subprocess.run([sys.executable, "-I", "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", WHEEL], check=True)
+INSTALL = (sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall")
+subprocess.run([*INSTALL, WHEEL], check=True)
 
 import gpubench  # noqa: E402  (with no dependency installed: only names that are used may import one)
 
