@@ -105,7 +105,7 @@ def write_report(
     allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
 
     folder = Path(folder)
@@ -125,11 +125,15 @@ def write_report(
 
         drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
         pictures = draw.render(drawn, formats)
-    words = findings.summarise(shown, compared, speedups, scaled, drawn, formats)
+    written = speedup.pair_or_numpy(compared, speedups)
+    crossovers = crossover.crossover_table(written.table, Names(results))
+    answered = answer.answer(compared, speedups.table, crossovers, shown)
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
+    words = render.with_charts(words, drawn, *formats[:1])
     tables = {
         "results.csv": table.csv_text(results),
-        "speedup.csv": table.csv_text(speedups.table),
-        "crossover.csv": table.csv_text(crossover.crossover_table(speedups.table, Names(results))),
+        "speedup.csv": table.csv_text(written.table),
+        "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
     }
     if not scaled.empty:
