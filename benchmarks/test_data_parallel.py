@@ -9,7 +9,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
-from gpubench.parallel.ranks import device_counts, require
+from gpubench.parallel.ranks import device_counts, require_devices
 from gpubench.workloads import training
 
 pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
@@ -24,7 +24,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     home = gpubench.home
     if not home.supports_data_parallel:
         raise Unmeasurable(f"nn.DataParallel does not split over {home.kind} devices")
-    require(devices, home, gpubench)
+    require_devices(devices, home, gpubench)
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
     names = [f"{home.kind}:{index}" for index in range(devices)]
@@ -37,19 +37,19 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
             network = data_parallel.replicated(network, [torch.device(name) for name in names])
         return network, training.Trainer(network, training.task(task).loss, batches, update)
 
-    network, ours = fresh(gpubench.data)
+    network, learner = fresh(gpubench.data)
     gpubench.parallel = {
         "method": "data_parallel",
         "mode": mode,
         "devices": devices,
         "ideal_speedup": data_parallel.split_speedup(rows, batch, devices),
-        "rows": data_parallel.plans(rows, batch, devices),
+        "rows": data_parallel.split_batches(rows, batch, devices),
         "interconnect": home.interconnect(devices) if devices > 1 else None,
     }
     if not gpubench.data.meta:
         clock = DeviceClock(type(home)(index) for index in range(devices))
         with matmul_precision(gpubench.case.dtype):
-            gpubench.parallel["phases"] = data_parallel.phases(network, ours.batches[0][0], clock)
+            gpubench.parallel["phases"] = data_parallel.phase_times(network, learner.batches[0][0], clock)
         if epochs:
             _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)
@@ -59,9 +59,9 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)
         single = training.trainer(task, exact, batch, update=optimizer, rate=rate, rows=rows, **options)
-        return training.verify(ours, single, "step")
+        return training.verify_part(learner, single, "step")
 
-    gpubench(ours.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
+    gpubench(learner.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
 
 
 @MODES

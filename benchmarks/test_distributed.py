@@ -23,16 +23,17 @@ MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "w
 SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
 
 
-def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **job):
+def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", **options):
     """``batch`` rows in all (strong scaling), or on each device (weak)."""
     if method == "one thread" and gpubench.home.accelerator:
         pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
     rows = batch * devices if mode == "weak" else batch
-    own = Training(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **job)
+    job = Training(task, method, rows, optimizer, dtype=gpubench.case.dtype, seed=gpubench.data.seed, **options)
     parallel = method not in ("single", "one thread")
     ideal = rows / -(-rows // devices) if parallel else 1
     ranks.measure(
-        gpubench, own, devices, all_threads=method == "single", work=Work(items=job.get("rows", rows), unit="sample"),
+        gpubench, job, devices, all_threads=method == "single",
+        work=Work(items=options.get("rows", rows), unit="sample"),
         method=method, mode=mode, ideal_speedup=ideal,
     )  # fmt: skip
 

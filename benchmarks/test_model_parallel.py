@@ -3,7 +3,7 @@
 import pytest
 
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import Pipeline, ideal_speedup
+from gpubench.parallel.model_parallel import PipelineTraining, pipeline_speedup
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
@@ -16,25 +16,25 @@ SINGLE = [("single", 1, 1), ("one thread", 1, 1)]
 
 def schedules(microbatches, counts=(2,)):
     """The non-parallel cases, the naive cut, and both schedules by number of microbatches."""
-    found = list(SINGLE)
+    cases = list(SINGLE)
     for count in counts:
-        found += [("naive", count, 1)]
-        found += [(name, count, many) for name in ("gpipe", "1f1b") for many in microbatches if many >= count]
-    return found
+        cases += [("naive", count, 1)]
+        cases += [(name, count, many) for name in ("gpipe", "1f1b") for many in microbatches if many >= count]
+    return cases
 
 
-def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, optimizer="sgd", **job):
+def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, optimizer="sgd", **options):
     if schedule == "one thread" and gpubench.home.accelerator:
         pytest.skip("one thread is for CPUs: an accelerator's single device is the case 'single'")
-    terms = {"dtype": gpubench.case.dtype, "seed": gpubench.data.seed, **job}
-    own = Training(task, schedule, batch, optimizer, **terms)
+    terms = {"dtype": gpubench.case.dtype, "seed": gpubench.data.seed, **options}
+    job = Training(task, schedule, batch, optimizer, **terms)
     ideal = 1.0
     if devices > 1:
-        own = Pipeline(task, schedule, batch, optimizer, microbatches=microbatches, **terms)
-        ideal = ideal_speedup(devices, microbatches)
+        job = PipelineTraining(task, schedule, batch, optimizer, microbatches=microbatches, **terms)
+        ideal = pipeline_speedup(devices, microbatches)
     ranks.measure(
-        gpubench, own, devices, all_threads=schedule == "single",
-        work=Work(items=job.get("rows", batch), unit="sample"),
+        gpubench, job, devices, all_threads=schedule == "single",
+        work=Work(items=options.get("rows", batch), unit="sample"),
         method=schedule, mode="strong", ideal_speedup=ideal, microbatches=microbatches,
     )  # fmt: skip
 

@@ -19,19 +19,19 @@ LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 
 def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
     """Time a part of the training step; its loss and gradients are compared with float64 on the CPU."""
-    ours = training.trainer(name, gpubench.data, batch, update=optimizer, variant=gpubench.variant, **options)
+    learner = training.trainer(name, gpubench.data, batch, update=optimizer, variant=gpubench.variant, **options)
     if part == "update" and not gpubench.data.meta:
         with matmul_precision(gpubench.case.dtype):
-            ours.backward()
+            learner.backward()
     count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
     if part == "update":
-        elements = sum(parameter.numel() for parameter in ours.parameters)
+        elements = sum(parameter.numel() for parameter in learner.parameters)
         passes = {"sgd": 5, "adam": 7}[optimizer]  # parameter, gradient, state read; parameter, state written
         count |= {"nbytes": passes * elements * gpubench.dtype.itemsize}
 
     def reference():
         exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=optimizer, **options)
-        return training.verify(ours, exact, part, tolerance)
+        return training.verify_part(learner, exact, part, tolerance)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
@@ -39,7 +39,7 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
         tolerance = math.inf  # through the statistics of a small batch rounding grows to percents
     tokens = name == "gpt2"
     items = batch * training.GPT2_LENGTH if tokens else batch
-    gpubench(getattr(ours, part), check=reference, items=items, unit="token" if tokens else "sample", **count)
+    gpubench(getattr(learner, part), check=reference, items=items, unit="token" if tokens else "sample", **count)
 
 
 def not_for_a_quick_run(gpubench):
@@ -120,14 +120,14 @@ def test_tabular(gpubench):
             exact = training.loss_curve(fresh(Data(CPU, torch.float64, gpubench.data.seed)), training.TABULAR_EPOCHS)
             training.require_learning(losses, exact)
         gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
-    ours = fresh(gpubench.data)
+    learner = fresh(gpubench.data)
 
     def reference():
-        return training.verify(ours, fresh(Data(CPU, torch.float64, gpubench.data.seed)), "step")
+        return training.verify_part(learner, fresh(Data(CPU, torch.float64, gpubench.data.seed)), "step")
 
     rows, epochs = training.TABULAR_ROWS, training.TABULAR_EPOCHS
     flops = training.count_flops("tabular", rows)["step"] if gpubench.first else None
-    gpubench(ours.step, check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
+    gpubench(learner.step, check=reference, flops=flops, items=rows, unit="sample", steps=epochs)
 
 
 def feed(gpubench, feeding, workers, pinned):

@@ -16,23 +16,20 @@ pytest_plugins = ["pytester"]
 for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.utils.flop_counter"):
     importlib.import_module(name)
 
-TESTS = Path(__file__).parent
 if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folders, where a relative one leads nowhere
     os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
 
-VIRTUAL_CONFTEST = f"""
-import sys
-sys.path.insert(0, {str(TESTS)!r})
-from virtual import Virtual
+VIRTUAL_CONFTEST = """
 from gpubench import devices
+from gpubench.testing import VirtualDevice
 
-devices.register(Virtual)
+devices.register(VirtualDevice)
 
 import pytest
 
 @pytest.fixture
 def machine():
-    return Virtual.machine
+    return VirtualDevice.machine
 """
 
 

@@ -29,7 +29,7 @@ from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated
 from gpubench.commands.report import write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.output import MANIFEST
-from gpubench.runfile import ledger, merge, reader
+from gpubench.runfile import ledger, merge, reader, writer
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
@@ -122,7 +122,7 @@ def read_ledger(content: bytes, folder: Path, figures: Figures) -> None:
     if data is None:
         return
     made.unlink(missing_ok=True)
-    figures.call("write", made.name, reader.write, made, data)
+    figures.call("write", made.name, writer.write, made, data)
     if made.exists():
         figures.call("assembled file", made.name, reader.read, made)
 
@@ -221,11 +221,11 @@ def test_reports(content: bytes, folder: Path, figures: Figures) -> None:
 
 def test_what_is_mutated_is_sound(folder: Path) -> None:
     for data in RUNS:
-        reader.write(folder / "sound.json", data)
+        writer.write(folder / "sound.json", data)
         assert len(reader.read(folder / "sound.json").results) >= 4
     content = "".join(dumped(event) + "\n" for event in LEDGER)
     (folder / "sound.ledger.jsonl").write_text(content)
-    reader.write(folder / "made.json", merge.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
+    writer.write(folder / "made.json", merge.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
     statuses = [result.status for result in reader.read(folder / "made.json").results]
     assert statuses == ["ok"] * 4 + ["error", "crashed", "skipped"]
 
@@ -257,13 +257,13 @@ EXTREME: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 READING = """
 import os, resource, sys, time
-from gpubench import jsonfile, ledger, runfile
+from gpubench.runfile import ledger, reader
 from gpubench.errors import GpubenchError
 from gpubench.runfile.merge import assemble
 before = time.process_time()
-for read in (runfile.read, lambda path: assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
+for read in (reader.read, lambda path: assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
     path = sys.argv[1]
-    if not os.path.isfile(path) and read is not runfile.read:
+    if not os.path.isfile(path) and read is not reader.read:
         continue
     follower = ledger.Follower(path)
     follower._read = 0
@@ -305,7 +305,7 @@ def test_many_samples_are_read_in_good_time(tmp_path: Path, figures: Figures) ->
     ours["processes"] = [ours["processes"][0] | {"process": i, "kept": 200} for i in range(3)]
     data["benchmarks"] = [mark] * 1000
     path = tmp_path / "large.json"
-    reader.write(path, data)
+    writer.write(path, data)
     assert path.stat().st_size < reader.LARGEST
     assert len(figures.call("a large run", path.name, reader.read, path).results) == 1001
 

@@ -8,12 +8,13 @@ import torch
 
 from gpubench import devices
 from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.parallel import data_parallel
 from gpubench.parallel.collective import AllReduce
 from gpubench.parallel.distributed import Training
 from gpubench.parallel.rank import measure_rank
-from gpubench.parallel.team import Group
+from gpubench.parallel.team import WorkerGroup
 from gpubench.workloads import training
 
 sys.path.insert(0, str(Path(__file__).parent / "parallel"))
@@ -31,17 +32,12 @@ def names(count):
     return [f"cuda:{index}" for index in range(count)]
 
 
-def wait():
-    for index in range(CUDA.count()):
-        CUDA.synchronize(index)
-
-
 @pytest.fixture
 def group():
     groups = []
 
     def start(*devices):
-        groups.append(Group(devices, 1, 120.0))
+        groups.append(WorkerGroup(devices, 1, 120.0))
         return groups[-1]
 
     yield start
@@ -51,20 +47,20 @@ def group():
 
 def test_data_parallel_uses_every_gpu_there_is_and_computes_the_same():
     count = CUDA.count()
-    home = Data(devices.Device(CUDA, 0), torch.float32, 0)
+    home = Data(CUDA(0), torch.float32, 0)
     network = training.network("lenet", home).eval()
     parallel = data_parallel.replicated(network, [torch.device(name) for name in names(count)])
     assert parallel.device_ids == list(range(count))
     ((images, _),) = training.batches("lenet", home, 30)
     with torch.no_grad():
         assert torch.allclose(parallel(images), network(images), atol=1e-5)
-        spent = data_parallel.phases(parallel, images, wait)
+        spent = data_parallel.phase_times(parallel, images, DeviceClock(CUDA(index) for index in range(count)))
     assert all(seconds > 0 for seconds in spent.values())
 
 
 @pytest.mark.skipif(CUDA.count() < 2, reason="needs two GPUs")
 def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
-    home = Data(devices.Device(CUDA, 0), torch.float64, 0)
+    home = Data(CUDA(0), torch.float64, 0)
     plain = training.trainer("lenet", home, 30)
     network = training.network("lenet", home)
     parallel = data_parallel.replicated(network, [torch.device(name) for name in names(2)])
@@ -86,7 +82,7 @@ def test_ddp_over_nccl_with_one_rank(group):
 @pytest.mark.parametrize("method", ["ddp", "fsdp"])
 def test_gradients_over_nccl_equal_those_of_one_gpu(group, method):
     found = group(*names(2)).run(methods.gradient, Training("lenet", method, 64, dtype="float64"))
-    reference = training.trainer("lenet", Data(devices.Device(CUDA, 0), torch.float64, 0), 64)
+    reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
     reference.backward()
     assert training.relative_error(found[0], reference.gradient()) < 1e-5
 
@@ -100,7 +96,7 @@ def test_all_reduce_over_nccl(group):
 def test_two_gloo_ranks_share_a_gpu(group):
     """NCCL refuses two ranks on one GPU; gloo meets over the CPU, and both compute on it."""
     found = group("cpu", "cpu").run(methods.gradient_on, "cuda:0")
-    reference = training.trainer("lenet", Data(devices.Device(CUDA, 0), torch.float64, 0), 64)
+    reference = training.trainer("lenet", Data(CUDA(0), torch.float64, 0), 64)
     reference.backward()
     assert training.relative_error(found[0], reference.gradient()) < 1e-5
 

@@ -6,15 +6,15 @@ python docs/experiments/gradients.py
 from __future__ import annotations
 
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import Pipeline
-from gpubench.parallel.rank import Job
-from gpubench.parallel.rendezvous import Place
+from gpubench.parallel.model_parallel import PipelineTraining
+from gpubench.parallel.rank import RankJob
+from gpubench.parallel.rendezvous import Rank
 from gpubench.parallel.team import WorkerGroup
 
 
-def error(place: Place, job: Job) -> float | None:
+def error(rank: Rank, job: RankJob) -> float | None:
     """As the case's own check finds it, on rank 0."""
-    return job.start(place).check().error
+    return job.start(rank).check().error
 
 
 def main() -> int:
@@ -23,11 +23,11 @@ def main() -> int:
         for task in ("lenet", "cifar", "deep_mlp", "tabular"):
             for method in ("ddp", "fsdp"):
                 for seed in range(3):
-                    found = group.run(error, Training(task, method, 128, seed=seed))[0]
-                    print(f"{task} {method} seed {seed}: {found:.2e}")
+                    relative = group.run(error, Training(task, method, 128, seed=seed))[0]
+                    print(f"{task} {method} seed {seed}: {relative:.2e}")
         for schedule, microbatches in (("naive", 1), ("gpipe", 4), ("1f1b", 4)):
-            found = group.run(error, Pipeline("deep_mlp", schedule, 128, microbatches=microbatches))[0]
-            print(f"deep_mlp {schedule} of {microbatches}: {found:.2e}")
+            relative = group.run(error, PipelineTraining("deep_mlp", schedule, 128, microbatches=microbatches))[0]
+            print(f"deep_mlp {schedule} of {microbatches}: {relative:.2e}")
     finally:
         group.close()
     return 0

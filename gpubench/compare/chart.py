@@ -11,10 +11,10 @@ from ..report.charts.page import Figure, Key
 from ..report.charts.theme import DARK, LIGHT
 from ..runfile.writer import replace
 from .comparison import Comparison, change_text
-from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, percent
+from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
 
 _MOST_ROWS = 20
-_ROLES = {SLOWER: "slower", FASTER: "faster", SAME: "same", AMBIGUOUS: "inconclusive"}
+_ROLES = {SLOWER: "slower", FASTER: "faster", SAME: "same", INCONCLUSIVE: "inconclusive"}
 
 
 def save_chart(comparison: Comparison, path: Path) -> None:

@@ -17,7 +17,7 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """Folders of the control groups this process is in (versions 2 and 1): every one's limit binds."""
+    """Folders of the control groups of this process (versions 2 and 1), innermost first: each limit binds."""
     paths = {"": "", controller: ""}
     with contextlib.suppress(OSError):
         for line in membership.read_text().splitlines():
@@ -45,9 +45,9 @@ def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float
 def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tuple[int, int] | None:
     """Bytes used and allowed by the tightest control group, or ``None`` for no limit.
 
-    Cached file pages count as used there but are given up on demand, so those not in active use are left out.
+    Cached file pages count as used there but are given up on demand, so inactive ones are left out.
     """
-    found = []
+    limits = []
     for group in _groups("memory", root, membership):
         for used, limit, cache in (
             ("memory.current", "memory.max", "inactive_file"),
@@ -59,8 +59,8 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
             except (OSError, ValueError):
                 continue
             if allowed < 1 << 62:  # version 1 writes "no limit" as the largest whole number of pages
-                found.append((max(0, taken - int(stat.get(cache, 0))), allowed))
-    return min(found, key=lambda pair: pair[1] - pair[0], default=None)
+                limits.append((max(0, taken - int(stat.get(cache, 0))), allowed))
+    return min(limits, key=lambda pair: pair[1] - pair[0], default=None)
 
 
 def affinity() -> list[int]:
@@ -73,7 +73,8 @@ def affinity() -> list[int]:
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
     """Physical cores that affinity and control group allow: the thread count to measure a CPU with.
 
-    Two hardware threads of one core share its arithmetic units, so they count as one.
+    Two hardware threads of one core share its arithmetic units, so they count as one. Not loky's ``cpu_count``, which
+    reads the outermost control group only, rounds its quota up and imports a pool of workers.
     """
     allowed = affinity()
     try:
@@ -84,7 +85,7 @@ def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
 
         count = min(len(allowed), psutil.cpu_count(logical=False) or len(allowed))
     limit = cgroup_cores()
-    # Rounded down: one thread more than the quota pays for, and all of them are stopped part of the time.
+    # Rounded down: with one thread more than the quota allows, all are stopped part of the time.
     return max(1, min(count, int(limit))) if limit else count
 
 
@@ -105,7 +106,7 @@ VECTOR_MATH = (
 
 
 def resolve_vector_math() -> None:
-    """Call each function of :data:`VECTOR_MATH` on one element, so that no thread meets it for the first time.
+    """Call each function of :data:`VECTOR_MATH` on one element, so that no thread is the first to call it.
 
     The library looks for the right kernel at a function's first call in a process. When several threads make that call
     together, one may run a kernel of a lower accuracy over its whole share: relative errors of 6e-5 in float32, once
@@ -115,9 +116,9 @@ def resolve_vector_math() -> None:
     import torch
 
     for dtype in (torch.float32, torch.float64):
-        one = torch.full((1,), 0.5, dtype=dtype)
+        element = torch.full((1,), 0.5, dtype=dtype)
         for name in VECTOR_MATH:
-            getattr(torch, name)(one)
+            getattr(torch, name)(element)
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:

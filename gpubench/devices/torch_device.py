@@ -1,11 +1,11 @@
-"""Kinds that torch describes itself: Intel's ``xpu``, and whatever an out-of-tree backend has registered."""
+"""Devices that torch's own module describes, and the kind that an out-of-tree backend has registered with torch."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from .base import Device, Memory, register
+from .base import Device, Memory
 
 
 class TorchDevice(Device):
@@ -85,13 +85,6 @@ class TorchDevice(Device):
 
     def reset_peak_memory(self) -> None:
         self._ask("reset_peak_memory_stats", self.index)
-
-
-@register
-class Xpu(TorchDevice):
-    """Intel GPUs."""
-
-    kind = "xpu"
 
 
 def out_of_tree_kind() -> type[Device] | None:

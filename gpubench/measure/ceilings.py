@@ -1,6 +1,6 @@
-"""What each device can do at best, measured at the start of a run: the ceilings that results are held against.
+"""Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
-One figure is no ceiling. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
+One figure is not enough. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
 bandwidth is taken by access pattern and by footprint; matrix throughput by dtype.
 """
 
@@ -30,7 +30,7 @@ BLOCK = 65521
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to look: seconds for each figure, the longest call tried, and the most memory a pattern may touch."""
+    """Seconds for each figure, the longest call tried, and the most bytes a pattern may touch."""
 
     seconds: float
     call: float
@@ -46,21 +46,21 @@ EFFORTS = {
 
 def measure_ceilings(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
     """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
-    found = {}
+    measured = {}
     for device, dtypes in wanted.items():
         try:
-            found[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[preset])
+            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[preset])
         except RuntimeError as error:
             warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
-    return found
+    return measured
 
 
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     clock = DeviceClock([device])
     bandwidth = tuple(_bandwidth(device, clock, effort))
     throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
-    there, back = _host_link(device, clock, effort) if device.accelerator else (None, None)
-    return Ceilings(bandwidth, throughput, _launch_floor(device, clock, effort), there, back)
+    to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
+    return Ceilings(bandwidth, throughput, _launch_floor(device, clock, effort), to_device, from_device)
 
 
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
@@ -71,13 +71,13 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
             count = footprint // 4 // arrays
             room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
             seconds = _shortest(partial(operation, *room), clock, effort.seconds)
-            yield Bandwidth(pattern, level, 4 * arrays * count, 4 * traffic * count / seconds)
+            yield Bandwidth(pattern, 4 * arrays * count, 4 * traffic * count / seconds, level)
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Uniform in [-1, 1): every bit of it random, since a device's clocks depend on the bits that flip.
+    """Uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
 
-    A block is repeated whose length is prime: with a power of two, rows of a matrix would be alike.
+    The repeated block has a prime length: with a power of two, the rows of a matrix would be equal.
     """
     import torch
 
@@ -168,12 +168,12 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     import torch
 
     count = min(TRANSFER_BYTES, effort.footprint) // 4
-    here, there = torch.ones(count), torch.ones(count, device=str(device))
+    host, target = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
-        here = here.pin_memory()
-    arriving = _shortest(lambda: device.copy(there, here), clock, effort.seconds)
-    leaving = _shortest(lambda: device.copy(here, there), clock, effort.seconds)
-    return here.nbytes / arriving, here.nbytes / leaving
+        host = host.pin_memory()
+    arriving = _shortest(lambda: device.copy(target, host), clock, effort.seconds)
+    leaving = _shortest(lambda: device.copy(host, target), clock, effort.seconds)
+    return host.nbytes / arriving, host.nbytes / leaving
 
 
 def _shortest(call: Callable[[], Any], clock: DeviceClock, seconds: float, most: int = 100) -> float:

@@ -1,4 +1,4 @@
-"""Clocks that wait for the device before they are read.
+"""Clocks that wait for the device before they are read, and what repeats a timing.
 
 Work on an accelerator is queued, not done, when a call returns. A clock that doesn't wait times the queueing.
 """
@@ -103,6 +103,7 @@ class DeviceClock:
         """Reads the time without a wait: for what the host does meanwhile."""
 
     def __call__(self) -> float:
+        """Seconds, read once the devices are done."""
         for wait in self._waits:
             wait()
         return self.now()
@@ -147,4 +148,5 @@ class ReplayTimer:
         self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
 
     def __call__(self) -> float:
+        """The next reading."""
         return self._readings.pop()

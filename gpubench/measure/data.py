@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 MEMORY_SHARE = 0.8
-"""The part of the free memory that a case may ask for; outputs and workspaces need some too."""
+"""Share of the free memory that a case may allocate; outputs and workspaces need some too."""
 
 
 def require_memory(nbytes: float, device: Device) -> None:

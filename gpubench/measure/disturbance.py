@@ -1,4 +1,8 @@
-"""What was wrong while a case was measured: seen from its rounds, from its process and from its device."""
+"""What disturbed a measurement: judged from its rounds, its process, its device and, for a whole run, a canary.
+
+The canary is a small matrix product on one thread and on all of them. On a busy machine, threads that wait for each
+other make several of them up to 50 times slower than one, and the spread of the rounds doesn't show it.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +28,29 @@ from .budget import MIN_WAITS
 from .clock import repeat
 
 COLD = 1.3
+"""Rounds are cold when the first tenth took this many times the others."""
 DRIFT, DRIFT_Z = 1.1, 4.0
-"""Change between the first and the last third, and how unlikely their order must be."""
+"""Smallest ratio between the first and the last third of drifting rounds, and smallest z of their trend."""
 CLOCK_S = 1e-7
-"""What reading the clock twice takes."""
+"""Seconds that reading the clock twice takes."""
 SWITCHES_PER_S = 2000.0
-"""Involuntary context switches that a machine doing nothing else stays below: up to 500 were seen on an idle one."""
+"""Most involuntary context switches of an undisturbed process; an idle machine had up to 500."""
 STOLEN = 0.15
-"""Share of the allowed cores' time that others may take."""
+"""Largest share of the allowed cores' time that other processes may take."""
 SHORTEST_WATCH = 0.05
-"""Shorter stretches are too short for the kernel's counters of CPU time, which move in steps of 10 ms."""
+"""Shortest time to judge by the kernel's counters of CPU time, in seconds; they move in steps of 10 ms."""
 SLOWED = 0.02
-"""Share of the time that a device's clocks may be held down."""
+"""Largest share of the time that a device's clocks may be held down."""
 SLOWER_CLOCK = 0.8
+"""A clock below this share of its earlier value is throttled."""
+SIZE = 256
+CALLS = 30
+CANARY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Readings of the process and of its devices."""
+    """Readings of the process and of its devices: CPU seconds, context switches, clocks, reasons to throttle."""
 
     wall_s: float
     own_s: float
@@ -55,12 +64,12 @@ class Moment:
 
 
 def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
-    """Read everything that may disturb a measurement; some tens of microseconds, more where a GPU is asked.
+    """Read all that tells of a disturbance; takes tens of microseconds, more where a GPU is read.
 
-    ``family``: the processes that this one started do the work, and what they use is not others' doing.
+    ``family``: the processes that this one started do the work, so their CPU time counts as its own.
     """
     own_s = _family_s() if family else sum(os.times()[:2])
-    busy, stolen = _cores()
+    busy, stolen = core_seconds()
     clocks: dict[str, float] = {}
     slowed: dict[str, None] = {}
     slowed_s: dict[str, float] = {}
@@ -68,8 +77,8 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     for device in devices:
         if not device.accelerator:
             continue
-        told = device.clocks() or {}
-        clocks |= {str(device): next(iter(told.values()))} if told else {}
+        rates = device.clocks() or {}
+        clocks |= {str(device): next(iter(rates.values()))} if rates else {}
         slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
         slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
@@ -78,12 +87,12 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
 
 
 def _family_s() -> float:
-    """CPU seconds of this process and all that it started."""
+    """CPU seconds of this process and of all that it started."""
     import psutil
 
     total = 0.0
-    own = psutil.Process()
-    for process in (own, *own.children(recursive=True)):
+    parent = psutil.Process()
+    for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
             total += times.user + times.system
@@ -98,10 +107,10 @@ def _switches() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def _cores() -> tuple[float | None, float | None]:
+def core_seconds() -> tuple[float | None, float | None]:
     """Seconds that the cores of this process's affinity were busy, and that the host took from them.
 
-    Unknown under a control group's quota, which names no cores: what others do there may be on other ones.
+    Unknown under a control group's quota, which names no cores: other processes may run on other cores.
     """
     if cgroup_cores() is not None:
         return None, None
@@ -120,24 +129,24 @@ def _cores() -> tuple[float | None, float | None]:
 
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
     """``contended`` and ``throttled``, from what changed between two moments."""
-    seen = []
+    signs = []
     wall = after.wall_s - before.wall_s
     if wall >= SHORTEST_WATCH:
         rate = (after.switches - before.switches) / wall
         if rate > SWITCHES_PER_S:
-            seen.append(f"{rate:.0f} involuntary context switches a second")
+            signs.append(f"{rate:.0f} involuntary context switches a second")
         if before.busy_s is not None and after.busy_s is not None:
             others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / (wall * cores)
             if others > STOLEN:
-                seen.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
+                signs.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
         if before.stolen_s is not None and after.stolen_s is not None:
             stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
             if stolen > STOLEN:
-                seen.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
+                signs.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
     if after.neighbours:
-        seen.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
-    if seen:
-        yield Flag("contended", ", ".join(seen))
+        signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
+    if signs:
+        yield Flag("contended", ", ".join(signs))
     slower = [
         f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
         for name, clock in after.clocks.items()
@@ -153,7 +162,7 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
 
 
 def uneven(times: Sequence[float]) -> Iterator[Flag]:
-    """``noisy``, ``cold`` and ``drifting``, from seconds per call of the rounds in the order they were taken."""
+    """``noisy``, ``cold`` and ``drifting``, from the seconds per call of the rounds in the order of time."""
     count = len(times)
     if count < FEW:
         return
@@ -162,7 +171,7 @@ def uneven(times: Sequence[float]) -> Iterator[Flag]:
         yield Flag("noisy", f"half of the {count} rounds are spread over {(q3 - q1) / median:.0%} of the median")
     first = max(1, count // 10)
     begin, rest = (float(np.median(part)) for part in (times[:first], times[first:]))
-    # A few rounds must stand out from all others, or one unlucky first round would be enough.
+    # Few rounds are cold only if the first exceeds all others: one slow round is likely.
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
         yield Flag("cold", f"{which} took {begin / rest:.2f} times the others")
@@ -176,7 +185,7 @@ def uneven(times: Sequence[float]) -> Iterator[Flag]:
 
 
 def short(round_s: float, wait_s: float) -> Iterator[Flag]:
-    """``too-short``: the clock, or the wait for the device, is more than a few hundredths of a round."""
+    """``too-short``: reading the clock, or the wait for the device, takes more than a few percent of a round."""
     least = max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s)
     if round_s < least:
         what = f"a wait takes {seconds_text(wait_s)}" if wait_s else f"reading the clock takes {seconds_text(CLOCK_S)}"
@@ -192,10 +201,10 @@ def impossible(
     convolutions: float,
     link: bool = False,
 ) -> Iterator[Flag]:
-    """``implausible``: faster than this device was seen to be able to.
+    """``implausible``: faster than the device's measured ceilings allow.
 
-    ``floor``: whether the call must launch something, so that the launch floor binds it. ``convolutions`` is their
-    share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether its bytes cross
+    ``floor``: whether each call launches something, and so takes at least the launch floor. ``convolutions``: their
+    share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross
     between host and device.
     """
     if ceilings is None:
@@ -207,17 +216,6 @@ def impossible(
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
         least = seconds_text(ceilings.launch_floor_s)
         yield Flag("implausible", f"{seconds_text(seconds)}, and the least that launching anything takes is {least}")
-
-
-# The thread canary: one small matrix product on one thread and on all of them.
-#
-# With a busy neighbour, threads that wait for each other make more of them slower than one, by up to 50 times, and
-# the spread of the rounds shows nothing of it.
-
-
-SIZE = 256
-CALLS = 30
-SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +230,8 @@ class Canary:
         """``contended`` when more threads are slower than one."""
         if self.all_s <= self.one_s:
             return None
-        one, every = seconds_text(self.one_s), seconds_text(self.all_s)
-        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {one} on one")
+        single, every = seconds_text(self.one_s), seconds_text(self.all_s)
+        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {single} on one")
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in the run file."""
@@ -254,7 +252,7 @@ def canary(threads: int) -> Canary | None:
             torch.set_num_threads(count)
             product()
             product()
-            medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=SECONDS)))
+            medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=CANARY_S)))
     finally:
         torch.set_num_threads(threads)
     return Canary(threads, *medians)

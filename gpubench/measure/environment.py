@@ -1,7 +1,6 @@
-"""The machine that is measured: what stays the same, and what changes while running.
+"""Facts about the machine: those that stay the same, and those that change while it runs.
 
-A number without its machine can't be compared with another. What is collected here may be published: it holds no
-host or user name, no path, no serial number.
+They may be published: no host or user name, no path, no serial number is among them.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ def machine(label: str | None = None) -> dict[str, Any]:
     """
     torch, _ = imported_torch()
     present = devices.present() if torch else [devices.CPU]
-    told = [_facts(device) for device in present]
-    models = Counter(facts["label"] or facts["name"] for facts in told)
-    shared = {name: told[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
+    facts = [_facts(device) for device in present]
+    models = Counter(facts["label"] or facts["name"] for facts in facts)
+    shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     return {
         "label": label or " · ".join(f"{count}× {model}" if count > 1 else model for model, count in models.items()),
-        "cpu": {"model": told[0]["label"], **shared, "machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()},
-        "devices": told,
+        "cpu": {"model": facts[0]["label"], **shared, "machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()},
+        "devices": facts,
         "torch": _build(torch) if torch else None,
         "precision": _precision(torch) if torch else None,
         "threads": torch.get_num_threads() if torch else None,
@@ -163,4 +162,4 @@ def thread_pools() -> list[dict[str, Any]]:
     import threadpoolctl
 
     names = {"library": "internal_api", "kind": "user_api", "version": "version", "threads": "num_threads"}
-    return [{ours: pool.get(theirs) for ours, theirs in names.items()} for pool in threadpoolctl.threadpool_info()]
+    return [{name: pool.get(key) for name, key in names.items()} for pool in threadpoolctl.threadpool_info()]

@@ -18,7 +18,7 @@ from ..errors import Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
 from ..runfile.utilisation import compute_dtype
-from . import budget, disturbance, environment, verify
+from . import budget, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
 from .data import bare_tensors, tensors
@@ -28,7 +28,7 @@ from .probes.accelerator import Flush, Peak, latency, probe
 from .session import Session
 from .steps import Outcome, Prepared, Request, Timed, Verified, Warm
 from .variant import apply
-from .verify import Reference, unchecked
+from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, agree, count, flop_counter, require_least
 
 LONG_CALL = 0.01
@@ -69,7 +69,7 @@ class Gpubench(Inputs):
         self.estimate: Estimate | None = None
         self.parallel: dict[str, Any] = {}
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - what users write
         self,
         fn: Callable[..., Any],
         /,
@@ -164,7 +164,7 @@ class Gpubench(Inputs):
         call = apply(self.case.variant, request.function, self.home)
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
-            verify.poison(prepared.kwargs)
+            poison(prepared.kwargs)
         start = self._clock()
         result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
@@ -311,7 +311,7 @@ class Gpubench(Inputs):
         if not self._session.first:
             return unchecked("checked by the run's first process")
         request = prepared.request
-        return verify.prepare(
+        return prepare_reference(
             request.check,
             request.function,
             prepared.args,
@@ -327,7 +327,7 @@ class Gpubench(Inputs):
     @property
     def _reference_limit_s(self) -> float:
         """Seconds that a float64 reference may take."""
-        return self.allowance.check * (1 if self._session.was_checked(self.case) else verify.FIRST)
+        return self.allowance.check * (1 if self._session.was_checked(self.case) else FIRST)
 
     def _setup(self, prepared: Prepared) -> Callable[[], Any] | None:
         """What runs before each round: the test's setup, then the flush of a cold cache."""

@@ -1,4 +1,4 @@
-"""What one pytest session measures with: its devices, dtypes, preset, seed; and what it could not measure."""
+"""The state of one measuring process: its settings, what it measured with, and what it could not measure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .precision import matmul_precision
 from .work import Counted
 
 MOST_REMEASURED = 3
-"""A run whose results beat its ceilings again and again spends no more time on these."""
+"""Ceilings are measured again at most this often in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options as given, checked for spelling."""
+    """The options of a run; values that don't exist are refused."""
 
     devices: tuple[str, ...] = ("auto",)
     required: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A case that gave no number: its row in the run file, and why."""
+    """A case without a result: its row in the run file, and why."""
 
     case: Case
     name: str
@@ -76,8 +76,8 @@ class Unmeasured:
 
     def as_dict(self) -> dict[str, Any]:
         """The case's keys, then its own; JSON-ready."""
-        own = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
-        return self.case.as_dict() | own
+        row = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
+        return self.case.as_dict() | row
 
 
 @dataclass
@@ -99,8 +99,8 @@ class Session:
     @property
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
-        own = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
-        return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in own.items() if v is not None})
+        given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
+        return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
 
     def share(self, preset: Preset) -> Preset:
         """One process's share of a preset: rounds are split over the processes, not multiplied."""
@@ -114,26 +114,26 @@ class Session:
 
     @property
     def first(self) -> bool:
-        """Whether this process does what need be done once: count the work, check the answers."""
+        """Whether this process does what is done once in a run: count the work, check the results."""
         return self.settings.process == 0
 
     @property
     def judges(self) -> bool:
-        """Whether rounds are judged: those of ``smoke`` are too few and too short to say anything."""
+        """Whether rounds are judged: those of ``smoke`` are too few and too short."""
         return self.settings.preset != "smoke"
 
     def was_checked(self, case: Case) -> bool:
-        """Whether a case of the same workload and terms was held against its reference already."""
+        """Whether a case that differs in its size only has passed its check already."""
         return _sort(case) in self._checked
 
     def note_check(self, case: Case, outcome: Check) -> None:
-        """Remember that it was."""
+        """Remember a check that passed."""
         if outcome.status == "passed":
             self._checked.add(_sort(case))
 
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
-        """What the collected cases' devices can do at best, by name; measured once, by a run's first process."""
+        """Measured peaks of the collected cases' devices, by name; measured once, by a run's first process."""
         if not self.settings.ceilings or not self.first:
             return {}
         wanted: dict[Device, set[str]] = {}
@@ -145,9 +145,9 @@ class Session:
         return ceilings.measure_ceilings(wanted, self.settings.preset)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
-        """``implausible`` if the case beats its device's ceilings, measured once more before it is doubted.
+        """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
 
-        A CPU isn't judged where the thread canary was slow: such ceilings are too low themselves.
+        A CPU isn't judged where the thread canary was slow: its ceilings are too low themselves.
         """
         if not self.judges:
             return []
@@ -160,16 +160,16 @@ class Session:
         link = len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = compute_dtype(case.dtype, case.variant)
-        found: list[Flag] = []
+        flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            found = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
-            if not found or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
+            flags = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
+            if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
             again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
-        return found
+        return flags
 
     @functools.cached_property
     def canary(self) -> Canary | None:
@@ -178,16 +178,16 @@ class Session:
 
     @property
     def flags(self) -> list[Flag]:
-        """What was wrong from the start of this process, and so with all it measures."""
-        found = [flag for flag in (self.canary and self.canary.flag(),) if flag]
+        """What was wrong when this process started, and so with all that it measures."""
+        flags = [flag for flag in (self.canary and self.canary.flag(),) if flag]
         load, count = self.before["load"], cores()
         if self.first and load and load[0] > count / 2:
-            found.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
-        return found
+            flags.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
+        return flags
 
     @functools.cached_property
     def choices(self) -> list[Choice]:
-        """The devices asked for; raises :class:`UsageError` for a kind that doesn't exist."""
+        """The chosen devices; raises :class:`UsageError` for a kind that doesn't exist."""
         return select(self.settings.devices)
 
     def require_devices(self) -> None:
@@ -225,5 +225,5 @@ class Session:
 
 
 def _sort(case: Case) -> tuple[str, ...]:
-    """Cases alike but for their size: checking one says something about the others."""
+    """A key that cases share which differ in their size only: checking one of them tells about the others."""
     return case.workload, case.device, case.dtype, case.implementation, case.variant

@@ -1,4 +1,7 @@
-"""Is the answer right? Asked before any time is taken: the time of a wrong answer means nothing."""
+"""Is the result right? Checked before anything is timed: the time of a wrong result means nothing.
+
+A float64 copy of the inputs is made before the first call and compared with that call's result.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 
 
 def unchecked(reason: str) -> Check:
+    """The outcome of a case that has no reference, and why."""
     return Check("unchecked", reason=reason)
 
 
@@ -112,9 +116,9 @@ def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
     except WrongAnswer:  # of a reference that also looks at what the call doesn't return
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:150]
+        message = " ".join(str(error).split())[:150]
         raise UsageError(
-            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {said}):"
+            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
             " pass modules and tensors as arguments, or a reference as check=, or check=False"
         ) from error
 
@@ -145,8 +149,8 @@ def _outputs(result: Any) -> list[torch.Tensor]:
         torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
         for x in _pytree.tree_leaves(result)
     ]
-    found = [t.detach().to("cpu") for t in tensors(leaves)]
-    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in found]
+    outputs = [t.detach().to("cpu") for t in tensors(leaves)]
+    return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
 
 
 def _error(left: torch.Tensor, right: torch.Tensor) -> float:
@@ -161,11 +165,8 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     return worst / scale if scale else worst
 
 
-# The float64 reference of a case: made before its first call, held against its first result.
-
-
 FIRST = 10.0
-"""The first case of a workload on a device may take so many times the allowance: each is checked at least once."""
+"""The first reference of a workload on a device may take this many times its allowance: each is checked once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Reference:
         return compare(result, reference(self.function, self.args, self.kwargs), allowed)
 
 
-def prepare(
+def prepare_reference(  # noqa: PLR0913 - facts of the call that only the fixture has
     check: Callable[..., Any] | bool,
     fn: Callable[..., Any],
     args: tuple[Any, ...],

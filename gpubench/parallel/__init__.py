@@ -1,1 +1,1 @@
-"""Several devices at once: DataParallel in this process; everything else in one process a device."""
+"""Several devices at once: DataParallel in this process; all else in a process group with one process per device."""

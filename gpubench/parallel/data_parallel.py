@@ -18,8 +18,8 @@ from ..measure.clock import DeviceClock
 ROUNDS = 10
 
 
-class FellBack(GpubenchError):
-    """DataParallel runs on other devices than it was told to: its time would be that of something else."""
+class SilentFallback(GpubenchError):
+    """DataParallel doesn't run on the requested devices: its time would be that of something else."""
 
 
 def split_rows(rows: int, devices: int) -> list[int]:
@@ -27,52 +27,53 @@ def split_rows(rows: int, devices: int) -> list[int]:
     return [len(part) for part in torch.empty(rows, device="meta").chunk(devices)]
 
 
-def plans(rows: int, batch: int, devices: int) -> list[list[int]]:
-    """The plan of each batch of an epoch."""
+def split_batches(rows: int, batch: int, devices: int) -> list[list[int]]:
+    """The rows of each replica, for each batch of an epoch."""
     return [split_rows(min(batch, rows - start), devices) for start in range(0, rows, batch)]
 
 
 def split_speedup(rows: int, batch: int, devices: int) -> float:
     """Rows over those of the fullest replica, summed over the batches: what the split allows at best."""
-    return rows / sum(max(split) for split in plans(rows, batch, devices))
+    return rows / sum(max(split) for split in split_batches(rows, batch, devices))
 
 
 def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataParallel[nn.Module]:
     """The network under DataParallel on exactly these devices.
 
-    Raises :class:`FellBack` if it isn't: without a GPU it silently becomes the plain network, whatever it was told.
+    Raises :class:`SilentFallback` if it isn't: without a GPU DataParallel becomes the plain network.
     """
-    wanted = [device.index for device in devices]
-    parallel = nn.DataParallel(network, device_ids=wanted)
-    if parallel.device_ids != wanted:
+    requested = [device.index for device in devices]
+    parallel = nn.DataParallel(network, device_ids=requested)
+    if parallel.device_ids != requested:
         used = f"on {parallel.device_ids}" if parallel.device_ids else "as the plain network"
-        raise FellBack(f"DataParallel was given devices {wanted} and silently runs {used}")
+        raise SilentFallback(f"DataParallel was given devices {requested} and silently runs {used}")
     return parallel
 
 
-def phases(
+def phase_times(
     parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = ROUNDS
 ) -> dict[str, float]:
     """Median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
 
-    ``clock`` waits for all devices. Raises :class:`FellBack` unless :func:`split_rows` arrive.
+    ``clock`` waits for all devices. Raises :class:`SilentFallback` when the rows aren't split as by :func:`split_rows`.
     """
-    spent: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
+    times: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
     devices = list(parallel.device_ids)
     for _ in range(rounds + 1):
         marks = [clock()]
         scattered, keywords = parallel.scatter((inputs,), {}, devices)
         marks.append(clock())
-        arrived = [len(part[0]) for part in scattered]
-        planned = split_rows(len(inputs), len(devices))
-        if arrived != planned:
-            raise FellBack(f"DataParallel split {len(inputs)} rows as {arrived}, not {planned}")
+        rows = [len(part[0]) for part in scattered]
+        if rows != split_rows(len(inputs), len(devices)):
+            raise SilentFallback(
+                f"DataParallel split {len(inputs)} rows as {rows}, not {split_rows(len(inputs), len(devices))}"
+            )
         replicas = parallel.replicate(parallel.module, devices[: len(scattered)])
         marks.append(clock())
         outputs = parallel.parallel_apply(replicas, scattered, keywords)
         marks.append(clock())
         parallel.gather(outputs, parallel.output_device)
         marks.append(clock())
-        for name, begin, end in zip(spent, marks, marks[1:], strict=False):
-            spent[name].append(end - begin)
-    return {name: statistics.median(times[1:]) for name, times in spent.items()}
+        for name, begin, end in zip(times, marks, marks[1:], strict=False):
+            times[name].append(end - begin)
+    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}

@@ -9,7 +9,7 @@ from ..measure.verify import unchecked
 from ..runfile.schema import Check
 from ..workloads import training
 from .rank import TrainingJob
-from .rendezvous import Place
+from .rendezvous import Rank
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,31 +21,31 @@ METHODS = ("single", "one thread", "ddp", "unsynchronised", "fsdp")
 class Training(TrainingJob):
     """A training step of the whole network on every rank.
 
-    ``single`` and ``one thread`` are the plain step on one rank; ``unsynchronised`` is the same on every rank, with
-    its own share of the rows and nothing exchanged: what the hardware would give if gradients travelled for nothing.
+    ``single`` and ``one thread`` are the plain step on one rank. ``unsynchronised`` is the plain step on every rank
+    with its share of the rows and without communication: what the hardware would give if communication were free.
     """
 
-    def start(self, place: Place) -> _Training:
+    def start(self, rank: Rank) -> _Training:
         """Build this rank's replica or shard."""
-        return _Training(self, place)
+        return _Training(self, rank)
 
 
 class _Training:
-    def __init__(self, job: Training, place: Place) -> None:
-        self._job, self._place = job, place
+    def __init__(self, job: Training, rank: Rank) -> None:
+        self._job, self._rank = job, rank
         self.trainer = self._trainer()
 
     def _trainer(self) -> training.Trainer:
-        job, place = self._job, self._place
-        data = job.data(place)
+        job, rank = self._job, self._rank
+        data = job.data(rank)
         network = training.network(job.task, data, **job.options)
         batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
         shares = None
-        if place.size > 1:
+        if rank.world_size > 1:
             whole = [len(inputs) for inputs, _ in batches]
-            batches = [tuple(part.tensor_split(place.size)[place.rank] for part in batch) for batch in batches]  # type: ignore[misc]
-            shares = [len(own) * place.size / rows for (own, _), rows in zip(batches, whole, strict=True)]
-        network = wrap(network, job.method, place)
+            batches = [tuple(part.tensor_split(rank.world_size)[rank.number] for part in batch) for batch in batches]  # type: ignore[misc]
+            shares = [len(part) * rank.world_size / rows for (part, _), rows in zip(batches, whole, strict=True)]
+        network = wrap(network, job.method, rank)
         parameters = list(network.parameters())
         update = training.optimizer(job.optimizer, parameters, job.rate)
         return training.Trainer(network, training.task(job.task).loss, batches, update, shares=shares)
@@ -54,60 +54,60 @@ class _Training:
         return self.trainer.step()
 
     def reset(self) -> None:
-        """Nothing: training goes on."""
+        """Nothing to reset: training goes on."""
 
     def check(self) -> Check:
-        """The averaged gradient against that of one process on the whole batch, computed by rank 0 in float64."""
-        job, place = self._job, self._place
+        """Rank 0 compares the averaged gradient with that of one process on the whole batch in float64."""
+        job, rank = self._job, self._rank
         if training.task(job.task).batch_norm:
             return unchecked("with batch norm each rank normalises by its own rows")
         if job.method == "unsynchronised":
             return unchecked("every rank has a gradient of its own")
         self.trainer.forward().backward()  # type: ignore[no-untyped-call]
-        ours = self.trainer.gradient()  # collective where it is sharded
+        gradient = self.trainer.gradient()  # collective where it is sharded
         self.trainer.update_rule.zero_grad(set_to_none=True)
-        if place.rank:
+        if rank.number:
             return unchecked("checked by rank 0")
-        return job.compare(ours)
+        return job.compare(gradient)
 
-    def told(self) -> dict[str, Any]:
-        """The loss curve, of a fresh start, where the job has epochs."""
+    def record(self) -> dict[str, Any]:
+        """The loss curve of a new trainer, if the job has epochs."""
         if not self._job.epochs:
             return {}
         losses = training.loss_curve(self._trainer(), self._job.epochs)
         return {"losses": self._averaged(losses)}
 
     def _averaged(self, values: list[float]) -> list[float]:
-        if self._place.size == 1:
+        if self._rank.world_size == 1:
             return values
         import torch
         import torch.distributed as dist
 
-        shared = torch.tensor(values, device=self._place.device)
+        shared = torch.tensor(values, device=self._rank.device)
         dist.all_reduce(shared)
-        return [value / self._place.size for value in shared.tolist()]
+        return [value / self._rank.world_size for value in shared.tolist()]
 
 
-def wrap(network: nn.Module, method: str, place: Place) -> nn.Module:
+def wrap(network: nn.Module, method: str, rank: Rank) -> nn.Module:
     """The network under a method; DDP and FSDP2 average gradients over the ranks."""
     if method == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 
-        index = place.torch_device.index
+        index = rank.torch_device.index
         return DistributedDataParallel(network, device_ids=None if index is None else [index])
     if method == "fsdp":
-        return _sharded(network, place)
+        return _sharded(network, rank)
     return network
 
 
-def _sharded(network: nn.Module, place: Place) -> nn.Module:
-    """FSDP2: each child with parameters is a unit that is gathered when it is needed, the rest belongs to the root."""
+def _sharded(network: nn.Module, rank: Rank) -> nn.Module:
+    """FSDP2: each child with parameters is one unit that is gathered when needed; the root holds the rest."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(place.torch_device.type, (place.size,))
+    mesh = init_device_mesh(rank.torch_device.type, (rank.world_size,))
     for child in network.children():
         if any(True for _ in child.parameters()):
             fully_shard(child, mesh=mesh)
-    fully_shard(network, mesh=mesh)  # in place
+    fully_shard(network, mesh=mesh)  # in rank
     return network

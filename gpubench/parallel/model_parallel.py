@@ -11,7 +11,7 @@ from ..measure.verify import unchecked
 from ..runfile.schema import Check
 from ..workloads import training
 from .rank import TrainingJob
-from .rendezvous import Place
+from .rendezvous import Rank
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEDULES = ("naive", "gpipe", "1f1b")
 
 
-def ideal_speedup(stages: int, microbatches: int) -> float:
+def pipeline_speedup(stages: int, microbatches: int) -> float:
     """k m / (m + k - 1): of m + k - 1 slots the first and last stage work in m.
 
     Source: Huang et al., *GPipe* (2019), whose bubble is (k - 1) / (m + k - 1) of the time.
@@ -29,7 +29,7 @@ def ideal_speedup(stages: int, microbatches: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline(TrainingJob):
+class PipelineTraining(TrainingJob):
     """A training step of a network cut into one stage a rank; ``method`` is the schedule.
 
     Naive is a pipeline of one microbatch.
@@ -37,9 +37,9 @@ class Pipeline(TrainingJob):
 
     microbatches: int = 1
 
-    def start(self, place: Place) -> _Pipeline:
+    def start(self, rank: Rank) -> _PipelineWork:
         """Build this rank's stage."""
-        return _Pipeline(self, place)
+        return _PipelineWork(self, rank)
 
 
 def cut(layers: Sequence[nn.Module], stages: int) -> list[list[nn.Module]]:
@@ -51,52 +51,54 @@ def cut(layers: Sequence[nn.Module], stages: int) -> list[list[nn.Module]]:
         raise Unmeasurable(f"{len(layers)} layers can't be cut into {stages} stages")
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
     total, done = sum(sizes) or 1, 0
-    found: list[list[nn.Module]] = [[] for _ in range(stages)]
+    parts: list[list[nn.Module]] = [[] for _ in range(stages)]
     for i, (layer, size) in enumerate(zip(layers, sizes, strict=True)):
         stage = min(stages - 1, int(stages * (done + size / 2) / total))
-        first_empty = next((s for s in range(stages) if not found[s]), stages - 1)
-        stage = max(min(stage, first_empty), stages - (len(layers) - i))  # none skipped, one left for each that follows
-        found[stage].append(layer)
+        first_empty = next((s for s in range(stages) if not parts[s]), stages - 1)
+        # No stage is skipped, and each later one gets a layer.
+        stage = max(min(stage, first_empty), stages - (len(layers) - i))
+        parts[stage].append(layer)
         done += size
-    return found
+    return parts
 
 
-class _Pipeline:
-    def __init__(self, job: Pipeline, place: Place) -> None:
-        self._job, self._place = job, place
+class _PipelineWork:
+    def __init__(self, job: PipelineTraining, rank: Rank) -> None:
+        self._job, self._rank = job, rank
         self._start()
 
     def _start(self) -> None:
         from torch import nn
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-        job, place = self._job, self._place
-        data = job.data(place)
+        job, rank = self._job, self._rank
+        data = job.data(rank)
         whole = training.network(job.task, data, **job.options)
         self._batches = training.batches(job.task, data, job.rows or job.batch, job.batch)
         if any(len(inputs) % job.microbatches for inputs, _ in self._batches):
             raise Unmeasurable(f"batches can't be split into {job.microbatches} equal microbatches")
-        self._own = nn.Sequential(*cut(list(whole.children()), place.size)[place.rank])
-        self._update = training.optimizer(job.optimizer, list(self._own.parameters()), job.rate)
-        kind = Schedule1F1B if job.method == "1f1b" else ScheduleGPipe
-        # A stage remembers the shapes it first met: one for each size of batch.
+        self._stage = nn.Sequential(*cut(list(whole.children()), rank.world_size)[rank.number])
+        self._update = training.optimizer(job.optimizer, list(self._stage.parameters()), job.rate)
+        schedule = Schedule1F1B if job.method == "1f1b" else ScheduleGPipe
+        # A stage keeps the shapes of its first batch: one schedule for each batch size.
         sizes = {len(inputs) for inputs, _ in self._batches}
         loss = training.task(job.task).loss
-        device = place.torch_device
+        device = rank.torch_device
         self._schedules = {
-            rows: kind(PipelineStage(self._own, place.rank, place.size, device), job.microbatches, loss_fn=loss)
+            rows: schedule(
+                PipelineStage(self._stage, rank.number, rank.world_size, device), job.microbatches, loss_fn=loss
+            )
             for rows in sizes
         }
 
     def _pass(self, index: int) -> list[torch.Tensor]:
-        """Forward and backward of one batch; the losses of its microbatches, on the last rank."""
+        """Forward and backward of one batch; returns the losses of its microbatches on the last rank, else none."""
         inputs, targets = self._batches[index]
         schedule = self._schedules[len(inputs)]
-        first, last = self._place.rank == 0, self._place.rank == self._place.size - 1
+        first, last = self._rank.number == 0, self._rank.number == self._rank.world_size - 1
         losses: list[torch.Tensor] = []
-        given = (inputs,) if first else ()
-        wanted: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
-        schedule.step(*given, **wanted)
+        options: dict[str, Any] = {"target": targets, "losses": losses} if last else {}
+        schedule.step(*((inputs,) if first else ()), **options)
         return losses
 
     def step(self) -> list[torch.Tensor]:
@@ -108,29 +110,29 @@ class _Pipeline:
         return losses
 
     def reset(self) -> None:
-        """Nothing: training goes on."""
+        """Nothing to reset: training goes on."""
 
     def gradient(self) -> torch.Tensor:
-        """That of all stages, on rank 0: one float64 vector on the CPU."""
+        """The gradient of all stages on rank 0, of this stage elsewhere: one float64 vector on the CPU."""
         import torch
         import torch.distributed as dist
 
-        own = training.flat([parameter.grad for parameter in self._own.parameters()])
-        parts: list[Any] | None = [None] * self._place.size if self._place.rank == 0 else None
-        dist.gather_object(own, parts)
-        return torch.cat(parts) if parts else own
+        part = training.flat([parameter.grad for parameter in self._stage.parameters()])
+        parts: list[Any] | None = [None] * self._rank.world_size if self._rank.number == 0 else None
+        dist.gather_object(part, parts)
+        return torch.cat(parts) if parts else part
 
     def check(self) -> Check:
-        """The stages' gradients against those of the whole network in one process, computed by rank 0 in float64."""
+        """Rank 0 compares the stages' gradients with those of one process on the whole network in float64."""
         self._pass(0)
-        ours = self.gradient()
+        gradient = self.gradient()
         self._update.zero_grad(set_to_none=True)
-        if self._place.rank:
+        if self._rank.number:
             return unchecked("checked by rank 0")
-        return self._job.compare(ours)
+        return self._job.compare(gradient)
 
-    def told(self) -> dict[str, Any]:
-        """The loss curve, of a fresh start, where the job has epochs: each epoch's mean loss over all rows."""
+    def record(self) -> dict[str, Any]:
+        """The loss curve of a new network, if the job has epochs: each epoch's mean loss over all rows."""
         if not self._job.epochs:
             return {}
         self._start()

@@ -1,4 +1,8 @@
-"""How far a rank has come, told to the process that watches it."""
+"""What one rank does to measure a job: check, warm up, time each round after a barrier.
+
+Every rank runs this at the same time. What depends on a measured time (the number of rounds, whether to go on at all)
+is decided by rank 0 and sent to all, so that all ranks reach the same barriers.
+"""
 
 from __future__ import annotations
 
@@ -8,41 +12,38 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..devices import CPU, find_device
 from ..errors import WrongAnswer
-from ..measure.budget import MIN_ROUND, Preset, require, rounds as fitting_rounds
+from ..measure import budget
+from ..measure.budget import MIN_ROUND, Preset
 from ..measure.clock import DeviceClock, repeat
 from ..measure.data import Data
 from ..measure.precision import matmul_precision, torch_dtype
 from ..runfile.schema import Check
 from ..workloads import training
-from .rendezvous import Place
+from .rendezvous import Rank
 
-_count: Any = [0]
-_rank = 0
-
-
-def tell_into(counts: Any, rank: int) -> None:
-    """From now on count in shared memory."""
-    global _count, _rank
-    _count, _rank = counts, rank
-
-
-def advance() -> None:
-    """Something was finished: a rank that doesn't say so for as long as the deadline counts as hanging."""
-    _count[_rank] += 1
-
-
-# A rank's part in measuring a job: check, warm up, time each round after a barrier.
-#
-# Every rank runs this at the same time. What depends on a measured time (how many rounds, whether at all) is decided
-# by rank 0 and sent to all, or ranks would disagree on how often to meet.
-
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 MOST_ROUNDS = 1000
 
+_progress: Any = [0]
+_number = 0
+
+
+def share_progress(counts: Any, number: int) -> None:
+    """Count the progress of rank ``number`` in ``counts`` from now on: shared memory, one integer per rank."""
+    global _progress, _number
+    _progress, _number = counts, number
+
+
+def report_progress() -> None:
+    """Count one finished step: a rank that doesn't within the deadline counts as hanging."""
+    _progress[_number] += 1
+
 
 class RankWork(Protocol):
-    """What a rank does in a case, set up and ready."""
+    """A job that is set up on one rank."""
 
     def step(self) -> Any:
         """The call that is timed."""
@@ -51,63 +52,69 @@ class RankWork(Protocol):
         """Runs untimed before each round."""
 
     def check(self) -> Check:
-        """Is the answer right? Called once, before anything else; raises WrongAnswer."""
+        """Check the result, once, before anything else; raises :class:`WrongAnswer`."""
 
-    def told(self) -> dict[str, Any]:
-        """What else the case has to say, for its record."""
+    def record(self) -> dict[str, Any]:
+        """Further fields of the case's record."""
 
 
-class Job(Protocol):
+class RankJob(Protocol):
     """A case's work, described so that it can be sent to the ranks."""
 
     dtype: str
 
-    def start(self, place: Place) -> RankWork:
-        """Set it up on one rank."""
+    def start(self, rank: Rank) -> RankWork:
+        """Set the work up on one rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What one rank found. ``durations`` are seconds of each round of ``iterations`` steps."""
+    """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps.
+
+    ``first_s``: seconds of the first step. ``record``: further fields of the case's record.
+    """
 
     durations: Sequence[float]
     iterations: int
     first_s: float
     check: Check
-    told: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
 
 
-def measure_rank(place: Place, job: Job, preset: Preset, timed: bool = True) -> RankTimes:
-    """Raises :class:`OverBudget`, on every rank, when a step takes too long; ``timed=False`` is one step only."""
+def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
+    """Check and time a job on this rank; ``timed=False`` runs a single step.
+
+    Raises :class:`OverBudget`, on every rank, when a step takes too long.
+    """
     with matmul_precision(job.dtype):
-        work = job.start(place)
-        advance()
-        outcome = work.check()
-        advance()
-        timer = _Timer(place)
+        work = job.start(rank)
+        report_progress()
+        check = work.check()
+        report_progress()
+        timer = _Timer(rank)
         work.reset()
         first_s = timer.seconds(work.step)
         if not timed:
-            return RankTimes([first_s], 1, first_s, outcome, work.told())
+            return RankTimes([first_s], 1, first_s, check, work.record())
         warm_s = timer.seconds(work.step)
-        step_s = together(place, lambda: min(first_s, warm_s))
-        require(step_s, "seen in warm-up", preset)
+        step_s = decide_on_rank_0(rank, lambda: min(first_s, warm_s))
+        budget.require(step_s, "seen in warm-up", preset)
         for _ in range(min(MOST_ROUNDS, int(preset.warmup / max(step_s, 1e-6)))):
             work.step()
-            advance()
+            report_progress()
         work.reset()
-        again_s = timer.seconds(work.step)
-        count, iterations = together(place, lambda: _rounds(min(step_s, again_s), preset))
+        last_s = timer.seconds(work.step)
+        count, iterations = decide_on_rank_0(rank, lambda: _rounds(min(step_s, last_s), preset))
         durations = []
         for _ in range(count):
             work.reset()
             durations.append(timer.seconds(work.step, iterations))
-        return RankTimes(durations, iterations, first_s, outcome, work.told())
+        return RankTimes(durations, iterations, first_s, check, work.record())
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
-    """How many rounds of how many steps: a round lasts at least MIN_ROUND, and all of them the preset's time."""
-    if few := fitting_rounds(step_s, preset):
+    """Number of rounds and of steps per round: a round lasts at least MIN_ROUND, all of them the preset's time."""
+    if few := budget.rounds(step_s, preset):
         return few, 1
     iterations = max(1, min(1000, round(MIN_ROUND / max(step_s, 1e-7))))
     return max(preset.min_rounds, min(MOST_ROUNDS, int(preset.max_time / (iterations * max(step_s, 1e-7))))), iterations
@@ -116,50 +123,44 @@ def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
 class _Timer:
     """Times calls on this rank: from when all ranks are ready to when its own device is done."""
 
-    def __init__(self, place: Place) -> None:
-        home = find_device(place.device).device
-        self._clock = DeviceClock([home] if home else [])
-        self._ranks = place.size
+    def __init__(self, rank: Rank) -> None:
+        device = find_device(rank.device).device
+        self._clock = DeviceClock([device] if device else [])
+        self._world_size = rank.world_size
 
     def seconds(self, call: Callable[[], Any], calls: int = 1) -> float:
-        (seconds,) = repeat(call, self._clock, least=1, most=1, calls=calls, before=self._meet)
-        advance()
+        (seconds,) = repeat(call, self._clock, least=1, most=1, calls=calls, before=self._barrier)
+        report_progress()
         return seconds
 
-    def _meet(self) -> None:
-        import torch.distributed as dist
+    def _barrier(self) -> None:
+        if self._world_size > 1:
+            import torch.distributed as dist
 
-        if self._ranks > 1:
             dist.barrier()
 
 
-def together(place: Place, decide: Callable[[], T]) -> T:
-    """What rank 0 decides, on every rank."""
-    if place.size == 1:
+def decide_on_rank_0(rank: Rank, decide: Callable[[], T]) -> T:
+    """The result of ``decide`` on rank 0, returned on every rank."""
+    if rank.world_size == 1:
         return decide()
     import torch.distributed as dist
 
-    decision = [decide() if place.rank == 0 else None]
+    decision = [decide() if rank.number == 0 else None]
     dist.broadcast_object_list(decision)
     return decision[0]  # type: ignore[return-value]
 
 
-# What ranks are told to do: a training step, the same in every process, and its gradient checked against one's.
-
-
-if TYPE_CHECKING:
-    import torch
-
 TOLERANCES = {"float64": 1e-10, "float32": training.GRADIENT_TOLERANCE}
-"""Of the gradient against one process's in float64 on the CPU, relative in the L2 norm. Where no ReLU or max-pooling
-switches sides through rounding float32 is below 1e-6; a switch has been seen to cost thousandths, forgetting to average
+"""Of the gradient against that of one process in float64 on the CPU, relative in the L2 norm. Without a ReLU or
+max-pooling that rounding switches, float32 stays below 1e-6; one switch has cost thousandths, a missing average
 costs 0.5."""
-LOOSE = 0.2  # bfloat16 has eight bits, and rounds in every layer
+_OTHER_TOLERANCE = 0.2  # bfloat16 has eight bits, and rounds in every layer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A training step on several ranks. ``batch`` rows in all, over all ranks; ``rows`` as in a :class:`Trainer`."""
+    """A training step on several ranks: ``batch`` rows over all ranks; ``rows`` as in :func:`training.trainer`."""
 
     task: str
     method: str
@@ -172,14 +173,14 @@ class TrainingJob:
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
-    def data(self, place: Place) -> Data:
+    def data(self, rank: Rank) -> Data:
         """The job's data on a rank's device."""
-        home = find_device(place.device).device
-        assert home is not None, place.device
-        return Data(home, torch_dtype(self.dtype), self.seed)
+        device = find_device(rank.device).device
+        assert device is not None, rank.device
+        return Data(device, torch_dtype(self.dtype), self.seed)
 
     def compare(self, gradient: torch.Tensor) -> Check:
-        """The job's first gradient against that of one process on the whole batch, in float64 on the CPU.
+        """Check the job's first gradient against that of one process on the whole batch, in float64 on the CPU.
 
         Raises :class:`WrongAnswer` when they differ by more than rounding in the job's dtype explains.
         """
@@ -189,7 +190,7 @@ class TrainingJob:
         reference = training.trainer(self.task, exact, self.batch, rows=self.rows, **self.options)
         reference.backward()
         error = training.relative_error(gradient, reference.gradient())
-        allowed = TOLERANCES.get(self.dtype, LOOSE)
+        allowed = TOLERANCES.get(self.dtype, _OTHER_TOLERANCE)
         if not error <= allowed:
             raise WrongAnswer(
                 f"the gradient differs from a single process's by {error:.3g} in the L2 norm, allowed is {allowed:g}"

@@ -1,4 +1,4 @@
-"""How ranks find each other, and why they don't."""
+"""How ranks find each other and join a process group, and the reason when they don't."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 PATIENCE = 10
-"""How many deadlines a rank waits for others where a third process watches them, or while rank 0 measures alone."""
-
+"""Number of deadlines that a rank waits for others: a parent process watches them, or rank 0 measures alone."""
 
 _ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One rank of a group: which of how many it is, where it computes, and with how many CPU threads."""
+class Rank:
+    """One process of a process group: its rank, the world size, its device by name and its CPU threads."""
 
-    rank: int
-    size: int
+    number: int
+    world_size: int
     device: str
     threads: int
 
@@ -41,7 +40,7 @@ class Place:
         return torch.device(self.device)
 
 
-def backend(kind: str) -> str:
+def collective_backend(kind: str) -> str:
     """torch's collective backend for a kind of device: nccl, gloo, ….
 
     Raises :class:`Unmeasurable` where this torch build has none.
@@ -61,55 +60,60 @@ def backend(kind: str) -> str:
     return name
 
 
-def file_store(path: str, place: Place) -> Store:
-    """The store of ranks on this machine: a file."""
+def file_store(path: str, rank: Rank) -> Store:
+    """The rendezvous store of ranks on this machine: a file."""
     from torch._C._distributed_c10d import FileStore
 
-    return FileStore(path, place.size)
+    return FileStore(path, rank.world_size)
 
 
-def launcher_store(place: Place, deadline_s: float) -> Store:
-    """The store that torchrun gave its ranks. Raises :class:`RankFailure` with one line when it can't be reached."""
+def launcher_store(rank: Rank, deadline_s: float) -> Store:
+    """The rendezvous store of torchrun's ranks. Raises :class:`RankFailure` with one line when it can't be reached."""
     from torch.distributed.rendezvous import rendezvous
 
-    with _in_one_line(place, deadline_s):
+    with _in_one_line(rank, deadline_s):
         store: Store
-        store, _, _ = next(rendezvous("env://", place.rank, place.size, timeout=timedelta(seconds=deadline_s)))
+        store, _, _ = next(rendezvous("env://", rank.number, rank.world_size, timeout=timedelta(seconds=deadline_s)))
     return store
 
 
-def join(place: Place, deadline_s: float, store: Store) -> None:
-    """Enter the process group, by way of a store that all ranks share.
+def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
+    """Join the process group through a store that all ranks share.
 
-    Raises :class:`RankFailure` with one line when the others don't come in time.
+    Raises :class:`RankFailure` with one line when the others don't join in time.
     """
     import torch
     import torch.distributed as dist
 
     resolve_vector_math()
-    torch.set_num_threads(place.threads)
-    device = place.torch_device
-    own: dict[str, Any] = {}
+    torch.set_num_threads(rank.threads)
+    device = rank.torch_device
+    options: dict[str, Any] = {}
     if device.index is not None:
         torch.get_device_module(device.type).set_device(device.index)
-        own["device_id"] = device
+        options["device_id"] = device
     timeout = timedelta(seconds=deadline_s)
-    with _in_one_line(place, deadline_s):
+    with _in_one_line(rank, deadline_s):
         store.set_timeout(timeout)
         dist.init_process_group(
-            backend(device.type), store=store, rank=place.rank, world_size=place.size, timeout=timeout, **own
+            collective_backend(device.type),
+            store=store,
+            rank=rank.number,
+            world_size=rank.world_size,
+            timeout=timeout,
+            **options,
         )
 
 
 @contextlib.contextmanager
-def _in_one_line(place: Place, deadline_s: float) -> Iterator[None]:
+def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
-        raise RankFailure(place.rank, reason(error, place, deadline_s), status="error") from error
+        raise RankFailure(rank.number, rendezvous_failure(error, rank, deadline_s), status="error") from error
 
 
-def reason(error: BaseException, place: Place, deadline_s: float) -> str:
+def rendezvous_failure(error: BaseException, rank: Rank, deadline_s: float) -> str:
     """Why the ranks did not meet, in one line."""
     text = one_line(error)
     port = os.environ.get("MASTER_PORT")
@@ -117,17 +121,17 @@ def reason(error: BaseException, place: Place, deadline_s: float) -> str:
     if "EADDRINUSE" in text or "address already in use" in text.lower():
         return f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
     if "timed out" in text.lower() or "timeout" in text.lower():
-        return f"the rendezvous of {place.size} ranks was not complete within {deadline_s:g} s ({where})"
+        return f"the rendezvous of {rank.world_size} ranks was not complete within {deadline_s:g} s ({where})"
     return f"the ranks could not meet: {text[:200]}"
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, without the addresses of the machines: reasons end up in published files."""
+    """An error's text without the addresses of machines: reasons end up in published files."""
     return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
 
 
-def launched_rank() -> Place | None:
-    """The place that torchrun gave this process; None where torchrun didn't start it. The device is for later."""
+def launched_rank() -> Rank | None:
+    """The rank that torchrun gave this process, its device not yet known; ``None`` without torchrun."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
-    return Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
+    return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)

@@ -1,4 +1,4 @@
-"""What an earlier run left in an output folder: a new one keeps it under another name; standard library only."""
+"""Output folders: what an earlier run left in one, and the run files in or below one."""
 
 from __future__ import annotations
 
@@ -22,52 +22,51 @@ _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 class Earlier:
     """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on.
 
-    What was measured is not ours to throw away. What is said of it waits until the new run measures, since one that
-    can't begin puts everything back. Raises UsageError while that run is under way.
+    A finished run is never lost. The notice about it waits until the new run measures, since a run that can't begin
+    puts everything back. Raises UsageError while the earlier run is under way.
     """
 
     def __init__(self, folder: Path) -> None:
         self._ledger = folder / LEDGER
         self._moved: list[tuple[Path, Path]] = []
-        self._said = ""
-        finished, measured = self._state()
-        there = [path for path in (folder / RUN_FILE, self._ledger) if path.exists()]
-        if not measured and folder / RUN_FILE not in there:
+        self._notice = ""
+        events = self._events()
+        present = [path for path in (folder / RUN_FILE, self._ledger) if path.exists()]
+        if folder / RUN_FILE not in present and "end" not in events:  # it measured nothing
             self._ledger.unlink(missing_ok=True)
             return
-        for number in itertools.count(1):
-            names = [path.with_name(path.name.replace("run.", f"run.{number}.", 1)) for path in there]
-            if not any((folder / name.replace("run.", f"run.{number}.", 1)).exists() for name in (RUN_FILE, LEDGER)):
-                break
-        try:
-            for path, kept in zip(there, names, strict=True):
-                path.rename(kept)
-                self._moved.append((path, kept))
-        except OSError as error:
-            self._put_back()
-            raise UsageError(f"{path}: can't be renamed: {error.strerror or error}") from None
-        what = "a finished run" if finished else "an unfinished run"
-        self._said = f"{what} was here: it is now {names[0]}" + "".join(f" and {name.name}" for name in names[1:])
+        numbers = (str(number) for number in itertools.count(1))
+        number = next(
+            n for n in numbers if not any(_numbered(folder / name, n).exists() for name in (RUN_FILE, LEDGER))
+        )
+        for path in present:
+            try:
+                self._moved.append((path, path.rename(_numbered(path, number))))
+            except OSError as error:
+                self._put_back()
+                raise UsageError(f"{path}: can't be renamed: {error.strerror or error}") from None
+        state = "a finished run" if "complete" in events or self._ledger not in present else "an unfinished run"
+        first, *others = (kept for _, kept in self._moved)
+        self._notice = f"{state} was here: it is now {first}" + "".join(f" and {other.name}" for other in others)
 
-    def _state(self) -> tuple[bool, bool]:
-        """Whether the run is finished, and whether its ledger holds a result."""
+    def _events(self) -> set[str]:
+        """Kinds of events in its ledger; of one that can't be read, those of a finished run."""
         if not self._ledger.exists():
-            return True, False
+            return set()
         Lock(self._ledger).release()
         try:
-            seen = {event["event"] for event in read_ledger(self._ledger)}
+            return {event["event"] for event in read_ledger(self._ledger)}
         except RunFileError:
-            return True, False
-        return "complete" in seen, "end" in seen
+            return {"complete"}
 
     def announce(self) -> None:
-        """Say once what became of it."""
-        if self._said:
-            print(f"gpubench run: {self._said}", file=sys.stderr)
-        self._said = ""
+        """Say once where it is now."""
+        if self._notice:
+            print(f"gpubench run: {self._notice}", file=sys.stderr)
+        self._notice = ""
 
     def restore(self) -> None:
-        """Put it back: the run that was to come after it measured nothing, and leaves no ledger."""
+        """Put it back: the new run measured nothing, and leaves no ledger."""
         self._ledger.unlink(missing_ok=True)
         self._put_back()
 
@@ -77,6 +76,10 @@ class Earlier:
         self._moved.clear()
 
 
+def _numbered(path: Path, number: str) -> Path:
+    return path.with_name(path.name.replace("run.", f"run.{number}.", 1))
+
+
 def kept(path: Path) -> bool:
     """Whether it is an earlier run that an output folder keeps: together with the latest it would pass for one more
     machine, or for more processes of the same code."""
@@ -84,12 +87,8 @@ def kept(path: Path) -> bool:
     return bool(_KEPT.fullmatch(path.name)) and (folder / RUN_FILE).exists() and (folder / LEDGER).exists()
 
 
-# The run files of a folder, at any depth, and which files are copies of one. Standard library only.
-
-
 def runs(folder: Path, read: Callable[[Path], Run]) -> Iterator[Run]:
-    """In the order of their paths; ``gpubench run -o`` gives each run a folder of its own. Other JSON files are left
-    out, unless there is nothing else: then one is named.
+    """The run files of a folder, at any depth, in the order of their paths; other JSON files are left out.
 
     Hidden folders hold environments and repositories, thousands of files, and no runs; earlier runs that an output
     folder keeps must be named. Raises UsageError for a folder without a run file, RunFileError for a file that is one

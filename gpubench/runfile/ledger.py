@@ -73,7 +73,11 @@ class Ledger:
 
 
 class Lock:
-    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken."""
+    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken.
+
+    Not the package filelock: many of its versions empty the file that they lock, and a second file for the lock would
+    stay behind when a run is killed.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object

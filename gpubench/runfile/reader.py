@@ -1,58 +1,57 @@
-"""JSON read with care: every value knows the file and the place that it came from.
+"""Read run files: checked where they enter, so that later code may divide by a time and take its logarithm.
 
-Whatever is wrong with it raises :class:`~gpubench.errors.RunFileError` with one line,
-``path: place: what was expected``. Standard library only.
+msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; duplicate keys, sizes and what must
+hold between values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with
+one line, ``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as
+what it says: times on a CPU, of one process, with no work declared.
+
+JSON itself is parsed by the standard library: it names line and column, shows every key of an object, and reads the
+NaN that plain files hold among their parameters.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
+import re
 import reprlib
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError
-from ..options import CACHES
 from .flags import ADVICE, apart
 from .schema import (
     KEY,
     MOST_CASES,
-    MOST_DEVICES,
-    MOST_FLAGS,
     MOST_PARAMS,
     SCHEMA_VERSION,
     TIMERS,
-    UNMEASURED,
-    Bandwidth,
+    Benchmark,
     Case,
-    Ceilings,
-    Check,
     DeviceFacts,
     Machine,
-    Parallel,
+    MachineInfo,
+    Measurement,
     Process,
+    ProcessFacts,
     Raised,
     Result,
     Run,
-    Scalar,
+    RunFacts,
+    RunFile,
     Times,
-    Transfer,
-    Work,
 )
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
-TINIEST, HUGEST = 1e-15, 1e30
 LARGEST = 48 * 1024**2
 """Bytes of a file. A run of a thousand cases in three processes has 20 MiB."""
 MOST_VALUES, MOST_GROUPS = 2_000_000, 200_000
@@ -60,6 +59,185 @@ MOST_VALUES, MOST_GROUPS = 2_000_000, 200_000
 run has 700,000 and 20,000."""
 DEEPEST = 400
 """Levels of nesting. Ours are 7; at a thousand, writing would end in a RecursionError."""
+
+T = TypeVar("T")
+_Place = tuple[str | int, ...]
+"""Keys and indices that lead to a value."""
+
+
+class Foreign(RunFileError):
+    """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
+
+
+def read(path: str | os.PathLike[str]) -> Run:
+    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
+    path = Path(path)
+    root = _load(path)
+    if not isinstance(root, dict) or "benchmarks" not in root:
+        raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
+    marks = root["benchmarks"]
+    if not isinstance(marks, list):
+        _refuse(path, ("benchmarks",), "a list", marks)
+    if len(marks) > MOST_CASES:
+        _refuse(path, ("benchmarks",), f"at most {MOST_CASES} cases", len(marks))
+    ours = root.get(KEY)
+    plain = ours is None and not any(_is_ours(mark) for mark in marks)
+    version = ours.get("schema_version") if isinstance(ours, dict) else None
+    if not plain and (version != SCHEMA_VERSION or isinstance(version, bool)):
+        _refuse(path, (KEY, "schema_version"), str(SCHEMA_VERSION), version)
+    file = _convert(path, root | {"benchmarks": []}, RunFile)
+    machine = _machine(path, file.machine_info or MachineInfo())
+    kinds = {device.name: device.kind for device in reversed(machine.devices)}
+    results = [_result(path, number, mark, kinds) for number, mark in enumerate(marks)]
+    if plain or file.gpubench is None:
+        return Run(path, machine, tuple(results), file.datetime, plain=True)
+    return _run(path, machine, results, file.gpubench)
+
+
+def _run(path: Path, machine: Machine, results: list[Result], facts: RunFacts) -> Run:
+    if facts.started is not None:
+        try:
+            datetime.fromisoformat(facts.started)
+        except ValueError:
+            _refuse(path, (KEY, "started"), "an ISO 8601 date and time", facts.started)
+    for entry in facts.unmeasured or ():
+        case = {name: getattr(entry, name) for name in Case.__struct_fields__}
+        results.append(Result(**case, status=entry.status, reason=entry.reason or ""))
+    processes = facts.processes or ()
+    return Run(
+        path,
+        machine,
+        tuple(results),
+        started=facts.started,
+        preset=facts.preset,
+        version=facts.version,
+        processes=max(1, len(processes)),
+        seed=facts.seed,
+        ceilings=facts.ceilings or {},
+        flags=_flags(processes),
+        slow_threads=tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s),
+    )
+
+
+def _is_ours(mark: Any) -> bool:
+    extra = mark.get("extra_info") if isinstance(mark, dict) else None
+    return isinstance(extra, dict) and KEY in extra
+
+
+def _machine(path: Path, info: MachineInfo) -> Machine:
+    """The CPU's model names a machine that says no more; its host name is private."""
+    label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
+    facts = info.gpubench
+    if facts is None:
+        return Machine(label, (DeviceFacts("cpu", "cpu", label),))
+    precision = facts.precision or {}
+    tf32 = precision.get("tf32")
+    if tf32 is not None and not isinstance(tf32, bool):
+        _refuse(path, ("machine_info", KEY, "precision", "tf32"), "true, false or null", tf32)
+    return Machine(
+        label=facts.label or label,
+        devices=facts.devices or (DeviceFacts("cpu", "cpu", label),),
+        torch=facts.torch.version if facts.torch else None,
+        tf32=tf32,
+        threads=facts.threads,
+        precision=precision,
+    )
+
+
+def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
+    place: _Place = ("benchmarks", number)
+    benchmark = _convert(path, mark, Benchmark, place)
+    measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
+    if measured is None:
+        return _plain(path, place, benchmark)
+    timer = benchmark.options.timer if benchmark.options else None
+    used = dict.fromkeys((measured.device, *measured.devices))
+    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
+    if accelerators and timer not in TIMERS:
+        expected = f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})"
+        _refuse(path, (*place, "options", "timer"), expected, timer)
+    times = _times(path, place, benchmark, measured)
+    flags = _flags(measured.processes)
+    return Result(
+        **structs.asdict(measured), times=times, flags=flags + _apart(times, flags), fullname=benchmark.fullname or ""
+    )
+
+
+def _plain(path: Path, place: _Place, benchmark: Benchmark) -> Result:
+    """A case of another's test: named by its file, class and function, as ours are by file and function."""
+    if benchmark.fullname is None:
+        _refuse(path, (*place, "fullname"), "a text", None)
+    file, *rest = benchmark.fullname.split("::")
+    names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
+    workload = ".".join(name.removeprefix("test_") or name for name in names)
+    given = {} if benchmark.params is None else benchmark.params
+    if not isinstance(given, dict):
+        _refuse(path, (*place, "params"), "an object", given)
+    if len(given) > MOST_PARAMS:
+        _refuse(path, (*place, "params"), f"at most {MOST_PARAMS} parameters", len(given))
+    params = {name: _scalar(value) for name, value in given.items()}
+    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
+    times = _times(path, place, benchmark, Measurement("", ""))
+    return Result(**structs.asdict(case), times=times, fullname=benchmark.fullname)
+
+
+def _scalar(value: Any) -> Any:
+    """A parameter of another's test; a list, an object or a number beyond all ranges as text."""
+    if isinstance(value, str | bool) or value is None:
+        return value
+    if isinstance(value, int | float) and -1e300 <= value <= 1e300:
+        return value
+    return clean(json.dumps(value)[:LONGEST_TEXT])
+
+
+def _times(path: Path, place: _Place, benchmark: Benchmark, measured: Measurement) -> Times:
+    stats, processes = benchmark.stats, measured.processes
+    samples = array("d", stats.data or ())
+    kept = [process.kept for process in processes] or [len(samples)]
+    if samples and sum(kept) != len(samples):  # or a sample would count for the wrong process
+        expected = f"{sum(kept)} samples, as many as its processes kept,"
+        _refuse(path, (*place, "stats", "data"), expected, len(samples))
+    ends = [sum(kept[: index + 1]) for index in range(len(kept))]
+    shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
+    medians = [process.median_s for process in processes]
+    median = statistics.geometric_mean(medians) if len(medians) > 1 else stats.median
+    alone = Process(0, stats.rounds, len(samples), stats.iterations, stats.median, latency_s=measured.latency_s)
+    return Times(
+        median_s=median,
+        mean_s=stats.mean,
+        min_s=stats.min,
+        iqr_s=stats.iqr,
+        q1_s=min(stats.q1 or max(stats.median - stats.iqr / 2, stats.median / 2), median),
+        q3_s=max(stats.q3 or stats.median + stats.iqr / 2, median),
+        rounds=stats.rounds,
+        iterations=stats.iterations,
+        latency_s=measured.latency_s,
+        timer=(benchmark.options and benchmark.options.timer) or "",
+        processes=processes or (alone,),
+        samples=shares,
+    )
+
+
+def _flags(processes: Iterable[Process | ProcessFacts]) -> tuple[Raised, ...]:
+    """Flags of all processes, each name once; a name that this version doesn't know is left out."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    for process in processes:
+        for flag in process.flags or ():
+            if flag.name in ADVICE:
+                found.setdefault(flag.name, (flag.seen, []))[1].append(process.index)
+    return tuple(Raised(name, seen, tuple(indices)) for name, (seen, indices) in found.items())
+
+
+def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
+    """``noisy`` because processes disagree, which none of them can see."""
+    rounds = [(process.median_s, process.rounds) for process in times.processes]
+    seen = apart(rounds, times.iqr_s / times.median_s)
+    if not seen or any(flag.name == "noisy" for flag in flags):
+        return ()
+    return (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
+
+
+# Parsing --------------------------------------------------------------------------------------------------------------
 
 
 class Allowance:
@@ -90,472 +268,149 @@ def shallow(value: Any) -> bool:
     return False
 
 
-def load(path: Path) -> At:
-    """The whole of a file, in which no key stands twice in an object."""
+def _load(path: Path) -> Any:
+    """The whole of a file, its texts cleaned, in which no key stands twice in an object."""
 
-    def refuse(place: str, expected: str) -> NoReturn:
-        raise RunFileError(f"{clean(str(path))}: {place}: expected {expected}")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries = dict(pairs)
-        if any(len(key) > LONGEST_TEXT for key in entries):
-            refuse("file", f"keys of at most {LONGEST_TEXT} characters")
-        if len(entries) < len(pairs):
+    def entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
             twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            refuse(f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
-        return entries
+            _refuse(path, f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
+        if any(len(key) > LONGEST_TEXT for key, _ in pairs):
+            _refuse(path, "file", f"keys of at most {LONGEST_TEXT} characters")
+        return {clean(key): _cleaned(value) for key, value in pairs}
 
+    content = _bytes(path)
+    try:
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=entries)
+    except UnicodeDecodeError as error:
+        _refuse(path, f"byte {error.start}", "UTF-8 text")
+    except json.JSONDecodeError as error:
+        _refuse(path, f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
+    except RecursionError:
+        _refuse(path, "file", "a run file, found JSON nested too deeply")
+    except ValueError:  # an integer of thousands of digits
+        _refuse(path, "file", "numbers of a sensible length")
+    if isinstance(value, dict | list) and not shallow(value):
+        _refuse(path, "file", "a run file, found JSON nested too deeply")
+    return value
+
+
+def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # of a device or a pipe there is no telling how much is in it
+            content = file.read(LARGEST + 1)  # a device or a pipe doesn't tell its size
     except (OSError, ValueError) as error:
-        refuse("file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
+        _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content.strip():
-        refuse("file", "a run file, found an empty file")
+        _refuse(path, "file", "a run file, found an empty file")
     if len(content) > LARGEST:
-        refuse("file", f"a run file of at most {LARGEST // 1024**2} MiB")
+        _refuse(path, "file", f"a run file of at most {LARGEST // 1024**2} MiB")
     if not Allowance().covers(content):
-        refuse("file", f"a run file of at most {MOST_VALUES} values and {MOST_GROUPS} lists and objects")
-    try:
-        text = content.decode("utf-8-sig")
-        del content
-        value = json.loads(text, object_pairs_hook=unique)
-    except UnicodeDecodeError as error:
-        refuse(f"byte {error.start}", "UTF-8 text")
-    except json.JSONDecodeError as error:
-        refuse(f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
-    except RecursionError:
-        refuse("file", "a run file, found JSON nested too deeply")
-    except ValueError:  # an integer of thousands of digits
-        refuse("file", "numbers of a sensible length")
-    if isinstance(value, dict | list) and not shallow(value):
-        refuse("file", "a run file, found JSON nested too deeply")
-    return At(value, path)
+        _refuse(path, "file", f"a run file of at most {MOST_VALUES} values and {MOST_GROUPS} lists and objects")
+    return content
 
 
-class At:
-    """A value and the place it has in the file, so that every complaint can name both.
-
-    ``at["a"][0].positive()`` either gives a number above 0 or refuses the file. A missing key is a value too, of
-    ``None`` like JSON's ``null``: whether it may be is decided by what it is read as.
-    """
-
-    __slots__ = ("path", "place", "value")
-
-    def __init__(self, value: Any, path: Path, place: str = "") -> None:
-        self.value, self.path, self.place = value, path, place
-
-    def __getitem__(self, key: str) -> At:
-        return At(self.mapping().get(key), self.path, f"{self.place}.{key}" if self.place else key)
-
-    def __iter__(self) -> Iterator[At]:
-        """The entries of a list; none where it is missing."""
-        if not self.missing and not isinstance(self.value, list):
-            self.refuse("a list")
-        return (At(entry, self.path, f"{self.place}[{i}]") for i, entry in enumerate(self.value or ()))
-
-    @property
-    def missing(self) -> bool:
-        return self.value is None
-
-    def mapping(self) -> dict[str, Any]:
-        """A missing object is an empty one."""
-        if not self.missing and not isinstance(self.value, dict):
-            self.refuse("an object")
-        return self.value or {}
-
-    def text(self, *default: str | None) -> Any:
-        """A text, cleaned; ``default`` where it may be missing."""
-        if self.missing and default:
-            return default[0]
-        if not isinstance(self.value, str):
-            self.refuse("a text")
-        return clean(self.value[:LONGEST_TEXT])
-
-    def flag(self) -> bool | None:
-        if not self.missing and not isinstance(self.value, bool):
-            self.refuse("true, false or null")
-        return bool(self.value) if not self.missing else None
-
-    def number(self, least: float = 0.0) -> float:
-        value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse("a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number) or number < least:
-            self.refuse(f"a finite number not below {least:g}")
-        return number
-
-    def numbers(self) -> tuple[float, ...]:
-        """The numbers of a list, none below 0; at once where nothing is wrong, since there may be a million."""
-        values = self.value
-        if isinstance(values, list) and values and set(map(type, values)) <= {float, int}:
-            with suppress(OverflowError):
-                numbers = tuple(map(float, values))
-                if min(numbers) >= 0 and math.isfinite(sum(numbers)):
-                    return numbers
-        return tuple(entry.number() for entry in self)
-
-    def positive(self) -> float:
-        """A time, or an amount of work: above 0, and of a size whose ratios stay finite."""
-        if not TINIEST <= self.number() <= HUGEST:
-            self.refuse(f"a number above 0 ({TINIEST:g} to {HUGEST:g})")
-        return self.number()
-
-    def count(self, least: int = 1) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value < 2**63:
-            self.refuse(f"a whole number from {least}")
-        return int(self.value)
-
-    def whole(self) -> int:
-        """A whole number, 0 included: a seed, an index."""
-        return self.count(0)
-
-    def optional(self, kind: str) -> Any:
-        """What the method of that name gives, or None where the value is missing."""
-        return None if self.missing else getattr(self, kind)()
-
-    def scalar(self) -> Scalar:
-        """A parameter: a JSON scalar, a finite one."""
-        if isinstance(self.value, dict | list):
-            self.refuse("a text, a number, true, false or null")
-        if isinstance(self.value, str):
-            return str(self.text())
-        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
-            self.number(-math.inf)
-        return self.value  # type: ignore[no-any-return]
-
-    def refuse(self, expected: str, found: str | None = None) -> NoReturn:
-        found = found or ("nothing" if self.missing else clean(reprlib.repr(self.value)[:60]))
-        place = clean(self.place) or "file"
-        raise RunFileError(f"{clean(str(self.path))}: {place}: expected {expected}, found {found}")
+def _cleaned(value: Any) -> Any:
+    if type(value) is str:
+        return clean(value[:LONGEST_TEXT])
+    if type(value) is list and not {str, list}.isdisjoint(map(type, value)):  # not a million samples one by one
+        return [_cleaned(entry) for entry in value]
+    return value
 
 
 def clean(text: str) -> str:
     """One line of printable characters: names from a file end up in terminals, CSV cells and SVG."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# Read run files: checked where they enter. They are written by :mod:`gpubench.runfile.writer`.
-#
-# What :func:`read` returns is frozen and in range, so that later code may divide by a time and take its logarithm.
-# A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
-# ``path: place: what was expected``. Keys that this version doesn't know are ignored, and a plain pytest-benchmark
-# file is read as what it says: times on a CPU, of one process, of nothing declared.
-#
-# Standard library only.
+# Complaints -----------------------------------------------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str]) -> Run:
-    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
-    path = Path(path)
-    root = load(path)
-    if not isinstance(root.value, dict) or "benchmarks" not in root.value:
-        raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
-    if root["benchmarks"].missing:
-        root["benchmarks"].refuse("a list")
-    benchmarks = list(root["benchmarks"])
-    if len(benchmarks) > MOST_CASES:
-        root["benchmarks"].refuse(f"at most {MOST_CASES} cases", f"{len(benchmarks)}")
-    ours = root[KEY]
-    plain = ours.missing and not any(KEY in mark["extra_info"].mapping() for mark in benchmarks)
-    if plain:
-        machine = _plain_machine(root["machine_info"])
-        started = root["datetime"].text(None)
-        return Run(path, machine, tuple(_plain(mark) for mark in benchmarks), started, plain=True)
-    if ours["schema_version"].value != SCHEMA_VERSION or isinstance(ours["schema_version"].value, bool):
-        ours["schema_version"].refuse(str(SCHEMA_VERSION))
-    machine = _machine(root["machine_info"])
-    kinds = {device.name: device.kind for device in reversed(machine.devices)}
-    results = [_measured(mark, kinds) if KEY in mark["extra_info"].mapping() else _plain(mark) for mark in benchmarks]
-    unmeasured = list(ours["unmeasured"])
-    if len(unmeasured) > MOST_CASES:
-        ours["unmeasured"].refuse(f"at most {MOST_CASES} cases", f"{len(unmeasured)}")
-    results += [_unmeasured(entry) for entry in unmeasured]
-    return Run(
-        path,
-        machine,
-        tuple(results),
-        started=_moment(ours["started"]),
-        preset=ours["preset"].text(None),
-        version=ours["version"].text(None),
-        processes=max(1, len(list(ours["processes"]))),
-        seed=ours["seed"].optional("whole"),
-        ceilings=_ceilings(ours["ceilings"]),
-        flags=_flags(ours["processes"]),
-        slow_threads=_slow_threads(ours["processes"]),
+def _refuse(path: Path, place: _Place | str, expected: str, *found: Any) -> NoReturn:
+    if not isinstance(place, str):
+        place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
+    shown = "nothing" if found == (None,) else clean(reprlib.repr(*found)[:60]) if found else ""
+    raise RunFileError(
+        f"{clean(str(path))}: {clean(place) or 'file'}: expected {expected}{', found ' * bool(found)}{shown}"
     )
 
 
-class Foreign(RunFileError):
-    """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
+def _convert(path: Path, value: Any, kind: type[T], place: _Place = ()) -> T:
+    """The value as that type. A refusal names the place and shows what is there."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        inner, message = _fault(value, kind, str(error))
+    found: Any = value
+    for key in inner:
+        found = found.get(key) if isinstance(found, dict) else found[key]
+    if " of length " in message:
+        found = len(found)
+    _refuse(path, place + inner, _words(message), *(() if message.startswith("expected") else (found,)))
 
 
-def _moment(at: At) -> str | None:
-    text = at.text(None)
-    if text is not None:
+def _fault(value: Any, kind: Any, text: str) -> tuple[_Place, str]:
+    """Where msgspec found a fault, and its message: it names neither the keys of mappings nor missing values' types."""
+    message, _, rest = text.partition(" - at `")
+    place: _Place = ()
+    current = value
+    for name, index in re.findall(r"\.([^.\[`]+)|\[([^]]+)\]", rest.removeprefix("key` in `")):
+        if index == "...":
+            name = next((key for key in current if _fails(_replaced(value, place, {key: current[key]}), kind)), None)
+            if name is None:
+                break
+        key: str | int = int(index) if index.isdigit() else name
+        place, current = (*place, key), current[key]
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", message):
+        place = (*place, missing[1])
         try:
-            datetime.fromisoformat(text)
-        except ValueError:
-            at.refuse("an ISO 8601 date and time")
-    return text  # type: ignore[no-any-return]
+            msgspec.convert(_replaced(value, place, None), kind)
+        except msgspec.ValidationError as error:
+            message = str(error).partition(" - at `")[0]
+    return place, message.removeprefix("Expected each").removeprefix("Value ")
 
 
-def _machine(info: At) -> Machine:
-    ours = info[KEY]
-    devices = tuple(
-        DeviceFacts(entry["name"].text(), entry["kind"].text(), entry["label"].text(""), entry["driver"].text(None))
-        for entry in ours["devices"]
-    )
-    if len(devices) > MOST_DEVICES:
-        ours["devices"].refuse(f"at most {MOST_DEVICES} devices", str(len(devices)))
-    return Machine(
-        label=ours["label"].text(None) or _plain_machine(info).label,
-        devices=devices or _plain_machine(info).devices,
-        torch=ours["torch"]["version"].text(None),
-        tf32=ours["precision"]["tf32"].flag(),
-        threads=ours["threads"].optional("count"),
-        precision=_scalars(ours["precision"]),
-    )
+def _fails(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return True
+    return False
 
 
-def _plain_machine(info: At) -> Machine:
-    """The CPU's model names a machine that says no more; its host name is nobody's business."""
-    label = info["cpu"]["brand_raw"].text(None) or info["machine"].text(None) or "unknown machine"
-    return Machine(label, (DeviceFacts("cpu", "cpu", label),))
+def _replaced(value: Any, place: _Place, new: Any) -> Any:
+    """A copy with another value at that place."""
+    if not place:
+        return new
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    key = place[0]
+    copy[key] = _replaced(copy[key] if isinstance(value, list) else copy.get(key), place[1:], new)
+    return copy
 
 
-def _case(at: At) -> Case:
-    devices = tuple(entry.text() for entry in at["devices"])
-    params = _params(at)
-    return Case(
-        workload=at["workload"].text(),
-        device=at["device"].text(),
-        dtype=at["dtype"].text(""),
-        params={clean(name): params[name].scalar() for name in params.mapping()},
-        implementation=at["implementation"].text("torch"),
-        variant=at["variant"].text("eager"),
-        regime=at["regime"].text("resident"),
-        cache=_cache(at["cache"]),
-        threads=at["threads"].optional("count"),
-        size=at["size"].text(None),
-        devices=devices,
-    )
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+          "object": "an object", "null": "null"}  # fmt: skip
 
 
-def _cache(at: At) -> str:
-    text: str = at.text(CACHES[0])
-    if text not in CACHES:
-        at.refuse(f"one of {', '.join(CACHES)}")
-    return text
-
-
-def _scalars(at: At) -> dict[str, Scalar]:
-    if len(at.mapping()) > MOST_PARAMS:
-        at.refuse(f"at most {MOST_PARAMS} entries", f"{len(at.mapping())}")
-    return {clean(name): at[name].scalar() for name in at.mapping()}
-
-
-def _params(at: At) -> At:
-    params = at["params"]
-    if len(params.mapping()) > MOST_PARAMS:
-        params.refuse(f"at most {MOST_PARAMS} parameters", f"{len(params.mapping())}")
-    return params
-
-
-def _measured(mark: At, kinds: Mapping[str, str]) -> Result:
-    ours = mark["extra_info"][KEY]
-    case = _case(ours)
-    timer = mark["options"]["timer"]
-    used = dict.fromkeys((case.device, *case.devices))
-    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
-    if accelerators and timer.value not in TIMERS:
-        timer.refuse(f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})")
-    work = ours["work"]
-    declared = {name: work[name].optional("positive") for name in ("flops", "bytes", "items")}
-    times, flags = _times(mark, ours), _flags(ours["processes"])
-    check = ours["check"]
-    return Result(
-        **structs.asdict(case),
-        work=Work(**declared, unit=work["unit"].text("element")),
-        times=times,
-        processes=times.processes,
-        latency_s=times.latency_s,
-        check=None
-        if check["status"].text(None) is None
-        else Check(check["status"].text(), check["error"].optional("number"), None, check["reason"].text(None)),
-        steps=ours["steps"].optional("count"),
-        device_s=ours["device_s"].optional("positive"),
-        launch_s=ours["launch_s"].optional("positive"),
-        transfer=_transfer(ours["transfer"]),
-        memory_bytes=ours["memory_bytes"].optional("number"),
-        energy_j=ours["energy_j"].optional("positive"),
-        precision=_scalars(ours["precision"]),
-        flags=flags + _apart(times, flags),
-        parallel=_parallel(ours["parallel"]),
-        fullname=mark["fullname"].text(""),
-    )
-
-
-def _parallel(at: At) -> Parallel | None:
-    if at.missing:
-        return None
-    phases = at["phases"]
-    rows = list(at["rows"])
-    if len(phases.mapping()) > MOST_PARAMS or len(rows) > MOST_CASES:
-        at.refuse(f"at most {MOST_PARAMS} phases and {MOST_CASES} batches")
-    return Parallel(
-        method=at["method"].text(None),
-        devices=at["devices"].optional("count") or 1,
-        threads=at["threads"].optional("count"),
-        mode=at["mode"].text(None),
-        ideal_speedup=at["ideal_speedup"].optional("positive"),
-        interconnect=at["interconnect"].text(None),
-        bus_share=at["bus_share"].optional("positive"),
-        microbatches=at["microbatches"].optional("count"),
-        phases={clean(name): phases[name].number() for name in phases.mapping()},
-        rows=tuple(tuple(part.count(0) for part in batch) for batch in rows),
-    )
-
-
-def _transfer(at: At) -> Transfer | None:
-    if at.missing:
-        return None
-    seconds = {name: at[name].optional("positive") for name in ("in_s", "out_s", "in_pinned_s", "out_pinned_s")}
-    return Transfer(at["in_bytes"].count(0), at["out_bytes"].count(0), **seconds)
-
-
-def _flags(processes: At) -> tuple[Raised, ...]:
-    """Flags of all processes, each name once; one that this version doesn't know is not passed on."""
-    found: dict[str, tuple[str, list[int]]] = {}
-    for entry in processes:
-        flags = list(entry["flags"])
-        if len(flags) > MOST_FLAGS:
-            entry["flags"].refuse(f"at most {MOST_FLAGS} flags", f"{len(flags)}")
-        for flag in flags:
-            name, seen = flag["flag"].text(), flag["seen"].text("")
-            if name in ADVICE:
-                found.setdefault(name, (seen, []))[1].append(entry["process"].count(0))
-    return tuple(Raised(name, seen, tuple(where)) for name, (seen, where) in found.items())
-
-
-def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
-    """``noisy`` because processes disagree, which none of them can see."""
-    rounds = [(process.median_s, process.rounds) for process in times.processes]
-    seen = apart(rounds, times.iqr_s / times.median_s)
-    if not seen or any(flag.name == "noisy" for flag in flags):
-        return ()
-    return (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
-
-
-def _slow_threads(processes: At) -> tuple[int, ...]:
-    found = []
-    for entry in processes:
-        one, every = (entry["canary"][name].optional("positive") for name in ("one_s", "all_s"))
-        if one and every and every > one:
-            found.append(entry["process"].count(0))
-    return tuple(found)
-
-
-_BANDWIDTH = ("footprint_bytes", "byte_per_s")
-
-
-def _ceilings(at: At) -> dict[str, Ceilings]:
-    if len(at.mapping()) > MOST_DEVICES:
-        at.refuse(f"at most {MOST_DEVICES} devices", str(len(at.mapping())))
-    found = {}
-    for name in at.mapping():
-        own = at[name]
-        entries = list(own["bandwidth"])
-        if len(entries) > MOST_DEVICES:
-            own["bandwidth"].refuse(f"at most {MOST_DEVICES} entries", str(len(entries)))
-        bandwidth = tuple(
-            Bandwidth(at["pattern"].text(), at["level"].text(""), *(at[key].positive() for key in _BANDWIDTH))
-            for at in entries
-        )
-        rates = own["throughput"]
-        if len(rates.mapping()) > MOST_PARAMS:
-            rates.refuse(f"at most {MOST_PARAMS} entries", str(len(rates.mapping())))
-        throughput = {clean(dtype): rates[dtype].positive() for dtype in rates.mapping()}
-        single = ("launch_floor_s", "host_to_device_byte_per_s", "device_to_host_byte_per_s")
-        found[clean(name)] = Ceilings(bandwidth, throughput, **{key: own[key].optional("positive") for key in single})
-    return found
-
-
-def _unmeasured(entry: At) -> Result:
-    status = entry["status"]
-    if status.value not in UNMEASURED:
-        status.refuse(f"one of {', '.join(UNMEASURED)}")
-    work = entry["work"]["unit"].text("element")
-    case = structs.asdict(_case(entry))
-    return Result(**case, work=Work(unit=work), status=status.value, reason=entry["reason"].text(""))
-
-
-def _plain(mark: At) -> Result:
-    """A case of another's test: named by its file, class and function, as ours are by file and function."""
-    file, *rest = mark["fullname"].text().split("::")
-    names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
-    workload = ".".join(name.removeprefix("test_") or name for name in names)
-    params = {}
-    for name in _params(mark).mapping():
-        at = mark["params"][name]
-        structured = isinstance(at.value, dict | list) or at.value != at.value  # NaN differs from itself
-        params[clean(name)] = clean(json.dumps(at.value)[:LONGEST_TEXT]) if structured else at.scalar()
-    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
-    times = _times(mark, At(None, mark.path, mark.place))
-    return Result(**structs.asdict(case), times=times, fullname=mark["fullname"].text())
-
-
-def _times(mark: At, ours: At) -> Times:
-    stats = mark["stats"]
-    pooled, iqr = stats["median"].positive(), stats["iqr"].number()
-    rounds, iterations = stats["rounds"].count(), stats["iterations"].count()
-    samples = array("d", stats["data"].numbers())
-    latency = ours["latency_s"].optional("positive")
-    q1, q3 = (stats[name].optional("positive") for name in ("q1", "q3"))
-    processes, shares = _processes(ours["processes"], stats, samples)
-    medians = [process.median_s for process in processes]
-    median = statistics.geometric_mean(medians) if len(medians) > 1 else pooled
-    return Times(
-        median_s=median,
-        mean_s=stats["mean"].positive(),
-        min_s=stats["min"].number(),
-        iqr_s=iqr,
-        q1_s=min(q1 or max(pooled - iqr / 2, pooled / 2), median),
-        q3_s=max(q3 or pooled + iqr / 2, median),
-        rounds=rounds,
-        iterations=iterations,
-        latency_s=latency,
-        timer=mark["options"]["timer"].text(""),
-        processes=processes or (Process(0, rounds, len(samples), iterations, pooled, latency_s=latency),),
-        samples=shares or (samples,),
-    )
-
-
-def _processes(entries: At, stats: At, samples: Sequence[float]) -> tuple[Any, ...]:
-    """Each process with its own samples; they must add up, or a sample would count for the wrong process."""
-    processes: list[Process] = []
-    shares: list[Sequence[float]] = []
-    start = 0
-    for entry in entries:
-        kept = entry["kept"].count(0)
-        processes.append(
-            Process(
-                index=entry["process"].count(0),
-                median_s=entry["median_s"].positive(),
-                rounds=entry["rounds"].count(),
-                kept=kept,
-                iterations=entry["iterations"].count(),
-                latency_s=entry["latency_s"].optional("positive"),
-            )
-        )
-        shares.append(samples[start : start + kept])
-        start += kept
-    if processes and samples and start != len(samples):
-        stats["data"].refuse(f"{start} samples, as many as its processes kept,", f"{len(samples)}")
-    if len({process.index for process in processes}) < len(processes):
-        entries.refuse("each process once")
-    return tuple(processes), tuple(shares)
+def _words(message: str) -> str:
+    """What msgspec expected, in words of JSON."""
+    if message.startswith("expected "):
+        return message.removeprefix("expected ")
+    if choice := re.search(r"regex '\^\((.+)\)\$'", message):
+        return f"one of {choice[1].replace('|', ', ')}"
+    kinds = re.match(r"Expected `(.+?)`(?: of length)?(?: ([<>]=) (\S+))?", message)
+    if not kinds:
+        return "a finite number of a sensible size"
+    if " of length " in message:
+        return f"at most {kinds[3]} entries"
+    names = [name for name in _WORDS if name in kinds[1].split(" | ")]
+    if "float" in names and "int" in names:
+        names.remove("int")
+    if len(names) == 2 and "null" in names:
+        names.remove("null")
+    if kinds[2]:
+        limit = f"of at {'least' if kinds[2] == '>=' else 'most'} {float(kinds[3]):g}"
+        return f"{_WORDS[names[0]].replace('a number', 'a finite number')} {limit}"
+    return " or ".join(_WORDS[name] for name in names)

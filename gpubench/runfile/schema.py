@@ -42,6 +42,7 @@ Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Scalar = str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Finite | bool | None
+Flags = Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS)]
 Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
 
 
@@ -119,7 +120,7 @@ class Process(Struct, frozen=True):
     median_s: Annotated[Positive, _is("median of its rounds, seconds per call")]
     iqr_s: Annotated[Amount | None, _is("interquartile range of its rounds")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
-    flags: Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS, description="what was wrong meanwhile")] = ()
+    flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
 
 
 class Parallel(Struct, frozen=True):
@@ -181,9 +182,9 @@ class Bandwidth(Struct, frozen=True):
     """Traffic of one access pattern over a footprint of distinct memory."""
 
     pattern: Annotated[str, _is("read, copy, triad or in-place")]
-    level: Annotated[str, _is("the smallest memory that holds the footprint: l1d, l2, l3 or memory")]
     footprint_bytes: Annotated[Positive, _is("bytes of distinct memory")]
     byte_per_s: Annotated[Positive, _is("traffic")]
+    level: Annotated[str, _is("the smallest memory that holds the footprint: l1d, l2, l3 or memory")] = ""
 
 
 class Ceilings(Struct, frozen=True):
@@ -220,6 +221,146 @@ class Ceilings(Struct, frozen=True):
         return replace(
             self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=min(floors, default=None)
         )
+
+
+class CanaryTimes(Struct, frozen=True):
+    """Median seconds of a small matrix product: other work on the cores makes more threads slower than one."""
+
+    threads: Annotated[Count, _is("all threads")]
+    one_s: Annotated[Positive, _is("on one thread")]
+    all_s: Annotated[Positive, _is("on all threads")]
+
+
+class ProcessFacts(Struct, frozen=True):
+    """What one process saw of its surroundings."""
+
+    index: Annotated[Whole, _is("the number of the process")] = field(name="process")
+    flags: Annotated[Flags | None, _is("what was wrong with all it measured")] = None
+    canary: Annotated[CanaryTimes | None, _is("the thread canary")] = None
+    before: Annotated[dict[str, Any] | None, _is("time, load, clocks and free memory before its first case")] = None
+    after: Annotated[dict[str, Any] | None, _is("the same after its last case")] = None
+
+
+class UnmeasuredCase(Case, frozen=True, kw_only=True):
+    """A benchmark that gave no number."""
+
+    status: Annotated[str, Meta(pattern=f"^({'|'.join(UNMEASURED)})$", description="what came of it")]
+    name: Annotated[str | None, _is("the test's name with its parameters")] = None
+    fullname: Annotated[str | None, _is("the test's file and name")] = None
+    reason: Annotated[str | None, _is("why")] = None
+
+
+class RunFacts(Struct, frozen=True):
+    """One run: what was asked for, and what its processes saw."""
+
+    schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION, description="of this format")]
+    version: Annotated[str | None, _is("the version of gpubench")] = None
+    preset: Annotated[str | None, _is("smoke, quick or full")] = None
+    seed: Annotated[Whole | None, _is("all data is made from it")] = None
+    asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache")] = None
+    started: Annotated[str | None, _is("ISO 8601 date and time")] = None
+    finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
+    ceilings: Annotated[
+        Annotated[dict[str, Ceilings], Meta(max_length=MOST_DEVICES)] | None, _is("measured peaks by device")
+    ] = None
+    processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
+    unmeasured: Annotated[
+        Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)] | None, _is("benchmarks without a number")
+    ] = None
+
+
+class DeviceFacts(Struct, frozen=True):
+    """A device of the machine."""
+
+    name: Annotated[str, _is("cpu, cuda:0")]
+    kind: Annotated[str, _is("cpu, cuda")]
+    label: Annotated[str, _is("what its maker calls it")] = ""
+    driver: Annotated[str | None, _is("its driver's version")] = None
+
+    @property
+    def accelerator(self) -> bool:
+        """Whether it is anything but the CPU that it is compared with."""
+        return self.kind != "cpu"
+
+
+class Torch(Struct, frozen=True):
+    """The build of PyTorch."""
+
+    version: Annotated[str | None, _is("2.13.0+cpu")] = None
+
+
+class MachineFacts(Struct, frozen=True):
+    """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
+
+    label: Annotated[str | None, _is("what tables call it")] = None
+    devices: Annotated[Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)] | None, _is("all devices")] = (
+        None
+    )
+    cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
+    torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
+    precision: Annotated[Scalars | None, _is("torch's precision switches")] = None
+    threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
+
+
+class Processor(Struct, frozen=True):
+    """pytest-benchmark's own description of the CPU."""
+
+    brand_raw: str | None = None
+
+
+class MachineInfo(Struct, frozen=True):
+    """pytest-benchmark's description of the machine, and ours."""
+
+    cpu: Processor | None = None
+    machine: str | None = None
+    gpubench: Annotated[MachineFacts | None, _is("facts of the machine")] = None
+
+
+class Stats(Struct, frozen=True):
+    """pytest-benchmark's statistics of seconds per call, over all rounds of all processes."""
+
+    median: Positive
+    mean: Positive
+    min: Amount
+    iqr: Amount
+    rounds: Count
+    iterations: Count
+    q1: Positive | None = None
+    q3: Positive | None = None
+    data: Annotated[
+        list[Amount] | None, _is(f"at most {SAMPLES_KEPT} samples of each process, process after process")
+    ] = None
+
+
+class Options(Struct, frozen=True):
+    """pytest-benchmark's options."""
+
+    timer: Annotated[str | None, _is(f"{', '.join(TIMERS)} wait for the device")] = None
+
+
+class ExtraInfo(Struct, frozen=True):
+    """Where pytest-benchmark keeps what plugins add."""
+
+    gpubench: Annotated[Measurement | None, _is("absent in a test of pytest-benchmark alone")] = None
+
+
+class Benchmark(Struct, frozen=True):
+    """One entry of pytest-benchmark's list."""
+
+    stats: Annotated[Stats, _is("its times")]
+    fullname: Annotated[str | None, _is("the test's file and name")] = None
+    params: Annotated[Any, _is("the test's parameters, as pytest-benchmark writes them")] = None
+    options: Options | None = None
+    extra_info: ExtraInfo | None = None
+
+
+class RunFile(Struct, frozen=True):
+    """The whole file; keys that are not named here are pytest-benchmark's, or of another version, and ignored."""
+
+    benchmarks: Annotated[tuple[Benchmark, ...], Meta(max_length=MOST_CASES, description="what was measured")]
+    machine_info: Annotated[MachineInfo | None, _is("the machine")] = None
+    datetime: Annotated[str | None, _is("when pytest-benchmark wrote the file")] = None
+    gpubench: Annotated[RunFacts | None, _is("the run")] = None
 
 
 class Times(Struct, frozen=True):
@@ -273,20 +414,6 @@ class Result(Measurement, frozen=True):
     def check_error(self) -> float | None:
         """The relative error that the check came to."""
         return self.check.error if self.check else None
-
-
-class DeviceFacts(Struct, frozen=True):
-    """A device of the machine: ``cuda:0``, its kind ``cuda``, what its maker calls it, and its driver's version."""
-
-    name: str
-    kind: str
-    label: str
-    driver: str | None = None
-
-    @property
-    def accelerator(self) -> bool:
-        """Whether it is anything but the CPU that it is held against."""
-        return self.kind != "cpu"
 
 
 class Machine(Struct, frozen=True):

@@ -20,7 +20,7 @@ IMAGES, BATCH = 256, 64
 
 
 class Images(Dataset[tuple[torch.Tensor, int]]):
-    """Stored 3 x 40 x 40 bytes; each is cropped to 32 x 32 at random, maybe flipped, and normalised when asked for."""
+    """Stored 3 x 40 x 40 bytes; cropped to 32 x 32 at random, maybe flipped, and normalised when loaded."""
 
     def __init__(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -51,12 +51,12 @@ class InputPipeline:
         self._pinned = pinned
         self._trainer = training.trainer("cifar", gpubench.data, 2) if feeding else None
         methods = multiprocessing.get_all_start_methods()
-        several: dict[str, Any] = {
+        options: dict[str, Any] = {
             "multiprocessing_context": "forkserver" if "forkserver" in methods else "spawn",
             "persistent_workers": True,
         }
         self._loader = DataLoader(
-            Images(gpubench.data.seed), BATCH, pin_memory=pinned, num_workers=workers, **(several if workers else {})
+            Images(gpubench.data.seed), BATCH, pin_memory=pinned, num_workers=workers, **(options if workers else {})
         )
         gpubench.parallel = {"workers": workers}
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..devices import CPU
 from ..errors import UsageError, WrongAnswer
 from ..measure.data import Data, require_memory
 from ..measure.variant import compiled
@@ -93,10 +94,10 @@ def task(name: str) -> Task:
 
 
 def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[Batch]:
-    """So many rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
-    own = task(name)
-    inputs = own.inputs(data, rows)
-    targets = own.targets(data, inputs)
+    """``rows`` rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
+    chosen = task(name)
+    inputs = chosen.inputs(data, rows)
+    targets = chosen.targets(data, inputs)
     if name == "tabular":
         inputs = (inputs - inputs.mean(0)) / inputs.std(0)
     return list(zip(torch.split(inputs, size or rows), torch.split(targets, size or rows), strict=True))
@@ -168,7 +169,7 @@ class Trainer:
         return self._graph
 
     def update(self) -> torch.Tensor:
-        """The optimiser's step on the gradients that are there; returns the last parameter."""
+        """The optimiser's step on the current gradients; returns the last parameter."""
         self.update_rule.step()
         return self.parameters[-1]
 
@@ -188,7 +189,7 @@ class Trainer:
         return total
 
     def gradient(self) -> torch.Tensor:
-        """All gradients that are there, as one float64 vector on the CPU."""
+        """All current gradients as one float64 vector on the CPU."""
         return flat([parameter.grad for parameter in self.parameters])
 
     for part in (forward, backward, update, step):
@@ -198,8 +199,8 @@ class Trainer:
 
 def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """One float64 vector on the CPU; sharded tensors are gathered."""
-    there = [tensor for tensor in tensors if tensor is not None]
-    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in there]
+    present = [tensor for tensor in tensors if tensor is not None]
+    whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in present]
     return torch.cat([tensor.detach().to("cpu", torch.float64).flatten() for tensor in whole])
 
 
@@ -232,12 +233,10 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
     """FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't be run there."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from ..devices import CPU
-
     counted: dict[str, float] = {}
     try:
-        own = trainer(name, Data(CPU, torch.float32, 0, meta=True), batch, **options)
-        for part in (own.forward, own.backward):
+        learner = trainer(name, Data(CPU, torch.float32, 0, meta=True), batch, **options)
+        for part in (learner.forward, learner.backward):
             with FlopCounterMode(display=False) as counter:
                 part()
             counted[part.__name__] = float(counter.get_total_flops())
@@ -247,8 +246,8 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
     return {"forward": counted["forward"], "backward": backward, "update": None, "step": counted["backward"]}
 
 
-def verify(ours: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
-    """The part's answer by the reference; its gradients are compared here.
+def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
+    """The reference's result of the part; the gradients are compared here.
 
     Raises :class:`WrongAnswer` when they differ by more than ``tolerance``, relative in the L2 norm.
     """
@@ -256,15 +255,15 @@ def verify(ours: Trainer, reference: Trainer, part: str, tolerance: float = GRAD
         reference.backward()
     answer = getattr(reference, part)()
     if part in ("step", "backward"):
-        error = relative_error(ours.gradient(), reference.gradient())
+        error = relative_error(learner.gradient(), reference.gradient())
         if not error <= tolerance:
             raise WrongAnswer(f"wrong gradient: relative L2 error {error:.3g}, allowed is {tolerance:g}")
     return answer
 
 
-def loss_curve(own: Trainer, epochs: int) -> list[float]:
+def loss_curve(learner: Trainer, epochs: int) -> list[float]:
     """Mean loss of each epoch, before its updates."""
-    return [loss.item() for loss in [own.step() for _ in range(epochs)]]
+    return [loss.item() for loss in [learner.step() for _ in range(epochs)]]
 
 
 def require_learning(losses: Sequence[float], reference: Sequence[float], tolerance: float = 0.02) -> None:
@@ -274,15 +273,13 @@ def require_learning(losses: Sequence[float], reference: Sequence[float], tolera
     """
     if not losses[-1] <= losses[0] / 2:
         raise WrongAnswer(f"the loss fell from {losses[0]:.3g} to {losses[-1]:.3g} only, not by half")
-    worst = max(abs(ours - theirs) for ours, theirs in zip(losses, reference, strict=True)) / reference[0]
+    worst = max(abs(loss - expected) for loss, expected in zip(losses, reference, strict=True)) / reference[0]
     if not worst <= tolerance:
         raise WrongAnswer(f"the loss curve is off by {worst:.3g} of the first loss, allowed is {tolerance:g}")
 
 
 def require_task_learned(losses: Sequence[float], seed: int) -> None:
     """Hold a loss curve of the tabular task against the float64 curve of one process on the CPU."""
-    from ..devices import CPU
-
     options: dict[str, Any] = {"update": "adam", "rate": TABULAR_RATE, "rows": TABULAR_ROWS}
     exact = trainer("tabular", Data(CPU, torch.float64, seed), TABULAR_BATCH, **options)
     require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gpubench import devices
-from gpubench.devices import cpu, nvml
+from gpubench.devices import base, cpu, nvml
 from gpubench.errors import UsageError
 
 GIB = 1 << 30
@@ -115,6 +115,37 @@ class TestSelect:
         assert len({*devices.present(), *devices.present()}) == 4
         assert devices.find_device("npu:1").device == devices.present()[-1] != devices.find_device("npu:0").device
         assert devices.find_device("cpu").device == devices.CPU
+
+
+class TestRegister:
+    def test_a_kind_is_one_class_and_replaces_one_of_its_name(self, monkeypatch):
+        monkeypatch.setattr(base, "KINDS", dict(base.KINDS))
+        monkeypatch.setattr(devices, "KINDS", base.KINDS)
+
+        class Board(devices.Device):
+            kind = "board"
+            label = "Board"
+
+            @classmethod
+            def count(cls):
+                return 2
+
+            def synchronize(self):
+                pass
+
+        assert devices.register(Board) is Board
+        assert [choice.name for choice in devices.select(["board:1", "all"])][:2] == ["board:1", "cpu"]
+        assert devices.find_device("board").device == Board(0) != Board(1)
+        assert Board(1).facts() == {"name": "board:1", "kind": "board", "label": "Board", "memory_bytes": None}
+        other = devices.register(type("Other", (Board,), {}))
+        assert type(devices.find_device("board").device) is other
+
+    def test_what_a_kind_must_define(self):
+        with pytest.raises(TypeError, match="abstract"):
+            type("Nothing", (devices.Device,), {"kind": "nothing"})()
+
+    def test_every_file_of_a_kind_is_imported(self):
+        assert list(devices.kinds())[:4] == ["cpu", "cuda", "mps", "xpu"]
 
 
 class TestWhyNoCuda:
@@ -384,6 +415,38 @@ class TestNvml:
         assert nvml.facts("GPU-1")["max_sm_hz"] == 1.985e9
         library.nvmlDeviceGetClockInfo = fail
         assert nvml.clocks("GPU-1") is None
+
+    @pytest.mark.parametrize("word", ["Event", "Throttle"])
+    def test_reasons_for_lower_clocks_by_their_new_and_old_names(self, library, word):
+        """NVML 12.2 renamed the function and the constants."""
+        setattr(library, f"nvmlDeviceGetCurrentClocks{word}Reasons", lambda handle: 4 | 32)
+        setattr(library, f"nvmlClocks{word}ReasonSwPowerCap", 4)
+        setattr(library, f"nvmlClocks{word}ReasonHwSlowdown", 8)
+        setattr(library, f"nvmlClocks{word}ReasonSwThermalSlowdown", 32)
+        assert nvml.throttle_reasons("GPU-1") == ("power limit", "heat")
+        assert nvml.throttle_reasons("GPU-2") == ()
+
+    def test_seconds_of_each_cause_that_the_library_counts(self, library):
+        library.NVML_PERF_POLICY_POWER = 0
+        library.nvmlDeviceGetViolationStatus = lambda handle, policy: types.SimpleNamespace(violationTime=2_500_000_000)
+        assert nvml.throttled_s("GPU-1") == {"power limit": 2.5}  # it has no thermal policy
+        assert nvml.throttled_s("GPU-2") == {}
+
+    @pytest.mark.parametrize(("listed", "others"), [([], 0), ([1, 2], 1), (["self"], 0), (["self", 1, 2], 2)])
+    def test_other_processes_are_those_listed_less_this_one(self, library, listed, others):
+        """In a container this process isn't among the listed ids: one of them is taken for it."""
+        pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
+        library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
+        assert nvml.other_processes("GPU-1") == others
+        assert nvml.other_processes("GPU-2") is None
+
+    @pytest.mark.parametrize(("status", "joined"), [(0, True), (1, False)])
+    def test_nvlink_joins_every_pair_or_not(self, library, status, joined):
+        library.NVML_P2P_CAPS_INDEX_NVLINK, library.NVML_P2P_STATUS_OK = 3, 0
+        library.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
+        library.nvmlDeviceGetP2PStatus = lambda source, target, index: status
+        assert nvml.nvlink(["GPU-1", "GPU-2"]) is joined
+        assert nvml.nvlink(["GPU-1", None]) is None
 
     @pytest.mark.parametrize(
         "line",

@@ -7,11 +7,11 @@ import sys
 import time
 
 import pytest
-from virtual import Machine, device
 
 from gpubench.devices import CPU
 from gpubench.measure.budget import MIN_ROUND, MIN_WAITS
 from gpubench.measure.clock import DeviceClock, repeat, warm_up
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 TWO_MS = """
 def test_queued(gpubench, machine):
@@ -25,23 +25,23 @@ def test_short(gpubench, machine):
 
 
 def test_queued_work_is_waited_for():
-    machine = Machine()
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     start = clock()
     machine.launch(2e-3)
     assert clock() - start == pytest.approx(2e-3, rel=1e-6)
 
 
 def test_without_the_wait_queued_work_would_read_as_nothing():
-    machine = Machine()
+    machine = VirtualMachine()
     start = machine.now()
     machine.launch(2e-3)
     assert machine.now() - start < 1e-8
 
 
 def test_waits_for_all_devices_of_a_case():
-    machine = Machine()
-    clock = DeviceClock([device(machine, 0), device(machine, 1), CPU])
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1), CPU])
     start = clock()
     machine.launch(1e-3, 0)
     machine.launch(3e-3, 1)
@@ -50,7 +50,7 @@ def test_waits_for_all_devices_of_a_case():
 
 
 def test_cost_of_a_wait():
-    clock = DeviceClock([device(Machine(wait_cost_s=8e-6))])
+    clock = DeviceClock([VirtualDevice.on(VirtualMachine(wait_cost_s=8e-6))()])
     assert clock.wait_s() == pytest.approx(8e-6, rel=1e-3)
 
 
@@ -58,15 +58,15 @@ def test_cost_of_a_wait():
     ("least", "most", "seconds", "timings"), [(3, 20, 1e-3, 3), (3, 20, 5.5e-3, 6), (3, 5, 1.0, 5), (1, 1, 0.0, 1)]
 )
 def test_repeats_until_the_time_is_spent_within_the_bounds(least, most, seconds, timings):
-    machine = Machine()
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     times = repeat(lambda: machine.launch(1e-3), clock, least=least, most=most, seconds=seconds)
     assert times == [pytest.approx(1e-3, rel=1e-6)] * timings
 
 
 def test_repeated_calls_share_one_wait_and_what_comes_before_is_untimed():
-    machine = Machine(wait_cost_s=1e-2)
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine(wait_cost_s=1e-2)
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     times = repeat(lambda: machine.launch(1e-3), clock, least=2, most=2, calls=4, before=lambda: machine.launch(5.0))
     assert times == [pytest.approx(4e-3 + 1e-2, rel=1e-6)] * 2
 
@@ -85,8 +85,8 @@ def stalling(machine, stalls):
 
 @pytest.mark.parametrize("stalls", [(), (1,), (2,), (3,), (4,), (2, 3), (1, 2, 4), (300,)])
 def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
-    machine = Machine(wait_cost_s=8e-6)
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine(wait_cost_s=8e-6)
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     begin = clock()
     call_s, round_s = warm_up(stalling(machine, stalls), clock, seconds=0.05, first_s=13e-6)
     assert call_s == round_s == pytest.approx(5e-6, rel=1e-2)
@@ -95,16 +95,16 @@ def test_a_stall_is_not_taken_for_the_cost_of_a_call(stalls):
 
 def test_what_is_always_slow_is_no_stall():
     """The first call was fast, all others are slow: three are doubted."""
-    machine = Machine()
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     call_s, _ = warm_up(lambda: machine.launch(0.5), clock, seconds=0.05, first_s=1e-3)
     assert call_s == pytest.approx(0.5, rel=1e-6)
     assert len(machine.waits) == 2 * 4
 
 
 def test_a_warm_up_with_a_setup_has_one_call_in_each_block():
-    machine = Machine()
-    clock = DeviceClock([device(machine)])
+    machine = VirtualMachine()
+    clock = DeviceClock([VirtualDevice.on(machine)()])
     call_s, round_s = warm_up(
         lambda: machine.launch(1e-3), clock, seconds=0.05, first_s=1e-3, before=lambda: machine.launch(9e-3)
     )
@@ -134,7 +134,7 @@ def test_a_stall_in_warm_up_costs_a_case_neither_rounds_nor_latency(virtual, cal
 
 
 def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
-    machine = Machine()
+    machine = VirtualMachine()
     clock = DeviceClock([CPU])
     before, now, after = time.perf_counter(), clock(), time.perf_counter()
     assert before <= now <= after
@@ -142,8 +142,8 @@ def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
 
 
 def test_a_case_on_cpu_and_accelerator_reads_the_accelerators_clock():
-    machine = Machine(time_s=1e9)
-    assert DeviceClock([CPU, device(machine)])() >= 1e9
+    machine = VirtualMachine(time_s=1e9)
+    assert DeviceClock([CPU, VirtualDevice.on(machine)()])() >= 1e9
 
 
 def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
@@ -156,7 +156,7 @@ def test_2_ms_of_queued_work_reads_as_2_ms(virtual):
 
 def test_a_short_kernel_shares_the_wait_with_its_round_and_has_its_own_latency(virtual, pytester):
     conftest = pytester.path / "conftest.py"
-    conftest.write_text(conftest.read_text() + "\nVirtual.machine.wait_cost_s = 8e-6\n")
+    conftest.write_text(conftest.read_text() + "\nVirtualDevice.machine.wait_cost_s = 8e-6\n")
     _, run = virtual(SHORT, passed=1)
     (bench,) = run["benchmarks"]
     record = bench["extra_info"]["gpubench"]

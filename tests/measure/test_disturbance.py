@@ -1,14 +1,16 @@
 """What is flagged, and what isn't: from rounds, from the process, from ceilings, and by cases broken on purpose."""
 
 import json
+import math
+import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from gpubench.devices.cpu import affinity
-from gpubench.measure import disturbance
+from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import Canary, canary
 from gpubench.runfile.flags import ADVICE
 from gpubench.runfile.schema import Bandwidth, Ceilings, Work
@@ -78,7 +80,7 @@ def test_what_disturbs(after, raised):
 
 
 CEILINGS = Ceilings(
-    (Bandwidth("copy", "l2", 1e6, 2e11), Bandwidth("copy", "memory", 1e9, 3e10)), {"float32": 2e11}, 1e-6
+    (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory")), {"float32": 2e11}, 1e-6
 )
 
 
@@ -163,7 +165,7 @@ def test_neg(gpubench):
 def measured(pytester):
     def run(source, *options):
         pytester.makepyfile(test_it=source)
-        pytester.runpytest_subprocess("--gpubench-device=cpu", "--benchmark-json=run.json", *options)
+        pytester.runpytest_inprocess("--gpubench-device=cpu", "--benchmark-json=run.json", *options)
         return json.loads((pytester.path / "run.json").read_text())
 
     return run
@@ -174,7 +176,8 @@ def raised(run):
     return {flag["flag"]: flag["seen"] for flag in bench["extra_info"]["gpubench"]["processes"][0]["flags"]}
 
 
-def test_a_missing_wait_is_implausible(measured):
+def test_a_missing_wait_is_implausible(measured, monkeypatch):
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, preset: {"cpu": CEILINGS})
     seen = raised(measured(NO_WAIT, "--gpubench-threads=1"))
     assert "times the measured ceiling (float32 matmul)" in seen["implausible"]
 
@@ -188,22 +191,23 @@ def test_an_output_never_written_fails_its_check(measured, source):
     assert "wrong answer: an output is not finite or was never written" in row["reason"]
 
 
-def test_a_busy_neighbour_is_contended(measured):
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * len(affinity()))]
-    try:
-        seen = raised(measured(NEGLIGENT, "--gpubench-no-ceilings"))
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-    assert "contended" in seen
+@pytest.mark.parametrize(("busy", "contended"), [(2.0, True), (0.0, False)])
+def test_a_busy_neighbour_is_contended(measured, monkeypatch, busy, contended):
+    """Other processes keep so many cores busy, or none, all the time that the case is measured."""
+    monkeypatch.setattr(disturbance, "SWITCHES_PER_S", math.inf)
+    monkeypatch.setattr(disturbance, "core_seconds", lambda: (busy * time.perf_counter() + sum(os.times()[:2]), 0.0))
+    seen = raised(measured(NEGLIGENT, "--gpubench-no-ceilings", "--gpubench-threads=2"))
+    assert ("other processes used" in seen.get("contended", "")) == contended
 
 
 def test_what_its_children_use_is_not_others_doing():
     """The ranks of a case are the processes that it started."""
     burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
+    busy_s = disturbance.look(()).busy_s
     child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
+    if busy_s is not None:  # its cores were busy meanwhile, at least for the child's half second
+        assert disturbance.look(()).busy_s - busy_s > 0.4
     family, alone = disturbance.look((), family=True).own_s, disturbance.look(()).own_s
     child.communicate(b"\n")
     assert family - alone > 0.4

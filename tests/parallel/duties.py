@@ -4,61 +4,61 @@ import os
 import signal
 import time
 
-from gpubench.parallel.rank import advance
+from gpubench.parallel.rank import report_progress
 
 
-def identity(place):
-    return place.rank, place.size, place.device, os.getpid()
+def identity(rank):
+    return rank.number, rank.world_size, rank.device, os.getpid()
 
 
-def threads(place):
+def threads(rank):
     import torch
 
     return torch.get_num_threads()
 
 
-def total(place):
+def total(rank):
     import torch
     import torch.distributed as dist
 
-    value = torch.tensor([float(place.rank + 1)])
+    value = torch.tensor([float(rank.number + 1)])
     dist.all_reduce(value)
     return value.item()
 
 
-def die(place, rank, how):
-    if place.rank == rank:
+def die(rank, target, how):
+    if rank.number == target:
         os.kill(os.getpid(), how)
-    return total(place)
+    return total(rank)
 
 
-def leave(place, rank):
-    if place.rank == rank:
+def leave(rank, target):
+    if rank.number == target:
         os._exit(7)
-    return total(place)
+    return total(rank)
 
 
-def fail(place, rank):
-    if place.rank == rank:
+def fail(rank, target):
+    if rank.number == target:
         raise ValueError("no such\nthing")
-    return total(place)
+    return total(rank)
 
 
-def exhaust(place, rank):
-    if place.rank == rank:
+def exhaust(rank, target):
+    if rank.number == target:
         raise MemoryError("no more")
-    return total(place)
+    return total(rank)
 
 
-def stop(place, rank):
-    if place.rank == rank:
+def stop(rank, target):
+    if rank.number == target:
         os.kill(os.getpid(), signal.SIGSTOP)
-    return total(place)
+    return total(rank)
 
 
-def sleep(place, rank):
+def sleep(rank, target):
     """One rank never comes to the meeting; the others have said that they are further."""
-    if place.rank == rank:
+    if rank.number == target:
         time.sleep(1000)
-    advance()
-    return total(place)
+    report_progress()
+    return total(rank)

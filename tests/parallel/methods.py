@@ -12,9 +12,9 @@ from gpubench.parallel.distributed import Training
 from gpubench.workloads import training
 
 
-def gradient(place, job):
+def gradient(rank, job):
     """After one forward and backward pass."""
-    work = job.start(place)
+    work = job.start(rank)
     if isinstance(job, Training):
         work.trainer.forward().backward()
         return work.trainer.gradient()
@@ -22,9 +22,9 @@ def gradient(place, job):
     return work.gradient()
 
 
-def forgotten(place, job):
+def forgotten(rank, job):
     """Check a job as DDP's whose network was never wrapped."""
-    work = replace(job, method="unsynchronised").start(place)
+    work = replace(job, method="unsynchronised").start(rank)
     work._job = job
     return work.check()
 
@@ -44,8 +44,8 @@ class Uneven:
 
     dtype: str = "float32"
 
-    def start(self, place):
-        self.__class__.rank = place.rank
+    def start(self, rank):
+        self.__class__.rank = rank.number
         return self
 
     def step(self):
@@ -57,11 +57,11 @@ class Uneven:
     def check(self):
         return unchecked("nothing to check")
 
-    def told(self):
+    def record(self):
         return {}
 
 
-def gradient_on(place, device):
+def gradient_on(rank, device):
     """This rank's half of a batch computed on ``device``, averaged over the ranks through the CPU."""
     import torch.distributed as dist
 
@@ -70,10 +70,10 @@ def gradient_on(place, device):
     home = Data(find_device(device).device, torch.float64, 0)
     network = training.network("lenet", home)
     ((images, labels),) = training.batches("lenet", home, 64)
-    half = images.chunk(place.size)[place.rank], labels.chunk(place.size)[place.rank]
+    half = images.chunk(rank.world_size)[rank.number], labels.chunk(rank.world_size)[rank.number]
     update = training.optimizer("sgd", list(network.parameters()))
     own = training.Trainer(network, training.task("lenet").loss, [half], update)
     own.backward()
     total = own.gradient()
     dist.all_reduce(total)
-    return total / place.size
+    return total / rank.world_size

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from torch import nn
-from virtual import Machine, device
 
 from gpubench.devices import CPU
 from gpubench.measure.clock import DeviceClock
 from gpubench.parallel import data_parallel
-from gpubench.parallel.data_parallel import FellBack
+from gpubench.parallel.data_parallel import SilentFallback
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from gpubench.parallel.data_parallel import FellBack
 )
 def test_the_tutorial_s_table(devices, full, last):
     """Linear(5, 2) on 100 rows in batches of 30; the last batch of 10 uses 5 of 8 devices."""
-    assert data_parallel.plans(100, 30, devices) == [full, full, full, last]
+    assert data_parallel.split_batches(100, 30, devices) == [full, full, full, last]
 
 
 @pytest.mark.parametrize(("devices", "speedup"), [(1, 1.0), (2, 2.0), (3, 100 / 34), (8, 100 / 14)])
@@ -32,7 +32,7 @@ def test_the_ideal_speedup_is_what_the_split_allows(devices, speedup):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_a_silent_fallback_is_an_error():
-    with pytest.raises(FellBack, match=r"was given devices \[0, 1, 2\] and silently runs as the plain network"):
+    with pytest.raises(SilentFallback, match=r"was given devices \[0, 1, 2\] and silently runs as the plain network"):
         data_parallel.replicated(nn.Linear(5, 2), [torch.device("cuda", i) for i in range(3)])
 
 
@@ -87,10 +87,10 @@ class Queued(OnOne):
 
 
 def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
-    machine = Machine()
+    machine = VirtualMachine()
     network = Queued(nn.Linear(5, 2), machine)
-    clock = DeviceClock([device(machine, 0), device(machine, 1)])
-    spent = data_parallel.phases(network, torch.randn(10, 5), clock, rounds=3)
+    clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1)])
+    spent = data_parallel.phase_times(network, torch.randn(10, 5), clock, rounds=3)
     assert list(spent) == ["scatter", "replicate", "forward", "gather"]
     assert list(spent.values()) == [pytest.approx(seconds, rel=1e-5) for seconds in (1e-3, 2e-3, 3e-3, 4e-3)]
     assert network.seen[:4] == ["scatter", "replicate 5", "forward", "gather"]
@@ -99,5 +99,5 @@ def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
 
 def test_a_split_other_than_planned_is_an_error():
     network = OnOne(nn.Linear(5, 2), [0, 1, 2], split=lambda inputs: inputs.tensor_split(3))
-    with pytest.raises(FellBack, match=r"split 10 rows as \[4, 3, 3\], not \[4, 4, 2\]"):
-        data_parallel.phases(network, torch.randn(10, 5), DeviceClock([CPU]))
+    with pytest.raises(SilentFallback, match=r"split 10 rows as \[4, 3, 3\], not \[4, 4, 2\]"):
+        data_parallel.phase_times(network, torch.randn(10, 5), DeviceClock([CPU]))

@@ -22,7 +22,7 @@ def test_step(gpubench, gpubench_ranks, duty):
     job = Training("linear", "ddp", 8)
     arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
     if arguments:
-        gpubench_ranks._team(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
+        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
 
 def test_many(gpubench, gpubench_ranks):
@@ -65,8 +65,9 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(ru
 def test_what_disturbed_the_ranks_is_a_flag_of_their_case(run):
     source = (
         """
-from gpubench.measure import flags
-flags.disturbed = lambda before, after, cores: iter([flags.Flag("contended", f"{cores} cores")])
+from gpubench.measure import disturbance
+from gpubench.runfile.flags import Flag
+disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{cores} cores")])
 """
         + SOURCE
     )

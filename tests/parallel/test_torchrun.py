@@ -74,7 +74,7 @@ pytestmark = pytest.mark.parallel
 @pytest.mark.parametrize("duty", ["none", "fail", "exhaust", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
     if duty in ("fail", "exhaust"):
-        gpubench_ranks._team(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
+        gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
     gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 2, work=Work(), method="ddp", mode="strong")
 """
 

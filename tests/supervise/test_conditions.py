@@ -14,7 +14,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.report import output
-from gpubench.runfile import reader
+from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
 
 CASES = """
@@ -121,7 +121,7 @@ def test_no_room_for_the_run_file_leaves_the_old_one(folder, old, monkeypatch, s
         monkeypatch.setattr(os, step, fail)
     try:
         with pytest.raises(UsageError, match=r"run\.json: can't be written: (No space left on device|File too large)$"):
-            reader.write(old, {"a": list(range(100))})
+            writer.write(old, {"a": list(range(100))})
     finally:
         if step == "write":
             resource.setrlimit(resource.RLIMIT_FSIZE, resource_limit)
@@ -150,7 +150,7 @@ def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.raises(UsageError, match=rf"^{tmp_path}/run\.json: can't be written: {os.strerror(code)}$"):
-        reader.write(tmp_path / "run.json", {})
+        writer.write(tmp_path / "run.json", {})
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UsageError, match=rf"ledger: can't be written: {os.strerror(code)}$"):
         Ledger(tmp_path / "ledger")

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from virtual import Machine, device
 
 from gpubench.measure.clock import DeviceClock
+from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import input_pipeline
 
 CASE = """
@@ -50,7 +50,7 @@ def test_what_is_slow_is_what_it_says(slow):
     """An epoch whose loader takes long waits for data; one whose device takes long does not, and waits for it."""
     pipeline = object.__new__(input_pipeline.InputPipeline)
     images = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
-    machine = Machine()
+    machine = VirtualMachine()
 
     class Slow:
         def __iter__(self):
@@ -67,7 +67,7 @@ def test_what_is_slow_is_what_it_says(slow):
             if slow == "step":
                 machine.launch(0.05)
 
-    pipeline._loader, pipeline._trainer, pipeline._clock = Slow(), Trainer(), DeviceClock([device(machine)])
+    pipeline._loader, pipeline._trainer, pipeline._clock = Slow(), Trainer(), DeviceClock([VirtualDevice.on(machine)()])
     pipeline._device, pipeline._pinned, pipeline._spent = torch.device("cpu"), False, []
     pipeline.epoch()
     spent = pipeline.phases()

@@ -1,4 +1,4 @@
-"""A cold cache: writing as many bytes as the device's last cache holds leaves nothing of a case's data in it."""
+"""What only a few devices tell: latency, peak memory, energy, and all that an accelerator's record holds besides."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ from ..clock import DeviceClock, repeat
 from .device import device_time
 from .transfer import transfer
 
+if TYPE_CHECKING:
+    import torch
+
+LATENCY_CALLS = 100
+LATENCY_S = 0.02
+ENERGY_S = 0.3
+"""Seconds of calls over which energy is counted: several times the 20 to 100 ms between two steps of a counter."""
+
 
 class Flush:
-    """Callable before a round. Raises :class:`Unmeasurable` where the size of the cache is unknown.
+    """Call it before a round to empty the device's last cache, by writing as many bytes as the cache holds.
 
-    Exactly the cache's size: more would cost time and say nothing else, less would leave some of the data there.
+    Raises :class:`Unmeasurable` where the size of the cache is unknown.
     """
 
     def __init__(self, device: Device) -> None:
@@ -32,25 +40,15 @@ class Flush:
         self._room.zero_()
 
 
-# Latency: what a single answer costs.
-
-
-LATENCY_CALLS = 100
-LATENCY_S = 0.02
-
-
 def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
     """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least."""
     return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
-# Peak memory: the most that a case held on its device at once, its inputs included.
-
-
 class Peak:
-    """Made before a case's data, reset before its rounds, asked after the last.
+    """The most bytes that a case held on its device at once, inputs included, by torch's allocator.
 
-    Accelerators count what torch's allocator handed out; what this process held before is left out.
+    Make it before the case's data, since what the process held by then is left out; reset it before the rounds.
     """
 
     def __init__(self, device: Device) -> None:
@@ -58,7 +56,7 @@ class Peak:
         self._before = device.allocated_memory()
 
     def reset(self) -> None:
-        """What was only needed to prepare the calls doesn't count."""
+        """Forget what was only needed to prepare the calls."""
         self._device.reset_peak_memory()
 
     def bytes(self) -> int | None:
@@ -69,18 +67,8 @@ class Peak:
         return max(0, peak - self._before)
 
 
-# Energy: joules a call, where the device counts them.
-
-
-ENERGY_S = 0.3
-"""A counter moves every 20 to 100 ms: a stretch must be several times as long."""
-
-
 def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> float | None:
-    """Joules per call over about 0.3 s of calls, what the device takes when idle included.
-
-    ``None`` where the device has no counter, or where it didn't move.
-    """
+    """Joules per call over about 0.3 s of calls, idle power included; ``None`` without a counter that moves."""
     before = device.energy_j()
     if before is None:
         return None
@@ -95,14 +83,7 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
     return used / calls if used > 0 else None
 
 
-# All that only an accelerator has: its own time, the cost of launching, of copying, of power.
-
-
-if TYPE_CHECKING:
-    import torch
-
-
-def probe(
+def probe(  # noqa: PLR0913 - facts of the call that only the fixture has
     call: Callable[[], Any] | None,
     device: Device,
     clock: DeviceClock,
@@ -129,6 +110,6 @@ def probe(
         record |= {"device_s": timed.device_s, "launch_s": timed.launch_s, "device_reason": timed.reason}
         if power and flush is None:  # energy is counted over many calls in a row, whose cache is hot
             record["energy_j"] = energy(call, device, clock, call_s)
-    # Of a call that also uses the host or another device, copying is the work itself.
+    # Where a call also uses the host or another device, copying is the work itself.
     moved = transfer(inputs, outputs, device) if len(clock.devices) == 1 else None
     return record | {"transfer": moved}

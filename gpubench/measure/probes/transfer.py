@@ -42,13 +42,15 @@ def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], de
 
 def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
     """Those on the device, each memory once."""
-    found: dict[Any, torch.Tensor] = {}
+    distinct: dict[Any, torch.Tensor] = {}
     for tensor in tensors:
-        there = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
-        if there and tensor.numel():
-            found.setdefault((tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach())
+        resident = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
+        if resident and tensor.numel():
+            distinct.setdefault(
+                (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape), tensor.detach()
+            )
     # Of a view with gaps as many bytes travel as it has elements.
-    return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in found.values()]
+    return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in distinct.values()]
 
 
 def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pinned: bool) -> float | None:
@@ -61,10 +63,11 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
             hosts.append(host.pin_memory() if pinned else host)
         except (RuntimeError, NotImplementedError):  # a kind without pinned memory
             return None
-    pairs = [(there, here) if arriving else (here, there) for there, here in zip(tensors, hosts, strict=True)]
+    pairs = zip(tensors, hosts, strict=True)
+    copies = [(tensor, host) if arriving else (host, tensor) for tensor, host in pairs]
 
     def once() -> None:
-        for target, source in pairs:
+        for target, source in copies:
             device.copy(target, source)
 
     once()

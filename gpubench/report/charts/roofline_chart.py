@@ -206,12 +206,12 @@ def roofline_figures(data: ChartData) -> list[Figure]:
 def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
     best: dict[str, float] = {}
     for row in rows:
-        height = row["_result"].work.flops / row["median_s"]
+        height = row["_result"].work.flops / row["time_s"]
         best[row["workload"]] = max(best.get(row["workload"], 0.0), height)
     dots = []
     for row in rows:
         work, workload = row["_result"].work, row["workload"]
-        height = work.flops / row["median_s"]
+        height = work.flops / row["time_s"]
         label = workload_name(workload) if best[workload] == height else ""
         if label:
             best[workload] = -1.0  # of equals the first

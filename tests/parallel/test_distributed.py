@@ -16,10 +16,10 @@ from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data
 from gpubench.parallel.collective import AllReduce, bus_bandwidth
 from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import Pipeline, cut, ideal_speedup
+from gpubench.parallel.model_parallel import PipelineTraining, cut, pipeline_speedup
 from gpubench.parallel.rank import RankTimes, measure_rank
 from gpubench.parallel.ranks import Ranks, device_counts
-from gpubench.parallel.rendezvous import Place
+from gpubench.parallel.rendezvous import Rank
 from gpubench.parallel.team import WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
@@ -52,7 +52,7 @@ def test_gradients_equal_those_of_a_single_process(two, task, method, batch, dty
 
 @pytest.mark.parametrize(("schedule", "microbatches"), [("naive", 1), ("gpipe", 4), ("1f1b", 4)])
 def test_pipelined_gradients_equal_those_of_a_single_process(two, schedule, microbatches):
-    found = two.run(methods.gradient, Pipeline("deep_mlp", schedule, 64, microbatches=microbatches))
+    found = two.run(methods.gradient, PipelineTraining("deep_mlp", schedule, 64, microbatches=microbatches))
     assert training.relative_error(found[0], single("deep_mlp", 64, "float32")) < 1e-5
 
 
@@ -64,8 +64,8 @@ def test_a_gradient_that_was_not_shared_is_a_wrong_answer(two):
 
 @pytest.mark.parametrize("method", ["single", "one thread"])
 def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch, method):
-    job, place = Training("lenet", method, 64), Place(0, 1, "cpu", 1)
-    sound = job.start(place).check()
+    job, rank = Training("lenet", method, 64), Rank(0, 1, "cpu", 1)
+    sound = job.start(rank).check()
     assert sound.status == "passed"
     assert 0 < sound.error < 1e-5
     right = torch.nn.Linear.forward
@@ -75,7 +75,7 @@ def test_a_single_process_is_held_against_float64_not_against_itself(monkeypatch
 
     monkeypatch.setattr(torch.nn.Linear, "forward", wrong_in_float32)
     with pytest.raises(WrongAnswer, match=r"in the L2 norm, allowed is 0\.01"):
-        job.start(place).check()
+        job.start(rank).check()
 
 
 def test_unequal_shares_weigh_by_their_rows():
@@ -85,12 +85,8 @@ def test_unequal_shares_weigh_by_their_rows():
     )
 
 
-def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank():
-    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
-    try:
-        found = group.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
-    finally:
-        group.close()
+def test_the_number_of_rounds_is_one_decision_and_a_step_costs_its_slowest_rank(two_or_new):
+    found = two_or_new.run(measure_rank, methods.Uneven(), PRESET_SETTINGS["smoke"], True)
     assert len(found[0].durations) == len(found[1].durations) >= 3
     assert found[0].iterations == found[1].iterations
     assert min(found[1].durations) > max(found[0].durations)
@@ -116,10 +112,10 @@ def two_or_new(two):
 @pytest.mark.parametrize("job", [
     Training("tabular", "ddp", 128, "adam", 0.01, rows=506, epochs=100),
     Training("tabular", "fsdp", 128, "adam", 0.01, rows=506, epochs=100),
-    Pipeline("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=100, microbatches=2),
+    PipelineTraining("tabular", "gpipe", 128, "adam", 0.01, rows=506, epochs=100, microbatches=2),
 ])  # fmt: skip
 def test_every_method_learns_along_the_same_curve(two_or_new, job):
-    losses = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].told["losses"]
+    losses = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], False)[-1].record["losses"]
     assert len(losses) == 100
     training.require_task_learned(losses, 0)
 
@@ -138,8 +134,8 @@ def test_a_network_is_cut_into_stages_of_equal_weight():
 
 
 def test_the_pipeline_s_ideal_is_gpipe_s():
-    assert ideal_speedup(2, 1) == 1
-    assert ideal_speedup(4, 12) == pytest.approx(4 * 12 / 15)
+    assert pipeline_speedup(2, 1) == 1
+    assert pipeline_speedup(4, 12) == pytest.approx(4 * 12 / 15)
 
 
 def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
@@ -150,11 +146,11 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
             return [RankTimes([1.0, 5.0], 2, 0.1, Check("passed")), RankTimes([3.0, 2.0], 2, 0.2, Check("unchecked"))]
 
     case = SimpleNamespace(
-        plan=lambda seconds: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
+        accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
         replay=lambda outcome, work: entered.append(outcome),
     )  # fmt: skip
     ranks = Ranks()
-    monkeypatch.setattr(ranks, "_team", lambda *_: Team())
+    monkeypatch.setattr(ranks, "group", lambda *_: Team())
     ranks.measure(case, None, 2, work=Work(), method="ddp")
     (outcome,) = entered
     assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")

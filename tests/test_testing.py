@@ -1,0 +1,31 @@
+"""The fake accelerator that the package ships: what a contributor's first test with it looks like."""
+
+import json
+
+from gpubench import testing
+
+TEST = """
+def test_it(gpubench, machine):
+    gpubench(lambda: machine.launch(2e-3), check=False)
+"""
+
+
+def test_the_conftest_of_the_docstring_measures_on_the_virtual_clock(pytester):
+    block = testing.__doc__.split("::\n\n")[1].split("\n\n``pytest")[0]
+    pytester.makeconftest(block.replace("\n    ", "\n").strip())
+    pytester.makepyfile(TEST)
+    options = ["--gpubench-device=virtual", "--gpubench-no-ceilings", "--benchmark-json=run.json"]
+    pytester.runpytest_subprocess("-p", "gpubench.plugin", *options).assert_outcomes(passed=1)
+    (bench,) = json.loads((pytester.path / "run.json").read_text())["benchmarks"]
+    assert abs(bench["stats"]["median"] - 2e-3) < 1e-9
+
+
+def test_a_wait_costs_what_the_machine_says_and_is_listed():
+    machine = testing.VirtualMachine(tick_s=0.0, wait_cost_s=1e-6)
+    first, second = (testing.VirtualDevice.on(machine)(index) for index in (0, 1))
+    machine.launch(1.0)
+    second.synchronize()
+    assert first.now() == 1e-6
+    first.synchronize()
+    assert first.now() == 1.0 + 1e-6
+    assert machine.waits == [1, 0]
