@@ -150,7 +150,7 @@ def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, mos
             seen.add(base.side.cases, new.side.cases)
             if seen.due:
                 verdicts = seen.look()
-                if not any(each.verdict == "ambiguous" for each in verdicts):
+                if not any(each.verdict == "inconclusive" for each in verdicts):
                     break
         pairs += seen.count
         hits[0] += alarmed(verdicts, case)

@@ -22,27 +22,37 @@ _FORMATS = ("table", "md", "json")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    sides = "run files or folders of them; with --interleave one environment: a Python, or a checkout's folder"
-    parser.add_argument("--base", nargs="+", required=True, metavar="RUN", help=f"before: {sides}")
-    parser.add_argument("--new", nargs="+", required=True, metavar="RUN", help="after: as many as you have")
+    sides = "results files, or folders of them; with --interleave, a Python or the folder of a checkout"
+    parser.add_argument("--base", nargs="+", required=True, metavar="RUN", help=f"results before the change: {sides}")
+    parser.add_argument(
+        "--new",
+        nargs="+",
+        required=True,
+        metavar="RUN",
+        help="results after the change; more runs give a clearer verdict",
+    )
     parser.add_argument(
         "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
     )
     parser.add_argument("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
-    parser.add_argument(
-        "--svg", metavar="FILE", help="draw all changes, sorted; for a dark page beside it FILE-dark.svg"
-    )
+    parser.add_argument("--svg", metavar="FILE", help="draw all changes, sorted; FILE-dark.svg is for dark pages")
     parser.add_argument(
         "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
     )
     parser.add_argument(
-        "--fail-missing", action="store_true", help="exit code 1 also for a case that base measured and new didn't"
+        "--fail-missing",
+        action="store_true",
+        help="exit with 1 also if new lacks, or failed, a benchmark of base",
     )
-    parser.add_argument("--across-machines", action="store_true", help="compare although machines or terms differ")
     parser.add_argument(
-        "--normalise", action="store_true", help="with --across-machines: in units of each machine's measured ceilings"
+        "--across-machines", action="store_true", help="compare although machines or configurations differ"
     )
-    measuring = parser.add_argument_group("measuring both in alternation, on this machine")
+    parser.add_argument(
+        "--normalise",
+        action="store_true",
+        help="with --across-machines: compare times relative to each machine's measured peaks",
+    )
+    measuring = parser.add_argument_group("measuring both alternately on this machine")
     measuring.add_argument("--interleave", action="store_true", help="alternate base and new (A B B A …) until the"
                            " result is conclusive")  # fmt: skip
     measuring.add_argument(
@@ -50,13 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measuring.add_argument("-o", "--output", metavar="DIR", help="folder for the results files of all pairs (default:"
                            " out/compare-1, -2 …)")  # fmt: skip
-    measuring.add_argument("--budget", type=float, default=900.0, metavar="S", help="seconds to measure (default: 900)")
-    measuring.add_argument("--pairs", type=int, default=20, metavar="N", help="pairs at most (default: 20)")
-    measuring.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches")
+    measuring.add_argument(
+        "--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)"
+    )
+    measuring.add_argument("--pairs", type=int, default=20, metavar="N", help="highest number of pairs (default: 20)")
+    options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown, 1 a proven one (or, with --fail-missing, a lost case), 2 input that can't be"
-        " used, 3 nothing to compare. With --interleave what follows -- goes to pytest as it is."
+        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark);"
+        " 2 unusable input; 3 nothing to compare. With --interleave, what follows -- goes to pytest unchanged."
     )
 
 
@@ -68,7 +80,7 @@ def threshold(text: str) -> float:
     except ValueError:
         value = math.nan
     if rest or not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"invalid threshold {text!r}: write 5% or 0.05")
     return value
 
 
@@ -79,8 +91,8 @@ def main(args: argparse.Namespace) -> int:
         if args.interleave:
             from ..compare.interleaved import compare_in_turn
 
-            expression = ["-k", args.expression] if args.expression else []
-            comparison = compare_in_turn(args, [*options.passed_on(args), *expression, *args.pytest])
+            pytest_options = [*options.passed_on(args), *options.chosen(args), *args.pytest]
+            comparison = compare_in_turn(args, pytest_options)
         else:
             comparison = _read_and_compare(args)
         return _show(replace(comparison, fail_missing=args.fail_missing), args)

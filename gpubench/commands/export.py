@@ -23,14 +23,14 @@ EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("run", metavar="RUN", help="run file")
+    parser.add_argument("run", metavar="RUN", help="results file")
     parser.add_argument(
         "--to",
         choices=EXPORT_FORMATS,
         required=True,
         help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format) or csv",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
 _NANOSECONDS = 1e9
@@ -103,7 +103,7 @@ def _measured(run: Run) -> Iterator[tuple[str, Times]]:
 
     measured: list[tuple[Result, Times]] = [(result, result.times) for result in run.results if result.times]
     if not measured:
-        raise RunFileError(f"{run.path}: benchmarks: expected a measured case, found none")
+        raise RunFileError(f"{run.path}: benchmarks: expected a measured benchmark, found none")
     seen: Counter[str] = Counter()
     for result, times in measured:
         name = str(key_of(result))

@@ -13,8 +13,8 @@ SUFFIX = ".ledger.jsonl"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("ledger", metavar="LEDGER", help="the ledger, a file ending in .ledger.jsonl, or its folder")
-    parser.add_argument("-o", "--output", metavar="FILE", help="run file to write (default: beside the ledger)")
+    parser.add_argument("ledger", metavar="JOURNAL", help="the journal, a file ending in .ledger.jsonl, or its folder")
+    parser.add_argument("-o", "--output", metavar="FILE", help="results file to write (default: beside the journal)")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -33,12 +33,12 @@ def main(args: argparse.Namespace) -> int:
         else:
             target = ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json")
             if target.exists():
-                raise UsageError(f"{target}: exists already: say where to write with -o FILE")
+                raise UsageError(f"{target} exists already: name another file with -o FILE")
         data = assemble(read_ledger(ledger))
         write(target, data)
     except GpubenchError as error:
         print(f"gpubench recover: {error}", file=sys.stderr)
         return 2
     measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
-    print(f"{target}: {counted(measured, 'case')} measured, {rest} not")
+    print(f"{target}: {counted(measured, 'benchmark')} measured, {rest} not")
     return 0

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _FORMATS = ("svg", "png")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
-"""The terms of parity: cases that differ in one are paired only where it is allowed."""
+"""What two benchmarks must share to be compared, unless a difference is allowed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run file, or a folder of them")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="DIR",
-        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, charts/",
+        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/",
     )
     parser.add_argument(
         "--baseline",
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=ALLOWED,
         default=[],
-        metavar="TERM",
-        help="pair cases although they differ in it, and name the difference beside the ratio; may be repeated: "
+        metavar="WHAT",
+        help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
     parser.add_argument(
@@ -117,6 +117,8 @@ def write_report(
     """Raises UsageError or RunFileError before anything is written."""
     from ..report import answer, crossover, findings, machines, output, price, render, scaling, speedup, table, trend
     from ..report.labels import Names
+    from ..report.page_data import page_data
+    from ..report.webpage import webpage
 
     folder = Path(folder)
     runs = read_all(paths)
@@ -130,12 +132,13 @@ def write_report(
     costs = dict(price.parse_price(words) for words in prices)
     side_by_side = (*machines.machine_tables(compared, allow), *price.price_tables(compared, costs, allow))
     output.prepare_folder(folder)
+    trends = trend.trends(runs, results) if charts else []
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from ..report.charts import draw, selection
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends)
         pictures = draw.render(drawn, formats)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
@@ -147,6 +150,9 @@ def write_report(
         "speedup.csv": table.csv_text(written.table),
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
+        "report.html": webpage(
+            answered, page_data(compared, written.table, crossovers, scaled, trends), (), words.details
+        ),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
@@ -163,7 +169,7 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
             found.setdefault(folder.identity(run.path), run)
     runs = list(found.values())
     if not any(run.results for run in runs):
-        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a case, found none")
+        raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
     return runs
 
 

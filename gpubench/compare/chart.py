@@ -28,10 +28,10 @@ from ..report.charts.page import (
 )
 from ..runfile.writer import replace
 from .comparison import Comparison, change_text
-from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, percent
+from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
 
 MOST_ROWS = 80
-_LOOKS = {SLOWER: 1, FASTER: 2, SAME: 0, AMBIGUOUS: 6}
+_LOOKS = {SLOWER: 1, FASTER: 2, SAME: 0, INCONCLUSIVE: 6}
 """The theme's colour and marker of each verdict."""
 _ROW, _FOOT, _WIDEST = 0.22, 0.45, 4.2
 _REACH = (1 / 20, 20.0)
@@ -48,7 +48,7 @@ def save(comparison: Comparison, path: Path) -> None:
         "Point: ratio of the geometric means of the processes' medians; line: its 95 % interval, missing where one "
         f"process a side says nothing of it; shaded: less than {percent(comparison.threshold)}, the threshold."
     )
-    caption += f" {left} cases between the largest and the smallest changes are left out." if left > 0 else ""
+    caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
     figure = Figure(path.stem, "Did it change?", f"Time after / time before: {comparison.line}", caption)
     files = render([figure], (kind,), partial(_draw, verdicts=shown, threshold=comparison.threshold))
     for theme, target in ((LIGHT, path), (DARK, path.with_name(f"{path.stem}-dark{path.suffix}"))):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import UsageError
+from ..format import counted
 from .drift import Conditions
 from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences
-from .verdict import AMBIGUOUS, FASTER, SAME, SLOWER, Verdict, judge, overall, percent
+from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, judge, overall, percent
 
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNUSABLE, EXIT_NOTHING = 0, 1, 2, 3
 NOTHING_COMPARED = "nothing"
@@ -59,8 +60,8 @@ class Comparison:
     def line(self) -> str:
         """All of it in one line."""
         if not self.verdicts:
-            return "nothing to compare: no case was measured on both sides"
-        counts = dict.fromkeys((SLOWER, AMBIGUOUS, FASTER, SAME), 0)
+            return "nothing to compare: no benchmark was measured on both sides"
+        counts = dict.fromkeys((SLOWER, INCONCLUSIVE, FASTER, SAME), 0)
         for each in self.verdicts:
             counts[each.verdict] += 1
         words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -71,7 +72,7 @@ class Comparison:
         line, lost = "", len(self.lost)
         if lost:
             why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
-            line = f"; {lost} {'case' if lost == 1 else 'cases'} that base measured gave no number in new ({why})"
+            line = f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
         only_new = len(self.missing) - lost
         return f"{line}; {only_new} only in new" if only_new else line
 
@@ -79,7 +80,7 @@ class Comparison:
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     """Cases of just one side, each with the reason that the other's file gives."""
     return tuple(
-        Missing(key, side.name, side.unmeasured.get(key, "not there"))
+        Missing(key, side.name, side.unmeasured.get(key, "not in the results"))
         for side, other in ((base, new), (new, base))
         for key in sorted(set(other.cases) - set(side.cases))
     )
@@ -94,26 +95,30 @@ def compare_sides(
     different = machine_differences(base, new, (key.device for key in common))
     if common and different.machine and not across_machines:
         raise UsageError(
-            f"the machines differ: {'; '.join(different.machine)} (--across-machines compares them all the same)"
+            f"the machines differ: {'; '.join(different.machine)} (compare them anyway with --across-machines)"
         )
     notes = [*base.notes, *new.notes]
     notes += [f"another machine: {text}" for text in different.machine]
     notes += [f"other software: {text}" for text in different.software]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
-    notes += [f"on both sides: {path}: a run compared with itself says nothing of noise" for path in copies]
+    notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
     factors = dict.fromkeys(common, 1.0)
     if normalise:
         factors = ceiling_ratios(base, new, common)
-        notes.append("ratios are of times in units of what each machine's own measured ceilings allow")
+        notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
         notes += [
-            f"not normalised, since its work or a ceiling is unknown: {key}" for key in common if key not in factors
+            f"not normalised, because its work or a measured peak is unknown: {key}"
+            for key in common
+            if key not in factors
         ]
     cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
     conditions = Conditions(base.cases, cases, moved=across_machines)
     if abs(conditions.shared) >= math.log(1 + threshold):
         shared = change_text(math.exp(conditions.shared))
-        notes.append(f"all cases alike: {shared}, as machines do from run to run; --interleave would tell")
+        notes.append(
+            f"all benchmarks changed alike: {shared}; this may be drift of the machine, use --interleave to find out"
+        )
     verdicts = judge(base.cases, cases, threshold, min(base.processes(), new.processes()), conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
     return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), threshold)
@@ -127,6 +132,6 @@ def change_text(ratio: float) -> str:
 
 
 def sorted_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Slower, ambiguous, faster, same; within each the largest change first."""
-    order = (SLOWER, AMBIGUOUS, FASTER, SAME)
+    """Slower, inconclusive, faster, same; within each the largest change first."""
+    order = (SLOWER, INCONCLUSIVE, FASTER, SAME)
     return sorted(verdicts, key=lambda each: (order.index(each.verdict), -abs(math.log(each.ratio.value))))

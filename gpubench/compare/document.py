@@ -22,7 +22,7 @@ LONGEST_NAME = 90
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
-_COLUMNS = ("case", "verdict", "change", "95% interval", "base", "new", "p", "processes")
+_COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
 
 
 def to_json(comparison: Comparison) -> str:
@@ -66,7 +66,7 @@ def _source(key: CaseKey) -> dict[str, str | None]:
 
 def show_table(comparison: Comparison) -> None:
     """Print it for the terminal."""
-    tables = [_changes("Did it change?", sorted_verdicts(comparison.verdicts), comparison)]
+    tables = [_changes("Comparison", sorted_verdicts(comparison.verdicts), comparison)]
     tables += [_missing(comparison), _notes(comparison)]
     show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {comparison.line}")
@@ -141,32 +141,32 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
             )
         )
     in_turn = comparison.pairs is not None
-    notes = [_settling(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
+    notes = [_toward_conclusive(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
 
 
-def _settling(verdicts: Sequence[Verdict], in_turn: bool) -> str:
-    """What it takes to settle the ambiguous cases: those that take least and most."""
+def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
+    """What a conclusive result takes, for the cases that need least and most."""
     open_ = [each for each in verdicts if each.advice]
     solvable = sorted((each for each in open_ if each.more is not None), key=lambda each: each.more or 0)
     if not solvable:
-        return f"To settle what is ambiguous: {open_[0].advice}."
-    text = f"To settle what is ambiguous: {solvable[0].advice}"
+        return f"Inconclusive: {open_[0].advice}."
+    text = f"Inconclusive: {solvable[0].advice}"
     if solvable[-1].more != solvable[0].more:
-        text += f" in {shorten(str(solvable[0].key))}; {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
+        text += f" in {shorten(str(solvable[0].key))}, {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
     hopeless = len(open_) - len(solvable)
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
-    return text + (f"; {hopeless} would take {quieter}." if hopeless else ".")
+    return text + (f"; {hopeless} need {quieter}." if hopeless else ".")
 
 
 def _missing(comparison: Comparison) -> Table:
     rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - TABLE_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
-    return Table("Not on both sides", ("case", "missing from"), tuple(rows[:TABLE_ROWS]), note)
+    return Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:TABLE_ROWS]), note)
 
 
 def _notes(comparison: Comparison) -> Table:
-    return Table("To keep in mind", ("what",), tuple((note,) for note in comparison.notes))
+    return Table("Notes", ("note",), tuple((note,) for note in comparison.notes))

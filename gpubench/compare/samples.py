@@ -122,7 +122,7 @@ def _add(side: Side, run: Run) -> None:
     repeated = {key for key, count in Counter(keys).items() if count > 1}
     for key, result in zip(keys, run.results, strict=True):
         if key in repeated:
-            side.unmeasured[key] = "several cases of this name in a run: none can be told from the other"
+            side.unmeasured[key] = "several benchmarks in one run have this name"
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
@@ -205,16 +205,16 @@ def doubts(base: Side, new: Side) -> list[str]:
     before, after = (sorted({run.preset for run in side.runs if run.preset}) for side in (base, new))
     if before and after and before != after:
         lines.append(
-            f"presets differ: base {', '.join(before)}, new {', '.join(after)}; only cases of both are compared"
+            f"presets differ: base {', '.join(before)}, new {', '.join(after)}; only benchmarks of both are compared"
         )
     tried = " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs))
     if tried:
-        lines.append(f"smoke runs prove nothing, their rounds are too few ({tried}): measure quick ones")
+        lines.append(f"smoke runs prove nothing, they take too few rounds ({tried}): use --preset quick")
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
         if slow:
             lines.append(
-                f"{side.name}: in {slow} of {total} processes more threads were slower than one (thread canary)"
+                f"{side.name}: the machine was busy in {slow} of {total} processes (all threads slower than one)"
             )
     return lines
 
@@ -248,5 +248,7 @@ def _ceilings(side: Side) -> dict[str, Ceilings]:
         for name, measured in run.ceilings.items():
             highest[name] = highest[name].raised(measured) if name in highest else measured
     if not highest:
-        raise UsageError(f"{side.name}: no ceilings in {side.runs[0].path}: --normalise needs runs that measured them")
+        raise UsageError(
+            f"{side.name}: no measured peaks in {side.runs[0].path}: --normalise needs runs that measured them"
+        )
     return highest

@@ -18,7 +18,7 @@ from .. import statistics
 from ..statistics import Interval
 from .drift import Conditions
 from .samples import CaseKey, Observation
-from .verdict import AMBIGUOUS, FASTER, MOST_NEEDED, SLOWER, TRIED_ONLY, Verdict, decide, percent
+from .verdict import FASTER, INCONCLUSIVE, MOST_NEEDED, SLOWER, TRIED_ONLY, Verdict, decide, percent
 
 PAIRED_FALSE_DISCOVERIES = 0.01
 """The false discovery rate; lower than for separate runs, since pairs still show a slowdown of 10 %."""
@@ -107,7 +107,7 @@ class Sequential:
     def _judge(self, key: CaseKey, values: Sequence[float], slower_p: float, faster_p: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - _UNCERTAIN * share)
         word = decide(ratio, slower_p, faster_p, self.threshold, PAIRED_FALSE_DISCOVERIES)
-        more, advice = self._advice(values) if word == AMBIGUOUS else (None, "")
+        more, advice = self._advice(values) if word == INCONCLUSIVE else (None, "")
         times, count = _median_times(self._pairs[key], ratio.value), len(values)
         return Verdict(key, word, ratio, *times, slower_p, (count, count), advice, more)
 
@@ -117,11 +117,11 @@ class Sequential:
         spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
         level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
         needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), 1 + self.threshold, level, most=MOST_NEEDED)
-        resolved = f"would resolve {percent(self.threshold)}"
+        detected = f"would detect a change of {percent(self.threshold)}"
         if needed is None:
-            return None, f"more than {MOST_NEEDED} pairs {resolved}: use a quieter machine"
+            return None, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine"
         more = max(1, max(needed, least_pairs(self.cases)) - len(values))
-        return more, f"{more} more {'pair' if more == 1 else 'pairs'} {resolved}"
+        return more, f"about {more} more {'pair' if more == 1 else 'pairs'} {detected}"
 
 
 def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
@@ -134,6 +134,6 @@ def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
 def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
     """Of a case all of whose pairs were left out."""
     ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
-    busy = "something else ran beside just one side of each pair: use fewer --threads, or a quieter machine"
+    busy = "other work disturbed one side of every pair: use fewer --threads, or a quieter machine"
     advice = TRIED_ONLY if any(pair.smoke for pair in pairs) else busy
-    return Verdict(key, AMBIGUOUS, ratio, *_median_times(pairs, ratio.value), None, (0, 0), advice)
+    return Verdict(key, INCONCLUSIVE, ratio, *_median_times(pairs, ratio.value), None, (0, 0), advice)

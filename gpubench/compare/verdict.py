@@ -1,4 +1,4 @@
-"""Faster, slower, same or ambiguous: a verdict for each case, with false alarms controlled over all cases.
+"""Faster, slower, same or inconclusive: a verdict for each case, with false alarms controlled over all cases.
 
 A process is one observation, and logarithms of times are compared. ``slower`` takes two things: the slowdown is proven
 against no change at all, and its estimate reaches the threshold. Proven means that the medians differ and the fastest
@@ -16,7 +16,7 @@ from ..statistics import Interval
 from .drift import Conditions
 from .samples import CaseKey, Observation
 
-FASTER, SLOWER, SAME, AMBIGUOUS = "faster", "slower", "same", "ambiguous"
+FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"
 THRESHOLD = 0.05
 FALSE_DISCOVERIES = 0.025
 """The false discovery rate: one comparison of unchanged code in forty may say slower."""
@@ -27,8 +27,8 @@ SINGLE_SPREAD = 0.25
 USUAL_SPREAD = 0.03
 """Spread of most cases' processes on an idle machine; used for advice where none was measured, not for verdicts."""
 MOST_NEEDED = 100
-TRIED_ONLY = "a smoke run takes too few rounds to prove anything: measure with the quick preset"
-BUSY = "the machine was busy with something else: measure again, use fewer --threads, or --interleave"
+TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset quick"
+BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
 _Processes = Sequence[Observation]
 
 
@@ -37,7 +37,8 @@ class Verdict:
     """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over all cases, None without evidence.
 
     ``base_s`` and ``new_s`` come from the same evidence as the ratio, ``processes`` are those of base and new. For an
-    ambiguous case ``advice`` says what would settle it, and ``more`` how many more runs a side; None if too many.
+    inconclusive case ``advice`` says what makes it conclusive, and ``more`` how many more runs per side; None if too
+    many.
     """
 
     key: CaseKey
@@ -93,11 +94,11 @@ def judge(
     verdicts = []
     for key, each, slower_p, faster_p in zip(keys, evidence, slower, faster, strict=True):
         word = decide(each.ratio, slower_p, faster_p, threshold)
-        p = None if math.isnan(each.spread) and word == AMBIGUOUS else slower_p
+        p = None if math.isnan(each.spread) and word == INCONCLUSIVE else slower_p
         more, advice = None, each.unfit
-        if word == AMBIGUOUS and each.shared:
-            advice = "it changed as all cases did, which may be the machine's drift: --interleave would tell"
-        elif word == AMBIGUOUS and not each.unfit:
+        if word == INCONCLUSIVE and each.shared:
+            advice = "all benchmarks changed alike, which may be drift of the machine: use --interleave"
+        elif word == INCONCLUSIVE and not each.unfit:
             more, advice = _advice(each, threshold, len(keys), per_run)
         verdicts.append(Verdict(key, word, each.ratio, *each.times, p, each.processes, advice, more))
     return verdicts
@@ -111,7 +112,7 @@ def decide(
         return SLOWER
     if faster_p <= level and ratio.value <= 1 / _least_change(threshold):
         return FASTER
-    return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else AMBIGUOUS
+    return SAME if 1 / (1 + threshold) < ratio.low and ratio.high < 1 + threshold else INCONCLUSIVE
 
 
 def percent(share: float) -> str:
@@ -120,9 +121,9 @@ def percent(share: float) -> str:
 
 
 def overall(verdicts: Sequence[Verdict]) -> str:
-    """The verdict on all cases: slower before ambiguous before faster before same."""
+    """The verdict on all cases: slower before inconclusive before faster before same."""
     words = {each.verdict for each in verdicts}
-    return next((word for word in (SLOWER, AMBIGUOUS, FASTER) if word in words), SAME)
+    return next((word for word in (SLOWER, INCONCLUSIVE, FASTER) if word in words), SAME)
 
 
 def _least_change(threshold: float) -> float:
@@ -208,7 +209,7 @@ def _advice(each: _Evidence, threshold: float, cases: int, per_run: float) -> tu
         spread, noun, counts, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
     needed = statistics.needed_values(spread, 1 + threshold, FALSE_DISCOVERIES / cases, most=MOST_NEEDED)
     if needed is None:
-        return None, f"{noun} differ by {percent(spread)}: a quieter machine or --interleave would resolve more"
+        return None, f"{noun} vary by {percent(spread)}: use a quieter machine or --interleave"
     more = max(1, math.ceil((needed - min(counts)) / per_run))
-    text = f"{more} more {'run' if more == 1 else 'runs'} a side would resolve {percent(threshold)}"
-    return more, text if known else f"{text}, if its processes differ by {percent(spread)} as is usual"
+    text = f"about {more} more {'run' if more == 1 else 'runs'} per side would detect a change of {percent(threshold)}"
+    return more, text if known else f"{text} (assuming {percent(spread)} variation between processes)"

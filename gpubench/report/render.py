@@ -97,14 +97,18 @@ def escape(cell: str) -> str:
     return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
 
 
-def show_summary(summary: Summary, console: Console | None = None) -> None:
-    """In a pipe the same without colours; nothing in a cell is taken for markup."""
+def show_summary(summary: Summary, console: Console | None = None, verbose: bool = False) -> None:
+    """Warnings first; in a pipe the same without colours. Nothing in a cell is taken for markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     console = console or Console(width=None if sys.stdout.isatty() else 120)
-    for table in summary.tables:
+    for words in summary.warnings:
+        console.print(Text(f"WARNING: {words}", "yellow"))
+    for words in summary.lead:
+        console.print(Text(words))
+    for table in (*summary.tables, *(summary.details if verbose else ())):
         grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
             grid.caption = Text(table.note)

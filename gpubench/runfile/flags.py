@@ -1,6 +1,6 @@
-"""What may be wrong with a number, why, and what to try: the catalogue behind every flag in a run file.
+"""What each flag in a results file means: what may be wrong with the time, and what to try.
 
-Measuring decides which flags a case gets and what was seen; this says what they mean, for every reader.
+Measuring raises the flags, with the evidence; every reader takes their meaning from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Flag(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Why a flag may have come up, and what to try."""
+    """What causes a flag, and what to try."""
 
     why: str
     remedy: str
@@ -53,31 +53,31 @@ def apart(processes: Sequence[tuple[float, int]], spread: float) -> str | None:
 
 ADVICE = {
     "implausible": Advice(
-        "the call returned before its work was done, the declared work is too large, or the answer was cached",
-        "name every device the call uses (devices=), check nbytes= and flops=, look at the answer",
+        "the call returned before its work was finished, the declared work is too large, or a result was cached",
+        "name every device that the call uses (devices=); check nbytes=, flops= and the result",
     ),
     "contended": Advice(
-        "other work ran on the same cores or the same device",
-        "stop it, or measure with fewer threads (--threads); on a shared machine compare only interleaved runs",
+        "other programs used the same cores or the same GPU",
+        "close other programs, or leave a core free (--threads); on a shared machine use compare --interleave",
     ),
     "throttled": Advice(
-        "the device lowered its clocks: heat, power limit or a slowdown signal",
-        "improve cooling, raise the power limit, or lock the clocks below it and say so",
+        "the device lowered its clocks because of heat, its power limit or a slowdown signal",
+        "improve the cooling, raise the power limit, or lock the clocks at a lower rate and report that rate",
     ),
     "noisy": Advice(
-        "background work, changing clocks, or a call whose cost depends on its data",
-        "more processes (--processes 10), an idle machine, --preset full",
+        "background programs, changing clocks, or a call whose time depends on its data",
+        "use an idle machine, more processes (--processes 10) or --preset full",
     ),
     "drifting": Advice(
-        "clocks that settle, memory that fragments or a device that warms up while it is measured",
-        "a longer warm-up: --preset full; locked clocks",
+        "clocks were still changing, memory became fragmented, or the device warmed up during the measurement",
+        "use --preset full (longer warm-up) or lock the clocks",
     ),
     "cold": Advice(
-        "the first rounds were slower than the rest: caches, lazy loading, clocks that rise",
-        "a longer warm-up: --preset full",
+        "the first rounds were slower than the others: empty caches, lazy loading or rising clocks",
+        "use --preset full (longer warm-up)",
     ),
     "too-short": Advice(
-        "a round was so short that reading the clock, or waiting for the device, is part of the figure",
-        "a larger size; without setup= rounds are filled with as many calls as it takes",
+        "a round was so short that reading the clock or synchronizing takes a large part of it",
+        "use a larger size, or leave out setup=: without it a round holds as many calls as needed",
     ),
 }

@@ -17,7 +17,7 @@ from gpubench.cli import main
 from gpubench.compare import document
 from gpubench.compare.comparison import Comparison
 from gpubench.compare.samples import CaseKey
-from gpubench.compare.verdict import AMBIGUOUS, Verdict
+from gpubench.compare.verdict import INCONCLUSIVE, Verdict
 from gpubench.runfile.schema import Case
 from gpubench.statistics import Interval
 
@@ -53,15 +53,15 @@ def test_json(save, capsys) -> None:
     assert case["processes"] == {"base": 3, "new": 3}
 
 
-def test_plain_files_are_known_by_their_full_names_and_one_run_says_ambiguous(save, capsys) -> None:
+def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(save, capsys) -> None:
     base, new = save("base.json", plain(run_file())), save("new.json", plain(run_file(1.2)))
     assert main(["compare", "--base", base, "--new", new, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["verdict"] == "ambiguous"
+    assert document["verdict"] == "inconclusive"
     case = document["cases"][1]
     assert case["id"] == "benchmarks/test_a.py::test_slow[a.slow[float32-n=8]]"
     assert (case["low"], case["high"], case["p"]) == (None, None, None)
-    assert "more runs a side would resolve 5 %" in case["advice"]
+    assert "more runs per side would detect a change of 5 %" in case["advice"]
 
 
 def test_several_runs_a_side_and_folders(save, tmp_path: Path, capsys) -> None:
@@ -110,8 +110,8 @@ def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
     document = json.loads(capsys.readouterr().out)
     assert [case["id"] for case in document["cases"]] == ["a.fast[float32-n=8]"]
     assert {(each["id"], each["side"], each["reason"]) for each in document["missing"]} == {
-        ("only.base[float32-n=8]", "new", "not there"),
-        ("only.new[float32-n=8]", "base", "not there"),
+        ("only.base[float32-n=8]", "new", "not in the results"),
+        ("only.new[float32-n=8]", "base", "not in the results"),
         ("went.wrong[float32-n=8]", "new", "error: ValueError: mine"),
     }
     for form in ("table", "md"):
@@ -128,7 +128,7 @@ def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(
     new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "timeout", "took too long")]
     files = ["--base", save("base.json", run_file()), "--new", save("new.json", new)]
     assert main(["compare", *files]) == 0
-    assert "; 1 case that base measured gave no number in new (timeout)" in capsys.readouterr().out
+    assert "; 1 benchmark measured in base but not in new (timeout)" in capsys.readouterr().out
     assert main(["compare", *files, "--fail-missing"]) == 1
     assert main(["compare", "--base", files[3], "--new", files[1], "--fail-missing"]) == 0
     assert "; 1 only in new" in capsys.readouterr().out
@@ -170,15 +170,15 @@ def test_two_cases_of_one_name_are_named_and_not_mixed(save, capsys) -> None:
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["cases"]) == 5
-    assert "several cases of this name" in document["missing"][0]["reason"]
+    assert "several benchmarks in one run have this name" in document["missing"][0]["reason"]
 
 
 def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
     files = ["--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.0, 0.1))]
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {case["verdict"] for case in document["cases"]} == {"ambiguous"}
-    assert document["notes"][0].startswith("all cases alike: +10.0 %")
+    assert {case["verdict"] for case in document["cases"]} == {"inconclusive"}
+    assert document["notes"][0].startswith("all benchmarks changed alike: +10.0 %")
 
 
 def test_other_presets_are_named(save, capsys) -> None:
@@ -215,12 +215,12 @@ def test_a_smoke_run_proves_nothing_and_says_what_would(save, capsys, sides) -> 
         data = run_file(factor)
         files += [f"--{name}", save(f"{name}.json", smoke(data) if name in sides else data)]
     code, document = compared(capsys, *files)
-    assert (code, document["verdict"]) == (0, "ambiguous")
+    assert (code, document["verdict"]) == (0, "inconclusive")
     for case in document["cases"]:
-        assert (case["verdict"], case["p"], case["low"], case["high"]) == ("ambiguous", None, None, None)
+        assert (case["verdict"], case["p"], case["low"], case["high"]) == ("inconclusive", None, None, None)
         assert "smoke run" in case["advice"]
-        assert "quick preset" in case["advice"]
-    assert any(f"smoke runs prove nothing, their rounds are too few ({' and '.join(sides)})" in note
+        assert "--preset quick" in case["advice"]
+    assert any(f"smoke runs prove nothing, they take too few rounds ({' and '.join(sides)})" in note
                for note in document["notes"])  # fmt: skip
 
 
@@ -239,10 +239,10 @@ def test_a_process_whose_threads_were_slow_is_no_evidence(save, capsys) -> None:
     assert code == 1
     assert document["cases"][1]["processes"] == {"base": 3, "new": 2}
     code, document = compared(capsys, "--base", base, "--new", save("two.json", contended(run_file(1.5), 0, 2)))
-    assert (code, document["verdict"]) == (0, "ambiguous")
+    assert (code, document["verdict"]) == (0, "inconclusive")
     assert {case["p"] for case in document["cases"]} == {None}
     assert "the machine was busy" in document["cases"][1]["advice"]
-    assert "new: in 2 of 3 processes more threads were slower than one (thread canary)" in document["notes"]
+    assert "new: the machine was busy in 2 of 3 processes (all threads slower than one)" in document["notes"]
 
 
 def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(save, capsys) -> None:
@@ -251,7 +251,7 @@ def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(save, 
     base = save("base.json", quiet)
     assert compared(capsys, "--base", base, "--new", save("quiet.json", slow))[0] == 1
     code, document = compared(capsys, "--base", base, "--new", save("busy.json", contended(slow, 0)))
-    assert (code, document["verdict"]) == (0, "ambiguous")
+    assert (code, document["verdict"]) == (0, "inconclusive")
     assert "the machine was busy" in document["cases"][0]["advice"]
 
 
@@ -266,7 +266,9 @@ def test_a_load_at_the_start_and_flags_of_a_case_are_only_hints(save, capsys) ->
 
 def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
     key, ratio = CaseKey("a.b", "cpu", "torch"), Interval(1.0, 0.5, 2.0, "")
-    verdicts = tuple(Verdict(key, AMBIGUOUS, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None))
+    verdicts = tuple(
+        Verdict(key, INCONCLUSIVE, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None)
+    )
     for pairs, told in ((None, True), (9, False)):
         shown = document.comparison_markdown(Comparison(verdicts, (), (), 0.05, pairs))
         assert "a quieter machine" in shown

@@ -11,7 +11,7 @@ import pytest
 from gpubench.compare.drift import Conditions
 from gpubench.compare.samples import CaseKey, Observation
 from gpubench.compare.sequential import Sequential, least_pairs
-from gpubench.compare.verdict import AMBIGUOUS, FASTER, SAME, SLOWER, judge, overall
+from gpubench.compare.verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, judge, overall
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
@@ -60,12 +60,12 @@ def test_each_word():
         CASES[3]: observed([0.9, 1.4, 1.1]),
     }
     found = judge(base, new)
-    assert list(words(found).values()) == [SLOWER, FASTER, SAME, AMBIGUOUS]
+    assert list(words(found).values()) == [SLOWER, FASTER, SAME, INCONCLUSIVE]
     assert found[0].ratio.value == pytest.approx(1.3, rel=1e-3)
     assert found[0].ratio.low < 1.3 < found[0].ratio.high
     assert "quieter machine" in found[3].advice
     assert overall(found) == SLOWER
-    assert overall(found[1:]) == AMBIGUOUS
+    assert overall(found[1:]) == INCONCLUSIVE
     assert overall(found[1:3]) == FASTER
     assert overall(found[2:3]) == SAME
 
@@ -85,15 +85,15 @@ def test_the_threshold_itself_is_reached():
 def test_a_neighbour_that_leaves_the_fastest_rounds_alone_is_no_slowdown():
     base = {CASES[0]: observed([1.0, 1.01, 0.99])}
     disturbed = {CASES[0]: [Observation(time, 0.97, 0.96) for time in (3.0, 3.1, 2.9)]}
-    assert words(judge(base, disturbed))[CASES[0]] == AMBIGUOUS
+    assert words(judge(base, disturbed))[CASES[0]] == INCONCLUSIVE
 
 
 def test_one_process_a_side_proves_nothing_short_of_a_multiple():
     base = {key: observed([1.0]) for key in CASES}
     (first, *_) = judge(base, {key: observed([1.5 if key == CASES[0] else 1.0]) for key in CASES})
-    assert first.verdict == AMBIGUOUS
+    assert first.verdict == INCONCLUSIVE
     assert first.p is None
-    assert "more runs a side would resolve 5 %" in first.advice
+    assert "more runs per side would detect a change of 5 %" in first.advice
     assert not math.isfinite(first.ratio.high)
     (first, *_) = judge(base, {key: observed([5.0 if key == CASES[0] else 1.0]) for key in CASES})
     assert first.verdict == SLOWER
@@ -103,7 +103,7 @@ def test_one_process_a_side_proves_nothing_short_of_a_multiple():
 
 def test_one_process_whose_fastest_round_is_undisturbed_proves_nothing_however_slow():
     base = {CASES[0]: observed([1.0])}
-    assert words(judge(base, {CASES[0]: [Observation(500.0, 2.0, 1.0)]}))[CASES[0]] == AMBIGUOUS
+    assert words(judge(base, {CASES[0]: [Observation(500.0, 2.0, 1.0)]}))[CASES[0]] == INCONCLUSIVE
 
 
 def test_a_process_that_was_held_up_in_its_other_cases_is_no_evidence():
@@ -113,8 +113,8 @@ def test_a_process_that_was_held_up_in_its_other_cases_is_no_evidence():
     assert words(judge(base, busy))[CASES[0]] == SLOWER
     late = {key: [replace(one, late=0.3) for one in seen] for key, seen in busy.items()}
     (first, *_) = judge(base, late)
-    assert (first.verdict, first.p) == (AMBIGUOUS, None)
-    assert "busy with something else" in first.advice
+    assert (first.verdict, first.p) == (INCONCLUSIVE, None)
+    assert "machine was busy" in first.advice
     some = {key: [*seen[:2], replace(seen[2], late=0.3, median_s=9.0)] for key, seen in busy.items()}
     (first, *_) = judge(base, some)
     assert first.verdict == SLOWER
@@ -165,9 +165,9 @@ def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     (only,) = judge(drifting(random, CASES[:1], 4), drifting(random, CASES[:1], 4, factor=1.3), per_run=3)
     assert only.verdict == SLOWER
     (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0), per_run=3)
-    assert only.verdict == AMBIGUOUS
+    assert only.verdict == INCONCLUSIVE
     assert 10 < only.more < 30
-    assert "more runs a side would resolve 5 %" in only.advice
+    assert "more runs per side would detect a change of 5 %" in only.advice
 
 
 def test_between_machines_what_all_cases_share_is_no_drift_to_be_taken_off():
@@ -182,8 +182,8 @@ def test_where_the_drift_gate_decides_more_runs_are_not_what_would_tell():
     random = np.random.default_rng(2)
     base, new = drifting(random, CASES, drift=0), drifting(random, CASES, drift=0, factor=1.15)
     found = judge(base, new)
-    assert {each.verdict for each in found} == {AMBIGUOUS}
-    assert all("--interleave would tell" in each.advice and each.more is None for each in found)
+    assert {each.verdict for each in found} == {INCONCLUSIVE}
+    assert all("use --interleave" in each.advice and each.more is None for each in found)
 
 
 def test_what_slows_all_cases_by_more_than_a_machine_drifts_is_a_slowdown():
@@ -255,7 +255,7 @@ def test_when_time_is_up_the_last_look_may_spend_the_rest():
             seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.2 + 0.001 * i])})
         return words(seen.look(last))[CASES[0]]
 
-    assert after(last=False) == AMBIGUOUS
+    assert after(last=False) == INCONCLUSIVE
     assert after(last=True) == SLOWER
 
 
@@ -283,14 +283,14 @@ def test_advice_names_no_fewer_pairs_than_can_prove_anything():
     assert {each.more for each in seen.look(last=True)} == {least_pairs(len(CASES)) - 2}
 
 
-def test_a_case_of_which_every_pair_was_disturbed_is_ambiguous_and_told_why():
+def test_a_case_of_which_every_pair_was_disturbed_is_inconclusive_and_told_why():
     seen = Sequential(20, 0.05)
     for _ in range(8):
         seen.add({key: observed([1.0]) for key in CASES}, {key: observed([1.1], late=0.5) for key in CASES})
     found = seen.look(last=True)
     assert set(words(found)) == set(CASES)
-    assert {each.verdict for each in found} == {AMBIGUOUS}
-    assert "beside just one side" in found[0].advice
+    assert {each.verdict for each in found} == {INCONCLUSIVE}
+    assert "one side of every pair" in found[0].advice
     assert found[0].p is None
 
 
@@ -323,8 +323,8 @@ def test_pairs_of_smoke_runs_prove_nothing():
         seen.add({key: observed([1.0]) for key in CASES}, new)
         assert not seen.due
     found = seen.look(last=True)
-    assert {(each.verdict, each.p) for each in found} == {(AMBIGUOUS, None)}
-    assert "quick preset" in found[0].advice
+    assert {(each.verdict, each.p) for each in found} == {(INCONCLUSIVE, None)}
+    assert "--preset quick" in found[0].advice
 
 
 def test_a_pair_in_which_one_sides_threads_were_slow_is_left_out():

@@ -11,10 +11,10 @@ from gpubench.report import judgement, labels
 from gpubench.report.crossover import Crossing
 from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.report.sweep import Line, Point
-from gpubench.runfile.schema import Device, Machine, Run
+from gpubench.runfile.schema import DeviceFacts, Machine, Run
 from gpubench.statistics import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 
-MACHINE = Machine("m", (Device("cpu", "cpu", ""), Device("cuda:0", "cuda", "")))
+MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
 
 
 def pair(low: float, high: float, shot: tuple[float, float] | None, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import records
 
-from gpubench.report import findings, metrics, scaling, speedup, table
+from gpubench.report import findings, metrics, table
+from gpubench.report.labels import Names
 from gpubench.report.metrics import METRICS, Metric
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case, Run
@@ -45,8 +46,7 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run = read(tmp_path)
     results = table.results_table([run])
     assert "call_per_s" in table.csv_text(results).splitlines()[0].split(",")
-    words = findings.summarise([run], results, speedup.pair(results), scaling.scaling_table(results))
-    (rates,) = [each for each in words.tables if each.title == "Highest rates"]
+    rates = findings.rate_table(table.records(results), Names(results))
     assert dict(zip(rates.columns, rates.rows[0], strict=True))["calls per second"] == "0.500 /s"
     assert "| `call_per_s` | 1/s | Calls per second | 1 / time_s |" in metrics.document()
 
@@ -54,8 +54,8 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("utilisation", 0.731, "73%"),
-        ("utilisation", 0.004, "<1%"),
+        ("check_error", 0.731, "73%"),
+        ("check_error", 0.004, "<1%"),
         ("utilisation", None, "—"),
         ("memory_bytes", 2e9, "2.00 GB"),
         ("energy_j", 0.5, "500 mJ"),
