@@ -48,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
+    parser.add_argument(
+        "--price",
+        dest="prices",
+        action="append",
+        default=[],
+        metavar="NAME=2.99",
+        help="what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME "
+        "is a machine, a device (cuda:0) or its name (H200); may be repeated",
+    )
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
     parser.add_argument(
         "--format",
@@ -79,7 +88,7 @@ class Report:
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow, args.prices)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
@@ -103,9 +112,10 @@ def write_report(
     charts: bool = True,
     formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
+    prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, machines, output, price, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.page_data import page_data
     from ..report.webpage import webpage
@@ -119,6 +129,8 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
+    costs = dict(price.parse_price(words) for words in prices)
+    side_by_side = (*machines.machine_tables(compared, allow), *price.price_tables(compared, costs, allow))
     output.prepare_folder(folder)
     trends = trend.trends(runs, results) if charts else []
     pictures: dict[str, bytes] = {}
@@ -131,7 +143,7 @@ def write_report(
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
-    words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     words = render.with_charts(words, drawn, *formats[:1])
     tables = {
         "results.csv": table.csv_text(results),

@@ -31,11 +31,16 @@ def summarise(
     speedups: Pairs,
     crossovers: pd.DataFrame,
     scaled: pd.DataFrame,
+    machines: Sequence[Table] = (),
 ) -> Summary:
-    """The answer's sentence, warnings and tables; in ``details`` all others that have a row, several devices last."""
+    """The answer's sentence, warnings and tables; in ``details`` all others that have a row, several devices last.
+
+    ``machines`` are tables that compare machines and what they cost; they come first.
+    """
     names = Names(results)
     rows = records(results)
     details = (
+        *machines,
         workload_table(speedups.table, crossovers, names),
         left_out_table(speedups.left_out),
         launch_table(rows, names),
