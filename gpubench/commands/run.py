@@ -25,7 +25,7 @@ from .report import formats
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
-_FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Those that a run keeps when it is resumed, beside the table's."""
 
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
-            _say(_FIRST_WORDS)
+            _say(FIRST_WORDS)
             return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
@@ -73,7 +73,7 @@ def _measure(args: argparse.Namespace) -> int:
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
     with run as supervisor:
-        _say(_FIRST_WORDS)
+        _say(FIRST_WORDS)
         progress.expect(supervisor.processes, supervisor.events)
         try:
             supervisor.measure()
