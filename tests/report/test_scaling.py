@@ -198,7 +198,7 @@ def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
     assert row[5].startswith("1.60×")
     assert row[6].startswith("0.96×")
     assert row[7] == "80%"
-    assert "one process with 2 threads" in words.note
+    assert "the single process has all 2 threads" in words.note
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "naive, 1 microbatch"), (2, "naive, 2 microbatches")])
