@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import shutil
 import sys
 from typing import Any
@@ -12,6 +11,7 @@ from .. import options
 from ..errors import GpubenchError, UsageError
 from ..format import aligned, seconds_text, text
 from ..matching import matcher
+from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
 
@@ -37,19 +37,21 @@ def main(args: argparse.Namespace) -> int:
     except GpubenchError as error:
         print(f"gpubench show: {error}", file=sys.stderr)
         return 2
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     measured = [_cells(row, several) for row in rows if row["_result"].times]
     if measured:
-        print("\n".join(aligned([_COLUMNS, *measured], width)))
+        _print("\n".join(aligned([_COLUMNS, *measured], width)))
     for row in rows:
         if not row["_result"].times:
-            print(f"  {_name(row, several)}  {row['device']}  {row['status']}: {row['reason'] or 'no reason given'}")
+            _print(f"  {_name(row, several)}  {row['device']}  {row['status']}: {row['reason'] or 'no reason given'}")
     if any(row["_result"].flags for row in rows):
         print("* flagged while it was measured, see summary.md")
     return 0
+
+
+def _print(text: str) -> None:
+    print(writable(text, sys.stdout.encoding))
 
 
 def _names(row: dict[str, Any]) -> list[str]:
