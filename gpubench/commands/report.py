@@ -15,6 +15,7 @@ from msgspec import structs
 from ..errors import GpubenchError, RunFileError
 
 if TYPE_CHECKING:
+    from ..report.answer import Answer
     from ..report.render import Summary
     from ..runfile.schema import Run
 
@@ -83,6 +84,8 @@ class Report:
     folder: Path
     files: tuple[Path, ...]
     summary: Summary
+    answer: Answer
+    runs: tuple[Run, ...]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -156,7 +159,7 @@ def write_report(
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words)
+    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
