@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="DIR",
-        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, charts/",
+        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/",
     )
     parser.add_argument(
         "--baseline",
@@ -105,8 +105,10 @@ def write_report(
     allow: Collection[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
+    from ..report.page_data import page_data
+    from ..report.webpage import webpage
 
     folder = Path(folder)
     runs = read_all(paths)
@@ -118,19 +120,27 @@ def write_report(
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
     output.prepare_folder(folder)
+    trends = trend.trends(runs, results) if charts else []
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from ..report.charts import draw, selection
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends)
         pictures = draw.render(drawn, formats)
-    words = findings.summarise(shown, compared, speedups, scaled, drawn, formats)
+    written = speedup.pair_or_numpy(compared, speedups)
+    crossovers = crossover.crossover_table(written.table, Names(results))
+    answered = answer.answer(compared, speedups.table, crossovers, shown)
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
+    words = render.with_charts(words, drawn, *formats[:1])
     tables = {
         "results.csv": table.csv_text(results),
-        "speedup.csv": table.csv_text(speedups.table),
-        "crossover.csv": table.csv_text(crossover.crossover_table(speedups.table, Names(results))),
+        "speedup.csv": table.csv_text(written.table),
+        "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
+        "report.html": webpage(
+            answered, page_data(compared, written.table, crossovers, scaled, trends), (), words.details
+        ),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)

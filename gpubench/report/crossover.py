@@ -13,7 +13,7 @@ from . import speedup
 from .labels import Names, Row, grouped
 from .speedup import ONE_SHOT, RESIDENT
 from .sweep import Line, Measure, speedup_of, sweeps
-from .table import BASE, CONFIGURATION, LEADING, columns_of, records
+from .table import BASE, CROSSING, LINE, columns_of, records
 
 MEASURES: dict[str, Measure] = {RESIDENT: speedup_of, ONE_SHOT: speedup.one_shot_of}
 """What is compared in each regime."""
@@ -84,22 +84,21 @@ def _lines(rows: list[Row], names: Names) -> list[tuple[str, str, Line]]:
 
 
 def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
-    """A row for each line and regime: the columns of crossover.csv."""
+    """A row for each line and regime: the columns of crossover.csv, then the Crossing and the Line."""
     rows = records(speedups)
-    parameters = columns_of({name for row in rows for name in row["_result"].case.params})
-    settings = [name for name in CONFIGURATION if name != "regime"]
-    shown = [name for name in LEADING if name != "device_name"]
+    parameters = columns_of({name for row in rows for name in row["_result"].params})
+    shown = ["run", "machine", "device", "workload", "implementation", "variant", "cache"]
     body = []
     for regime, size, line in _lines(rows, names):
         crossing = crossing_of(line, regime)
         row, known = line.row, crossing.crossover
-        cells = [row[name] for name in (*shown, *settings)]
-        cells += [row["_result"].case.params.get(name) if name != size else None for name in parameters]
+        cells = [row[name] for name in shown]
+        cells += [row["_result"].params.get(name) if name != size else None for name in parameters]
         cells += [row["dtype"], *(row[name] for name in _BASELINE), row["differs"]]
         cells += [_regime(row, regime), size, known.size, *_ends(known), known.kind]
-        body.append([*cells, crossing.processes, crossing.note or None])
-    header = [*shown, *settings, *parameters.values(), "dtype", *_BASELINE, "differs"]
-    header += ["regime", "size_parameter", "crossover", "low", "high", "kind", "processes", "note"]
+        body.append([*cells, crossing.processes, crossing.note or None, crossing, line])
+    header = [*shown, *parameters.values(), "dtype", *_BASELINE, "differs"]
+    header += ["regime", "size_parameter", "crossover", "low", "high", "kind", "processes", "note", CROSSING, LINE]
     return pd.DataFrame(body, columns=header, dtype=object)
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import TIMERS, Case, Run, Scalar
+from ..runfile.schema import TIMERS, Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
 Row = dict[str, Any]
 _T = TypeVar("_T")
 _LONGEST = 40
-_IMPLEMENTATIONS = {"numpy": "NumPy"}
+_IMPLEMENTATIONS = {"numpy": "NumPy", "torch": "PyTorch"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
 
@@ -38,14 +39,14 @@ class Names:
         name = str(row[f"{prefix}device"])
         implementation = row[f"{prefix}implementation"]
         if name in self.mixed and implementation:
-            name += f" · {_IMPLEMENTATIONS.get(implementation, implementation)}"
+            name += f" · {implementation_name(implementation)}"
         return shorten(f"{name} · {row[f'{prefix}run']}" if self.several else name)
 
     def baseline(self, row: Row) -> str:
         """What a speedup is measured against."""
         if row["run"] == row["baseline_run"]:
             if row["implementation"] != row["baseline_implementation"]:
-                return _IMPLEMENTATIONS.get(row["baseline_implementation"], str(row["baseline_implementation"]))
+                return implementation_name(str(row["baseline_implementation"]))
             return "the CPU" if row["baseline_device"] == "cpu" else str(row["baseline_device"])
         return shorten(str(row["baseline_run"]))
 
@@ -86,7 +87,7 @@ def setting(name: str, value: Scalar) -> str:
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:
     """``matmul.square bfloat16, n=1024``: a case in words, without its device."""
-    case = row["_result"].case
+    case = row["_result"]
     words = [case.dtype] * bool(case.dtype) + [case.variant] * (case.variant not in ("", "eager"))
     words += [case.regime] * (case.regime not in ("", "resident"))
     words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
@@ -99,6 +100,50 @@ def factor(value: float) -> str:
     if value < 1 or value >= 1e6:
         return f"{value:.3g}×"
     return f"{float(f'{value:.3g}'):,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}×"
+
+
+def times_text(value: float) -> str:
+    """``132×``, ``8.6×``; below one ``4.2× slower``. Two digits, three from a hundred on."""
+    if value < 1:
+        inverse = times_text(1 / value)
+        return inverse if inverse == "1.0×" else f"{inverse} slower"
+    if value >= 1e6:
+        return f"{value:.1e}×"
+    if value >= 99.5:
+        return f"{float(f'{value:.3g}'):,.0f}×"
+    return f"{value:.{0 if value >= 9.95 else 1}f}×"
+
+
+def times_range(low: float, high: float) -> str:
+    """``48× to 113×``, ``2.2× to 3.3× slower``."""
+    ends = times_text(low), times_text(high)
+    if ends[0] == ends[1]:
+        return ends[0]
+    if all(end.endswith(" slower") for end in ends):
+        return f"{ends[1].removesuffix(' slower')} to {ends[0]}"
+    return " to ".join(ends)
+
+
+def implementation_name(name: str) -> str:
+    """``NumPy`` of ``numpy``."""
+    return _IMPLEMENTATIONS.get(name, name)
+
+
+def device_label(run: Run, name: str) -> str:
+    """What a person calls the device: ``NVIDIA H200``; its name where the file knows no other."""
+    label = run.machine.device(name).label or (run.machine.label if name == "cpu" else "")
+    label = re.sub(r"\((R|TM|C)\)", "", label, flags=re.IGNORECASE)
+    return shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name
+
+
+def short_device(label: str) -> str:
+    """``H200`` of ``NVIDIA H200``, for sentences and marks."""
+    return re.sub(r"^(NVIDIA|AMD|Intel) (GeForce |Radeon |Instinct |Tesla )?", "", label) or label
+
+
+def rounded_size(size: float, name: str = "") -> str:
+    """A size that was estimated, to two digits: ``72``, ``34k``; below ten a whole number."""
+    return size_text(max(1, round(size)) if size < 10 else float(f"{size:.2g}"), name)
 
 
 def size_text(size: float, name: str = "") -> str:
@@ -141,7 +186,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
     rows = list(rows)
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
-    cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
+    cases = [result for row in rows for result in (row["_result"], row.get(BASE)) if result]
     devices = list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices)))
     facts = [_devices(devices, runs, names)]
     if dtypes := sorted({case.dtype for case in cases if case.dtype}):
@@ -203,7 +248,7 @@ def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
     return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
 
 
-def _threads(cases: list[Case]) -> str:
+def _threads(cases: list[Result]) -> str:
     """``2 CPU threads``; by implementation where they differ."""
     counts: dict[str, set[int]] = {}
     for case in cases:

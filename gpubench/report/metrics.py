@@ -6,11 +6,12 @@ charts and docs/metrics.md are made from it, so a new metric is one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..format import text
-from ..runfile.schema import Result, Run, Times
+from ..runfile.schema import Result, Run, Times, Work
 from ..runfile.utilisation import compute_dtype, utilisation
 from ..statistics import mean_interval
 
@@ -49,6 +50,7 @@ class Metric:
 
 SHARE = "1"
 """Unit of a share of a whole."""
+_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 
 
 def _end(name: str) -> Callable[[MeasuredCase], Number]:
@@ -79,10 +81,9 @@ def _copy(name: str) -> Callable[[MeasuredCase], Number]:
 
 def _utilisation(case: MeasuredCase) -> Number:
     result, machine = case.result, case.run.machine
-    key = result.case
-    link = len({machine.device(name).accelerator for name in (key.device, *key.devices)}) > 1
-    ceilings = case.run.ceilings.get(key.device)
-    use = utilisation(result.work, case.times.median_s, compute_dtype(key.dtype, key.variant), ceilings, link)
+    link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
+    ceilings = case.run.ceilings.get(result.device)
+    use = utilisation(result.work, case.times.median_s, compute_dtype(result.dtype, result.variant), ceilings, link)
     return use.fraction if use else None
 
 
@@ -92,7 +93,7 @@ def _item_per_j(case: MeasuredCase) -> Number:
 
 
 _METRICS = (
-    Metric("median_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
+    Metric("time_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
            lambda case: case.times.median_s),
     Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process",
            _end("low")),
@@ -101,7 +102,7 @@ _METRICS = (
            lambda case: case.times.latency_s),
     Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded",
            lambda case: case.result.device_s),
-    Metric("launch_s", "s", "Launch cost", "host seconds per call to enqueue the work",
+    Metric("launch_s", "s", "Launch overhead", "host seconds per call to enqueue the work",
            lambda case: case.result.launch_s),
     Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device", _copy("in_s")),
     Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory", _copy("out_s")),
@@ -115,20 +116,55 @@ _METRICS = (
     Metric("min_s", "s", "Shortest time per call", "fastest round's wall time", lambda case: case.times.min_s),
     Metric("rounds", "", "Rounds", "timed stretches", lambda case: case.times.rounds),
     Metric("iterations", "", "Iterations", "calls in each round", lambda case: case.times.iterations),
-    Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / median_s", _rate("flops")),
-    Metric("byte_per_s", "B/s", "Bandwidth", "compulsory bytes of the call / median_s", _rate("bytes")),
-    Metric("item_per_s", "1/s", "Rate", "items of the call / median_s", _rate("items")),
-    Metric("utilisation", SHARE, "Utilisation", "least time that the device's ceilings allow / median_s",
+    Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / time_s", _rate("flops")),
+    Metric("byte_per_s", "B/s", "Bandwidth", "minimum memory traffic of the call / time_s", _rate("bytes")),
+    Metric("item_per_s", "1/s", "Rate", "items of the call / time_s", _rate("items")),
+    Metric("utilisation", SHARE, "% of peak", "least time that the device's measured peaks allow / time_s",
            _utilisation, in_summary=True),
-    Metric("memory_bytes", "B", "Peak memory", "most bytes the case held on its device at once",
+    Metric("memory_bytes", "B", "Peak memory", "most bytes the benchmark held on its device at once",
            lambda case: case.result.memory_bytes, in_summary=True),
     Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included",
            lambda case: case.result.energy_j, in_summary=True),
-    Metric("item_per_j", "1/J", "Items per joule", "items of the call / energy per call", _item_per_j, in_summary=True),
+    Metric("item_per_j", "1/J", "Items/J", "items of the call / energy per call", _item_per_j, in_summary=True),
     Metric("check_error", SHARE, "Error", "max|result - float64 reference| / max|reference|",
            lambda case: case.result.check_error),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that says how well a case does: what it counts, and the unit of that per second."""
+
+    kind: str
+    unit: str
+    label: str
+
+    def measure(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        """Median, low and high of a row's rounds, where the row declares that kind of work."""
+        result = row["_result"]
+        amount = getattr(result.work, self.kind)
+        if amount is None:
+            return None
+        return amount / result.times.median_s, amount / result.times.q3_s, amount / result.times.q1_s
+
+
+def rate_of_work(work: Work) -> Rate | None:
+    """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
+
+    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+    """
+    items = None
+    if work.items is not None:
+        unit = work.unit if len(work.unit) <= 24 else f"{work.unit[:23]}…"
+        items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
+    if items and work.unit in _PEOPLE_COUNT:
+        return items
+    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
+        return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
+    if work.bytes is not None:
+        return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
+    return items
 
 
 def document() -> str:

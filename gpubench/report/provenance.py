@@ -15,7 +15,7 @@ from .labels import Names, Row, case_name, grouped, listed, shorten
 from .render import Table
 from .table import records
 
-_PRESETS = {"smoke": "smoke: tries every case's code, its times are not for comparing"}
+_PRESETS = {"smoke": "smoke: checks that the benchmarks work, its times mean nothing"}
 
 
 def machine_table(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
@@ -26,10 +26,10 @@ def machine_table(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
         cells = (run.machine.torch, str(run.machine.threads or ""), run.date)
         measured = sum(result.times is not None for result in run.results)
         rows.append((name, run.machine.label, "; ".join(devices), *(cell or "—" for cell in cells), str(measured)))
-    return Table("Machines", ("run", "machine", "devices", "torch", "threads", "date", "cases measured"), tuple(rows))
+    return Table("Machines", ("run", "machine", "devices", "torch", "threads", "date", "measured"), tuple(rows))
 
 
-def ceiling_table(results: pd.DataFrame) -> Table:
+def peak_table(results: pd.DataFrame) -> Table:
     """The peaks of each device, measured in the same run."""
     body = []
     for name, run in _runs(results).items():
@@ -41,13 +41,13 @@ def ceiling_table(results: pd.DataFrame) -> Table:
             rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
             single = (
                 ("matrix products", listed(rates, 8)),
-                ("launch floor", known.launch_floor_s and text(known.launch_floor_s, "s")),
+                ("launch overhead", known.launch_floor_s and text(known.launch_floor_s, "s")),
                 ("host to device", known.host_to_device_byte_per_s and text(known.host_to_device_byte_per_s, "B/s")),
                 ("device to host", known.device_to_host_byte_per_s and text(known.device_to_host_byte_per_s, "B/s")),
             )
             body += [(label, what, cell) for what, cell in single if cell]
-    note = "Measured at the start of the run; utilisation and the roofline charts rest on them."
-    return Table("Ceilings", ("device", "what", "at best"), tuple(body), note)
+    note = "Measured at the start of the run; % of peak and the roofline rest on them."
+    return Table("Measured peaks", ("device", "what", "peak"), tuple(body), note)
 
 
 def _footprints(known: Ceilings) -> dict[tuple[str, str], list[Bandwidth]]:
@@ -72,8 +72,8 @@ def flag_table(results: pd.DataFrame) -> Table:
         row, flag = flagged[name][0]
         cells = (f"e.g. {case_name(row)} on {row['device']}: {shorten(flag.seen, 160)}", *_advice(name))
         body.append((name, str(len(flagged[name])), *cells))
-    note = "Flagged cases have hollow markers in the charts; the column flags of results.csv names them all."
-    return Table("Flags", ("flag", "cases", "what was seen", "why it may be", "what to try"), tuple(body), note)
+    note = "Hollow markers in charts: noisy measurement. The column flags of results.csv names them all."
+    return Table("Flags", ("flag", "benchmarks", "evidence", "possible cause", "what to try"), tuple(body), note)
 
 
 def run_flag_table(results: pd.DataFrame) -> Table:
@@ -83,8 +83,8 @@ def run_flag_table(results: pd.DataFrame) -> Table:
         for flag in run.flags:  # a process may raise the same one more than once
             processes = f"{len(set(flag.processes))} of {run.processes}"
             body.append((flag.name, name, processes, shorten(flag.seen, 160), *_advice(flag.name)))
-    columns = ("flag", "run", "processes", "what was seen", "why it may be", "what to try")
-    return Table("Flags of whole processes", columns, tuple(body), "They apply to all that these processes measured.")
+    columns = ("flag", "run", "processes", "evidence", "possible cause", "what to try")
+    return Table("Flags of whole processes", columns, tuple(body))
 
 
 def _advice(name: str) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def unmeasured_table(rows: list[Row]) -> Table:
         reason = ("e.g. " if len(reasons) > 1 else "") + shorten(members[0]["reason"] or "no reason given", 200)
         workloads = sorted({f"{row['workload']} on {row['device']}" for row in members})
         body.append((status, str(len(members)), reason, listed(workloads, 4)))
-    return Table("Not measured", ("status", "cases", "reason", "which"), tuple(body))
+    return Table("Skipped and failed", ("status", "benchmarks", "reason", "which"), tuple(body))
 
 
 def method_table(runs: Sequence[Run], rows: list[Row]) -> Table:
@@ -130,17 +130,17 @@ def method_table(runs: Sequence[Run], rows: list[Row]) -> Table:
         return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, ""))) or "unknown"
 
     times = [row["_result"].times for row in rows if row["_result"].times]
-    waited = ", the wait for the device included" if all(time.timer in TIMERS for time in times) else ""
+    waited = ", synchronization included" if all(time.timer in TIMERS for time in times) else ""
     tf32 = {True: "on", False: "off", None: "unknown"}
-    named = " but for cases of dtype tf32" if any(row["dtype"] == "tf32" for row in rows) else ""
+    named = " except for dtype tf32" if any(row["dtype"] == "tf32" for row in rows) else ""
     checks = Counter(row["check"] for row in rows if row["check"])
     body = [
         ("clock", join(sorted({time.timer for time in times}))),
-        ("time", "wall time of a call: median over rounds, geometric mean of processes" + waited),
+        ("time", "wall time of a call: median of the rounds, geometric mean of the processes" + waited),
         ("processes", join([run.processes for run in runs])),
         ("TF32", join([tf32[run.machine.tf32] for run in runs]) + named),
-        ("answers checked", f"{checks.pop('passed', 0)} of {len(times)} cases" if checks else "unknown"),
-        ("not checked", _reasons(checks) or "unknown"),
+        ("results verified", f"{checks.pop('passed', 0)} of {len(times)} benchmarks" if checks else "unknown"),
+        ("not verified", _reasons(checks) or "unknown"),
         ("preset", join([run.preset and _PRESETS.get(run.preset, run.preset) for run in runs])),
         ("gpubench", join([run.version for run in runs])),
     ]

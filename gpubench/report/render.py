@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
@@ -19,6 +19,8 @@ from .output import CHARTS
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .charts.page import Figure
 
 _LEAST = 4
 """Width to which every column may shrink."""
@@ -42,20 +44,31 @@ class Table:
 class Summary:
     """``charts`` are (title, file stem) for the pictures that were drawn in ``picture`` format.
 
-    ``left_out`` is one line on the pairs that were not made, empty where there are none.
+    ``lead`` are sentences, ``warnings`` stand before all tables, ``details`` are tables that are folded where that can
+    be done. ``left_out`` is one line on what was not compared, empty where there is nothing.
     """
 
     tables: tuple[Table, ...]
     charts: tuple[tuple[str, str], ...] = ()
     picture: str = "svg"
     left_out: str = ""
+    lead: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    details: tuple[Table, ...] = ()
+
+
+def with_charts(summary: Summary, figures: Iterable[Figure], picture: str) -> Summary:
+    """The summary with the pictures that were drawn in that format."""
+    return replace(summary, charts=tuple((figure.title, figure.name) for figure in figures), picture=picture)
 
 
 def summary_markdown(summary: Summary) -> str:
-    """summary.md: all tables, then the charts, light or dark as the reader's page."""
+    """summary.md: what leads, the tables, the charts in light or dark as the reader's page, the details folded."""
     lines = ["# Benchmark report", ""]
+    lines += [line for words in summary.lead for line in (escape(words), "")]
+    lines += [line for words in summary.warnings for line in (f"> **Warning:** {escape(words)}", "")]
     for table in summary.tables:
-        lines += [f"## {table.title}", "", *markdown_table(table), ""]
+        lines += [f"## {escape(table.title)}", "", *markdown_table(table), ""]
     if summary.charts:
         lines += ["## Charts", ""]
     for title, name in summary.charts:
@@ -63,6 +76,9 @@ def summary_markdown(summary: Summary) -> str:
         alt = html.escape(title)
         source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         lines += [f'<picture>{source}<img alt="{alt}" src="{light}"></picture>', ""]
+    for table in summary.details:
+        lines += [f"<details><summary>{html.escape(table.title)}</summary>", "", *markdown_table(table), ""]
+        lines += ["</details>", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -81,14 +97,18 @@ def escape(cell: str) -> str:
     return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
 
 
-def show_summary(summary: Summary, console: Console | None = None) -> None:
-    """In a pipe the same without colours; nothing in a cell is taken for markup."""
+def show_summary(summary: Summary, console: Console | None = None, verbose: bool = False) -> None:
+    """Warnings first; in a pipe the same without colours. Nothing in a cell is taken for markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     console = console or Console(width=None if sys.stdout.isatty() else 120)
-    for table in summary.tables:
+    for words in summary.warnings:
+        console.print(Text(f"WARNING: {words}", "yellow"))
+    for words in summary.lead:
+        console.print(Text(words))
+    for table in (*summary.tables, *(summary.details if verbose else ())):
         grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
             grid.caption = Text(table.note)

@@ -48,7 +48,7 @@ def _parallel(row: Row) -> Parallel:
 
 def _job(row: Row) -> Hashable:
     """What cases have in common that differ only in how, and over how many devices, they do the same."""
-    case, parallel = row["_result"].case, _parallel(row)
+    case, parallel = row["_result"], _parallel(row)
     kind = row["_run"].machine.device(case.device).kind
     name = case.workload.partition(".")[2] or case.workload
     return row["run"], kind, name, case.dtype, case.variant, parallel.mode or "strong"
@@ -62,7 +62,7 @@ def _scaled(row: Row, members: list[Row]) -> Row:
         **{name: row[name] for name in ("run", "machine", "device", "device_name", "workload", *HIDDEN)},
         **{name: row[name] for name in ("dtype", "variant", "item_per_s")},
         **{name: getattr(parallel, name) for name in _DECLARED},
-        "nbytes": result.case.params.get("nbytes"),
+        "nbytes": result.params.get("nbytes"),
         "time_s": times.median_s,
         "rows": "; ".join("+".join(map(str, batch)) for batch in parallel.rows) or None,
         "phases": "; ".join(f"{name} {seconds!r}" for name, seconds in parallel.phases.items()) or None,
@@ -83,7 +83,7 @@ def _against(base: Row, device: Row, row: Row) -> Row:
     *scaling, scaling_uncertainty = _ratio(device, row)
     cells: Row = {
         "baseline_s": base["_result"].times.median_s,
-        "baseline_threads": _parallel(base).threads or base["_result"].case.threads,
+        "baseline_threads": _parallel(base).threads or base["_result"].threads,
         "uncertainty": uncertainty or scaling_uncertainty,
         **dict(zip(("speedup", "low", "high"), speedup, strict=True)),
         **dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True)),
@@ -124,13 +124,13 @@ def several_devices(scaled: pd.DataFrame) -> Table:
     rows = [row for row in records(scaled) if row["speedup"] is not None and row["method"] not in (SINGLE, ONE_THREAD)]
     threads = sorted({row["baseline_threads"] for row in rows if row["baseline_threads"]})
     columns = (
-        "workload", "method", "devices", "scaling", "a step", "against one device", "against the best not parallel",
+        "workload", "method", "devices", "scaling", "time", "vs. one device", "vs. single process",
         "efficiency", "ideal",
     )  # fmt: skip
-    note = "One device of a CPU is one process with one thread; the best that is not parallel there is one process"
-    note += f" with {' or '.join(map(str, threads))} threads. In brackets: "
+    note = "On a CPU, one device is one process with one thread, and the single process has all"
+    note += f" {' or '.join(map(str, threads))} threads. In brackets: "
     kinds = sorted({row["uncertainty"] for row in rows if row["uncertainty"]})
-    return Table("Several devices", columns, tuple(map(_cells, rows)), note + ", ".join(kinds) + ".")
+    return Table("Multi-device", columns, tuple(map(_cells, rows)), note + ", ".join(kinds) + ".")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

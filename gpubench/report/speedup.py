@@ -24,7 +24,7 @@ from ..runfile.schema import REGIMES, DeviceFacts, Result, Scalar, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Interval
 from .labels import Row
-from .table import BASE, CONFIGURATION, HIDDEN, LEADING, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
+from .table import BASE, HIDDEN, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
 
 RESIDENT, ONE_SHOT = REGIMES
 FALLBACK = "float32"
@@ -99,10 +99,18 @@ def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collectio
                 left_out += [LeftOut(row, differing)] if differing else []
             else:
                 made.append(_pair(base, row, differing))
-    columns = [f"baseline_{name}" for name in SIDE] + list(SIDE)
-    columns += ["workload", *CONFIGURATION, *parameters, "dtype", *PAIRED, *ONE_SHOT_COLUMNS, *HIDDEN, BASE]
+    columns = ["device_name", "workload", "dtype", "variant", "setting", "size_name", "size", *PAIRED, "flags", "id"]
+    columns += [*SIDE, *(f"baseline_{name}" for name in SIDE), "differs", "uncertainty", "regime", "cache"]
+    columns += [*parameters, *(name for name in ONE_SHOT_COLUMNS if name not in PAIRED), *HIDDEN, BASE]
     frame = pd.DataFrame([[row[column] for column in columns] for row in made], columns=columns, dtype=object)
     return Pairs(frame, tuple(left_out))
+
+
+def pair_or_numpy(table: pd.DataFrame, pairs: Pairs) -> Pairs:
+    """The pairs, or where there are none those of PyTorch against NumPy on the same CPU."""
+    if not pairs.table.empty:
+        return pairs
+    return Pairs(pair(table, Baseline("implementation", "numpy")).table, pairs.left_out)
 
 
 def _groups(table: pd.DataFrame, terms: list[str]) -> list[_Rows]:
@@ -111,7 +119,7 @@ def _groups(table: pd.DataFrame, terms: list[str]) -> list[_Rows]:
     repeats: Counter[Hashable] = Counter()
     for row in records(table[table["status"] == "ok"]):
         identity = tuple((type(row[term]), row[term]) for term in terms)
-        itself = (identity, *(row[name] for name in (*LEADING, "dtype", "regime", "cache", "threads")))
+        itself = (identity, *(row[name] for name in (*SIDE, "dtype", "regime", "cache")))
         repeats[itself] += 1
         groups.setdefault((identity, repeats[itself]), []).append(row)
     return list(groups.values())
@@ -149,6 +157,8 @@ def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
         "high": ratio.high,
         "uncertainty": uncertainty,
         **(copied or dict.fromkeys(ONE_SHOT_COLUMNS)),
+        "flags": " ".join(dict.fromkeys(flag.name for side in (other, base) for flag in side["_result"].flags)) or None,
+        "id": other["_result"].id,
     }
 
 

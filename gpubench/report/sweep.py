@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..runfile.schema import Scalar
-from .labels import Names, Row, flagged, heading, shorten
-from .metrics import METRICS
+from .labels import Names, Row, flagged
+from .metrics import Rate, rate_of_work
+from .table import size_of as size_of, size_parameter as size_parameter
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
 """Value, low and high of a row's quantity, or None where it has none."""
 
 _TERMS = ("dtype", "variant", "regime", "cache", "differs")
 """What tells lines apart besides their source and the test's own parameters."""
-_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
-"""Items that people count, rather than the arithmetic behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +65,9 @@ def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sw
     return swept, single
 
 
-def size_parameter(rows: list[Row]) -> str | None:
-    """The cases' own ``size`` if it varies, else the only number that does; None where there is no such axis."""
-    named = {row["_result"].case.size for row in rows}
-    if len(named) == 1 and (name := named.pop()) is not None:
-        return name if _varies(rows, name) else None
-    names = {name for row in rows for name in row["_result"].case.params}
-    numeric = [name for name in names if _varies(rows, name)]
-    return numeric[0] if len(numeric) == 1 else None
-
-
-def size_of(row: Row, name: str) -> float | None:
-    """The parameter's value where it can stand on a logarithmic axis."""
-    value = row["_result"].case.params.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
-
-
 def _terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
     """What makes a row's line: its source, _TERMS and all parameters but the size, these marked by a colon."""
-    params = {f":{name}": value for name, value in row["_result"].case.params.items() if name != size}
+    params = {f":{name}": value for name, value in row["_result"].params.items() if name != size}
     return {"source": names.source(row), **{name: row.get(name) for name in _TERMS}, **params}
 
 
@@ -103,50 +86,14 @@ def time_of(row: Row) -> tuple[float, float, float]:
     return times.median_s, times.q1_s, times.q3_s
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate that says how well a case does: what it counts, and the unit of that per second."""
-
-    kind: str
-    unit: str
-    label: str
-
-    def measure(self, row: Row) -> tuple[float, float, float] | None:
-        """Median, low and high, where the row declares that kind of work."""
-        amount = getattr(row["_result"].work, self.kind)
-        if amount is None:
-            return None
-        median, q1, q3 = time_of(row)
-        return amount / median, amount / q3, amount / q1
-
-
 def rate_of(row: Row) -> Rate | None:
-    """The rate by which people judge such a case: its samples or tokens, else its FLOP, its bytes, its items.
-
-    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
-    """
-    work = row["_result"].work
-    items = None
-    if work.items is not None:
-        unit = shorten(work.unit, 24)
-        items = Rate("items", f"{unit}s/s", f"{heading(unit)}s per second")
-    if items and work.unit in _PEOPLE_COUNT:
-        return items
-    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
-        return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
-    if work.bytes is not None:
-        return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
-    return items
+    """The rate by which people judge such a case."""
+    return rate_of_work(row["_result"].work)
 
 
 def speedup_of(row: Row) -> tuple[float, float, float]:
     """Value, low and high of a pair with resident data."""
     return row["speedup"], row["low"], row["high"]
-
-
-def _varies(rows: list[Row], name: str) -> bool:
-    sizes = [size_of(row, name) for row in rows]
-    return None not in sizes and len(set(sizes)) > 1
 
 
 def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> list[Line]:

@@ -6,48 +6,36 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ..runfile.reader import clean
-from ..runfile.schema import Result, Run
-from .metrics import METRICS, MeasuredCase
+from ..runfile.schema import Result, Run, Scalar
+from .metrics import METRICS, MeasuredCase, rate_of_work
 
-LEADING = ("run", "machine", "device", "device_name", "workload", "implementation")
-CONFIGURATION = ("variant", "regime", "cache")
-BEFORE_METRICS, AFTER_METRICS = ("dtype", "threads", "status", "reason"), ("check", "flags")
+LEADING = (
+    "run", "machine", "device", "device_name", "family", "workload", "dtype", "variant", "setting", "size_name", "size",
+    "time_s", "low_s", "high_s", "rate", "rate_unit", "utilisation", "status", "flags", "reason",
+)  # fmt: skip
+"""What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
+CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
-BASE = "_baseline"
-"""In a table of pairs, the Result of the baseline; as hidden."""
-PAIRED = ("differs", "baseline_s", "time_s", "speedup", "low", "high", "uncertainty")
+BASE, LINE, CROSSING = "_baseline", "_line", "_crossing"
+"""In a table of pairs the Result of the baseline, in one of crossovers the Line and its Crossing; as hidden."""
+PAIRED = ("speedup", "low", "high", "one_shot_speedup", "break_even_calls", "baseline_s", "time_s")
 ONE_SHOT_COLUMNS = (
-    "baseline_one_shot_s",
-    "one_shot_s",
-    "one_shot_speedup",
-    "one_shot_low",
-    "one_shot_high",
-    "one_shot_pinned_s",
-    "one_shot_pinned_speedup",
-    "break_even_calls",
-)
+    "one_shot_speedup", "break_even_calls", "one_shot_low", "one_shot_high", "baseline_one_shot_s", "one_shot_s",
+    "one_shot_pinned_s", "one_shot_pinned_speedup",
+)  # fmt: skip
 CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
-_RESERVED = {
-    *LEADING,
-    *CONFIGURATION,
-    *BEFORE_METRICS,
-    *AFTER_METRICS,
-    *HIDDEN,
-    BASE,
-    *PAIRED,
-    *ONE_SHOT_COLUMNS,
-    *CROSSED,
-}
+_RESERVED = {*LEADING, *CONFIGURATION, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
+_RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *CROSSED}
 _RESERVED |= {f"baseline_{name}" for name in SIDE}
 
 
@@ -58,12 +46,48 @@ def _reserved(column: str) -> bool:
 def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
-    parameters = columns_of({name for run in runs for result in run.results for name in result.case.params})
-    columns = [*LEADING, *CONFIGURATION, *parameters.values(), *BEFORE_METRICS, *METRICS, *AFTER_METRICS, *HIDDEN]
+    parameters = columns_of({name for run in runs for result in run.results for name in result.params})
+    more = [name for name in METRICS if name not in LEADING]
+    columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
     rows = [
         _row(name, run, result, parameters) for name, run in zip(names, runs, strict=True) for result in run.results
     ]
+    workloads: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        workloads.setdefault(row["workload"], []).append(row)
+    for members in workloads.values():
+        size = size_parameter(members)
+        for row in members:
+            result = row["_result"]
+            name = size or result.size
+            row |= {"size_name": name, "size": result.params.get(name) if name else None}
+            row["setting"] = ", ".join(_setting(*each) for each in result.params.items() if each[0] != name) or None
     return pd.DataFrame([[row.get(column) for column in columns] for row in rows], columns=columns, dtype=object)
+
+
+def _setting(name: str, value: Scalar) -> str:
+    return value if isinstance(value, str) else f"{name}={json.dumps(value)}"
+
+
+def size_parameter(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The cases' own ``size`` if it varies, else the only number that does; None where there is no such axis."""
+    named = {row["_result"].size for row in rows}
+    if len(named) == 1 and (name := named.pop()) is not None:
+        return name if _varies(rows, name) else None
+    names = {name for row in rows for name in row["_result"].params}
+    numeric = [name for name in names if _varies(rows, name)]
+    return numeric[0] if len(numeric) == 1 else None
+
+
+def size_of(row: Mapping[str, Any], name: str) -> float | None:
+    """The parameter's value where it can stand on a logarithmic axis."""
+    value = row["_result"].params.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _varies(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    sizes = [size_of(row, name) for row in rows]
+    return None not in sizes and len(set(sizes)) > 1
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -80,7 +104,7 @@ def csv_text(table: pd.DataFrame) -> str:
     """Every digit of every number, empty where unknown; texts can't act as formulas in a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    shown = [column for column in table.columns if column not in (*HIDDEN, BASE)]
+    shown = [column for column in table.columns if column not in (*HIDDEN, BASE, LINE, CROSSING)]
     writer.writerow([_cell(column) for column in shown])
     writer.writerows([_cell(value) for value in row] for row in table[shown].itertuples(index=False, name=None))
     return text.getvalue()
@@ -100,20 +124,21 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dict[str, Any]:
-    case, times = result.case, result.times
+    times = result.times
     row: dict[str, Any] = {
         "run": name,
         "machine": run.machine.label,
-        "device": case.device,
-        "device_name": run.machine.device(case.device).label or None,
-        "workload": case.workload,
-        "implementation": case.implementation or None,
-        "variant": case.variant or None,
-        "regime": case.regime or None,
-        "cache": case.cache or None,
-        **{parameters[key]: value for key, value in case.params.items()},
-        "dtype": case.dtype or None,
-        "threads": case.threads,
+        "device": result.device,
+        "device_name": run.machine.device(result.device).label or None,
+        "family": result.workload.partition(".")[0],
+        "workload": result.workload,
+        "implementation": result.implementation or None,
+        "variant": result.variant or None,
+        "regime": result.regime or None,
+        "cache": result.cache or None,
+        **{parameters[key]: value for key, value in result.params.items()},
+        "dtype": result.dtype or None,
+        "threads": result.threads,
         "status": result.status,
         "reason": result.reason or None,
         "_run": run,
@@ -122,6 +147,9 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
     if times:
         measured = MeasuredCase(result, times, run)
         row |= {name: metric.of(measured) for name, metric in METRICS.items()}
+        rate = rate_of_work(result.work)
+        values = rate.measure(row) if rate else None
+        row |= {"rate": values[0], "rate_unit": rate.unit} if rate and values else {}
         check = result.check
         row["check"] = (f"{check.status}: {check.reason}" if check.reason else check.status) if check else None
         row["flags"] = " ".join(flag.name for flag in result.flags) or None

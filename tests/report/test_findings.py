@@ -11,7 +11,7 @@ import pytest
 import records
 from rich.console import Console
 
-from gpubench.report import findings, labels, render, scaling, speedup, table
+from gpubench.report import answer, crossover, findings, labels, render, scaling, speedup, table
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -21,11 +21,15 @@ def summarise(folder: Path, data: dict[str, Any]) -> render.Summary:
     path.write_text(json.dumps(data))
     runs = [reader.read(path)]
     results = table.results_table(runs)
-    return findings.summarise(runs, results, speedup.pair(results), scaling.scaling_table(results))
+    pairs = speedup.pair(results)
+    written = speedup.pair_or_numpy(results, pairs)
+    crossovers = crossover.crossover_table(written.table, labels.Names(results))
+    answered = answer.answer(results, pairs.table, crossovers, runs)
+    return findings.summarise(answered, runs, results, written, crossovers, scaling.scaling_table(results))
 
 
 def rows(words: render.Summary, title: str) -> list[dict[str, str]]:
-    (found,) = [each for each in words.tables if each.title == title]
+    (found,) = [each for each in (*words.tables, *words.details) if each.title == title]
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
@@ -37,10 +41,16 @@ def test_speedups(tmp_path: Path) -> None:
     ]
     words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
     (row,) = rows(words, "Speedup")
-    assert (row["family"], row["dtype"], row["device"], row["against"]) == ("a", "float32", "cuda:0", "the CPU")
-    assert row["speedup at largest sizes"] == "9.09×"
-    assert row["best"] == "9.09× (8.73×–9.46×) a.b float32, n=1000000"
-    assert row["faster from"] == "n ≈ 34.3k"
+    assert row == {
+        "benchmark": "a.b float32, n=1000000",
+        "device": "cuda:0",
+        "against": "the CPU",
+        "time": "1.00 ms → 110 µs",
+        "speedup": "9.1× (8.7× to 9.5×)",
+        "with copies": "—",
+        "calls": "—",
+        "faster from": "n between 10³ and 10⁶",
+    }
 
 
 def spread_marks(times: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) -> dict[str, Any]:
@@ -58,53 +68,40 @@ def spread_marks(times: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) 
 STEADY = (1.0, 1.01, 1.02)
 
 
-def test_the_best_is_that_which_is_surely_fast_and_not_the_noisiest(tmp_path: Path) -> None:
-    noisy = (0.001, 0.02, 4.0)
-    (row,) = rows(summarise(tmp_path, spread_marks({10: (STEADY, noisy), 20: (STEADY, (0.5, 0.51, 0.52))})), "Speedup")
-    assert row["best"].startswith("1.98× (")
-    assert row["best"].endswith("n=20")
-
-
 @pytest.mark.parametrize(
-    ("sides", "said"),
+    ("sides", "cells"),
     [
-        ((STEADY, (0.5, 0.51, 0.52)), "always (1 of 1)"),
-        (((0.001, 0.02, 4.0), (0.001, 0.002, 0.004)), "may be anywhere (1 of 1)"),
+        ((STEADY, (0.5, 0.51, 0.52)), ("2.0× (1.9× to 2.1×)", "every size measured")),
+        (((0.001, 0.02, 4.0), (0.001, 0.002, 0.004)), ("unknown (too noisy)", "unsure")),
     ],
 )
-def test_always_is_said_only_where_the_interval_allows_nothing_else(
-    tmp_path: Path, sides: tuple[tuple[float, ...], tuple[float, ...]], said: str
+def test_nothing_is_stated_that_the_interval_leaves_open(
+    tmp_path: Path, sides: tuple[tuple[float, ...], tuple[float, ...]], cells: tuple[str, str]
 ) -> None:
-    words = summarise(tmp_path, spread_marks({10: sides, 20: sides}))
-    (row,) = rows(words, "Speedup")
-    assert row["faster from"] == said
-    (found,) = [each for each in words.tables if each.title == "Speedup"]
-    assert ("May be anywhere: " in found.note) == ("anywhere" in said)
+    (row,) = rows(summarise(tmp_path, spread_marks({10: sides, 20: sides})), "Speedup")
+    assert (row["speedup"], row["faster from"]) == cells
 
 
-def test_a_disputed_crossover_is_only_perhaps_so(tmp_path: Path) -> None:
+def test_a_disputed_crossover_is_unsure(tmp_path: Path) -> None:
     doubted = ((0.9, 1.0, 1.4), STEADY)
     words = summarise(tmp_path, spread_marks({10: doubted, 20: ((3.0, 3.1, 3.2), STEADY)}))
     (row,) = rows(words, "Speedup")
-    assert row["faster from"] == "perhaps always (1 of 1)"
+    assert row["faster from"] == "unsure"
 
 
-def test_words_for_no_crossover_are_explained_where_they_stand(tmp_path: Path) -> None:
-    for second, word in ((3.0, "Never: "), (1.5, "Not in this range: ")):
-        words = summarise(tmp_path, spread_marks({10: ((1.0,), (2.0,)), 20: ((1.0,), (second,))}))
-        (found,) = [each for each in words.tables if each.title == "Speedup"]
-        assert word in found.note
-        assert found.note.count(": behind") == 1
+def test_where_the_device_never_wins_the_largest_size_is_named(tmp_path: Path) -> None:
+    words = summarise(tmp_path, spread_marks({10: ((1.0,), (2.0,)), 20: ((1.0,), (3.0,))}))
+    (row,) = rows(words, "Speedup")
+    assert (row["speedup"], row["faster from"]) == ("3.0× slower (2.9× to 3.1× slower)", "not up to n = 20")
 
 
-def test_rates_above_doubtful_ceilings_are_commented(tmp_path: Path) -> None:
+def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
     marks = [records.benchmark(Case("a.b", "cpu", "float32", {"n": 1}), 1e-3, work={"flops": 7e8})]
     ceilings = {"cpu": {"throughput": {"float32": 4e11}}}
-    for flags, said in (((), False), (("contended",), True)):
-        words = summarise(tmp_path, records.run_file(marks, ceilings=ceilings, flags=flags))
-        (found,) = [each for each in words.tables if each.title == "Highest rates"]
-        assert rows(words, "Highest rates")[0]["utilisation"] == "175%"
-        assert ("Up to 175% of a ceiling: the ceilings of this run are too low, see the flags." in found.note) == said
+    words = summarise(tmp_path, records.run_file(marks, ceilings=ceilings))
+    assert rows(words, "Highest throughput")[0]["% of peak"] == "—"
+    (warning,) = (line for line in words.warnings if "peak" in line)
+    assert warning.startswith("1 result above 100% of the measured peak, which can't be (a.b)")
 
 
 def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
@@ -128,27 +125,24 @@ def gpu_marks(*, moved: float | None = None, **of_all: Any) -> list[dict[str, An
     return marks
 
 
-def test_one_shot_and_break_even_stand_beside_the_resident_speedup(tmp_path: Path) -> None:
+def test_copies_and_the_calls_that_amortize_them_stand_beside_the_speedup(tmp_path: Path) -> None:
     both = (records.CPU, records.GPU)
     (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(moved=2e-3), devices=both)), "Speedup")
     # 1 ms on the CPU; 110 µs, and 4 ms of copies, on the device
-    assert (row["speedup at largest sizes"], row["one-shot"], row["break-even"]) == ("9.09×", "0.243×", "5 calls")
-    assert (row["faster from"], row["one-shot faster from"]) == ("n ≈ 34.3k", "not in this range (1 of 1)")
-    (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(), devices=both)), "Speedup")
-    assert "one-shot" not in row
+    assert (row["speedup"], row["with copies"], row["calls"]) == ("9.1× (8.7× to 9.5×)", "4.1× slower", "5")
 
 
 def test_launch_bound_until(tmp_path: Path) -> None:
     words = summarise(tmp_path, records.run_file(gpu_marks(), devices=(records.CPU, records.GPU)))
-    (row,) = rows(words, "Launch-bound")
+    (row,) = rows(words, "Launch overhead")
     # device time / launch cost: 0.01 and 10
-    assert (row["case"], row["device"], row["launch-bound up to"]) == ("a.b float32", "cuda:0", "n = 10³")
+    assert (row["benchmark"], row["device"], row["launch-bound up to"]) == ("a.b float32", "cuda:0", "n = 10³")
     assert (row["busy at smallest"], row["busy at largest"]) == ("1%", "91%")
     assert row["no longer from"] == "≈ 10⁵"
     marks = [mark for mark in gpu_marks() if mark["params"]["n"] == 1000 or mark["params"]["device"] == "cpu"]
     words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
-    (row,) = rows(words, "Launch-bound")
-    assert (row["launch-bound up to"], row["no longer from"]) == ("its one size", "not in this range")
+    (row,) = rows(words, "Launch overhead")
+    assert (row["launch-bound up to"], row["no longer from"]) == ("its only size", "not reached")
 
 
 def test_what_is_not_paired_is_said(tmp_path: Path) -> None:
@@ -156,16 +150,17 @@ def test_what_is_not_paired_is_said(tmp_path: Path) -> None:
     for mark in marks[2:]:
         mark["extra_info"]["gpubench"]["precision"] = {"tf32": True}
     words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
-    assert rows(words, "Not paired") == [
+    assert rows(words, "Not compared") == [
         {
             "what differs": "TF32 on against off",
-            "cases": "2",
-            "workloads": "a.b",
-            "to pair them": "--allow precision",
+            "benchmarks": "2",
+            "which": "a.b",
+            "to compare them": "--allow precision",
         }
     ]
     assert words.left_out == (
-        "2 cases not paired with a baseline that differs in precision (2); --allow precision pairs them and says so"
+        "not compared: 2 benchmarks have no comparable baseline, the nearest differs in precision (2). "
+        "Use --allow precision to compare anyway"
     )
 
 
@@ -178,8 +173,8 @@ def test_what_is_not_paired_is_said_beside_cases_of_several_devices(tmp_path: Pa
         parallel = {"method": method, "devices": devices, "mode": "strong"}
         marks.append(records.benchmark(case, 0.1, work={"items": 128, "unit": "sample"}, parallel=parallel))
     words = summarise(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))
-    assert len(rows(words, "Several devices")) == 1
-    assert words.left_out.startswith("2 cases not paired")
+    assert len(rows(words, "Multi-device")) == 1
+    assert words.left_out.startswith("not compared: 2 benchmarks")
 
 
 def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
@@ -190,11 +185,11 @@ def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
     data = records.run_file(marks, devices=(records.CPU, records.GPU), processes=2, flags=("contended",))
     words = summarise(tmp_path, data)
     (row,) = rows(words, "Flags")
-    assert (row["flag"], row["cases"]) == ("noisy", "1")
-    assert row["what was seen"] == "e.g. a.b float32, n=1000000 on cuda:0: synthetic noisy"
+    assert (row["flag"], row["benchmarks"]) == ("noisy", "1")
+    assert row["evidence"] == "e.g. a.b float32, n=1000000 on cuda:0: synthetic noisy"
     assert "--processes 10" in row["what to try"]
     (row,) = rows(words, "Flags of whole processes")
-    assert (row["flag"], row["processes"], row["what was seen"]) == (
+    assert (row["flag"], row["processes"], row["evidence"]) == (
         "contended",
         "2 of 2",
         "synthetic contended in 0",
@@ -205,16 +200,16 @@ def test_ceilings_and_what_is_known_of_the_best(tmp_path: Path) -> None:
     marks = gpu_marks(work={"bytes": 1e6, "items": 10.0}, energy_j=0.5, memory_bytes=2e9)
     data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings={"cuda:0": records.ceilings("cuda:0")})
     words = summarise(tmp_path, data)
-    found = {(row["device"], row["what"]): row["at best"] for row in rows(words, "Ceilings")}
+    found = {(row["device"], row["what"]): row["peak"] for row in rows(words, "Measured peaks")}
     assert found["cuda:0", "bandwidth at 1.00 GB, memory"].startswith("read 5.31 TB/s, copy 4.16 TB/s")
-    assert found["cuda:0", "launch floor"] == "4.80 µs"
+    assert found["cuda:0", "launch overhead"] == "4.80 µs"
     assert found["cuda:0", "host to device"] == "52.0 GB/s"
-    (row,) = [row for row in rows(words, "Highest rates") if row["device"] == "cuda:0"]
-    assert (row["peak memory"], row["energy per call"], row["items per joule"]) == ("2.00 GB", "500 mJ", "20.0 /J")
-    assert row["utilisation"] == "<1%"
+    (row,) = [row for row in rows(words, "Highest throughput") if row["device"] == "cuda:0"]
+    assert (row["peak memory"], row["energy per call"], row["items/J"]) == ("2.00 GB", "500 mJ", "20.0 /J")
+    assert row["% of peak"] == "<1%"
     data = records.run_file(gpu_marks(work={"bytes": 1e6}), devices=(records.CPU, records.GPU))
-    assert set(rows(summarise(tmp_path, data), "Highest rates")[0]) == {
-        "workload", "device", "dtype", "rate", "reached by",
+    assert set(rows(summarise(tmp_path, data), "Highest throughput")[0]) == {
+        "benchmarks", "device", "dtype", "throughput", "reached by",
     }  # fmt: skip
 
 
@@ -229,20 +224,21 @@ def test_ceilings_and_what_is_known_of_the_best(tmp_path: Path) -> None:
 )
 def test_work_is_judged_by_what_it_waits_for(tmp_path: Path, work: dict[str, Any], unit: str) -> None:
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", {}), 1.0, work=work)])
-    (row,) = rows(summarise(tmp_path, data), "Highest rates")
-    assert row["rate"].endswith(f" {unit}")
+    (row,) = rows(summarise(tmp_path, data), "Highest throughput")
+    assert row["throughput"].endswith(f" {unit}")
 
 
 def test_cpu_alone_has_rates_and_numpy(tmp_path: Path) -> None:
     words = summarise(tmp_path, records.cpu_run())
     assert {row["against"] for row in rows(words, "Speedup")} == {"NumPy", "NumPy (threads 2 against 1)"}
-    assert any(row["rate"].endswith("GFLOP/s") for row in rows(words, "Highest rates"))
+    assert any(row["throughput"].endswith("GFLOP/s") for row in rows(words, "Highest throughput"))
 
 
 def test_dtypes_are_never_summed_up_together(tmp_path: Path) -> None:
     words = summarise(tmp_path, records.gpu_run())
-    found = [row["dtype"] for row in rows(words, "Speedup") if row["family"] == "matmul"]
-    assert sorted(found) == ["bfloat16", "float16", "float32", "float64"]
+    dtypes = {"bfloat16", "float16", "float32", "float64"}
+    squares = [row["benchmark"] for row in rows(words, "Speedup") if row["benchmark"].startswith("matmul.square")]
+    assert sorted(word for name in squares for word in dtypes if f" {word}," in name) == sorted(dtypes)
 
 
 def test_unmeasured_cases_are_grouped_by_reason(tmp_path: Path) -> None:
@@ -252,11 +248,11 @@ def test_unmeasured_cases_are_grouped_by_reason(tmp_path: Path) -> None:
     ]
     left.append(records.unmeasured(Case("a.c", "cpu", "float16", {}), "oom", "no memory"))
     words = summarise(tmp_path, records.run_file([], left))
-    assert rows(words, "Not measured") == [
-        {"status": "oom", "cases": "1", "reason": "no memory", "which": "a.c on cpu"},
+    assert rows(words, "Skipped and failed") == [
+        {"status": "oom", "benchmarks": "1", "reason": "no memory", "which": "a.c on cpu"},
         {
             "status": "skipped",
-            "cases": "3",
+            "benchmarks": "3",
             "reason": "e.g. predicted 0.14285714285714285 s, budget 10 s",
             "which": "a.b on cpu",
         },
@@ -279,7 +275,7 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
             assert "\\[a\\](" in line
             assert "\\$y\\$" in line
     stream = io.StringIO()
-    render.show_summary(words, Console(file=stream, width=300))
+    render.show_summary(words, Console(file=stream, width=300), verbose=True)
     assert "\x1b" not in stream.getvalue()
     assert "[red]z[/red]" in stream.getvalue()
 

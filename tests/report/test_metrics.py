@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import records
 
-from gpubench.report import findings, metrics, scaling, speedup, table
+from gpubench.report import findings, metrics, table
+from gpubench.report.labels import Names
 from gpubench.report.metrics import METRICS, Metric
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case, Run
@@ -34,28 +35,27 @@ def test_each_metric_is_a_column_with_its_value(tmp_path: Path) -> None:
     header = table.csv_text(results).splitlines()[0].split(",")
     assert set(METRICS) <= set(header)
     (row,) = table.records(results)
-    assert (row["median_s"], row["flop_per_s"], row["item_per_s"], row["item_per_j"]) == (2.0, 4.0, 2.0, 8.0)
+    assert (row["time_s"], row["flop_per_s"], row["item_per_s"], row["item_per_j"]) == (2.0, 4.0, 2.0, 8.0)
     assert row["low_s"] < 2.0 < row["high_s"]
     assert (row["byte_per_s"], row["utilisation"], row["copy_in_s"], row["memory_bytes"]) == (None,) * 4
 
 
 def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Metric("call_per_s", "1/s", "Calls per second", "1 / median_s", lambda case: 1 / case.times.median_s, True)
+    calls = Metric("call_per_s", "1/s", "Calls per second", "1 / time_s", lambda case: 1 / case.times.median_s, True)
     monkeypatch.setitem(METRICS, calls.name, calls)
     run = read(tmp_path)
     results = table.results_table([run])
     assert "call_per_s" in table.csv_text(results).splitlines()[0].split(",")
-    words = findings.summarise([run], results, speedup.pair(results), scaling.scaling_table(results))
-    (rates,) = [each for each in words.tables if each.title == "Highest rates"]
+    rates = findings.rate_table(table.records(results), Names(results))
     assert dict(zip(rates.columns, rates.rows[0], strict=True))["calls per second"] == "0.500 /s"
-    assert "| `call_per_s` | 1/s | Calls per second | 1 / median_s |" in metrics.document()
+    assert "| `call_per_s` | 1/s | Calls per second | 1 / time_s |" in metrics.document()
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("utilisation", 0.731, "73%"),
-        ("utilisation", 0.004, "<1%"),
+        ("check_error", 0.731, "73%"),
+        ("check_error", 0.004, "<1%"),
         ("utilisation", None, "—"),
         ("memory_bytes", 2e9, "2.00 GB"),
         ("energy_j", 0.5, "500 mJ"),

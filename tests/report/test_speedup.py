@@ -44,15 +44,16 @@ def found(frame: pd.DataFrame) -> list[tuple[str, str, float]]:
 
 def test_exact_text(tmp_path: Path) -> None:
     moved = {"in_bytes": 4, "out_bytes": 4, "in_s": 8.0, "out_s": 4.0, "in_pinned_s": 1.5, "out_pinned_s": 0.5}
-    marks = [mark("cpu", 8.0, spread=0.25, threads=2, latency=9.0)]
+    marks = [mark("cpu", 8.0, spread=0.25, threads=2, latency=9.0, flags=("noisy",))]
     marks.append(mark("cuda:0", 2.0, spread=0.5, threads=2, latency=6.0, transfer=moved))
     assert table.csv_text(speedups([run(tmp_path, marks)])) == (
-        "baseline_run,baseline_machine,baseline_device,baseline_implementation,baseline_threads,run,machine,device,"
-        "implementation,threads,workload,variant,regime,cache,n,dtype,differs,baseline_s,time_s,speedup,low,high,"
-        "uncertainty,baseline_one_shot_s,one_shot_s,one_shot_speedup,one_shot_low,one_shot_high,one_shot_pinned_s,"
-        "one_shot_pinned_speedup,break_even_calls\n"
-        "run,Synthetic CPU (synthetic),cpu,torch,2,run,Synthetic CPU (synthetic),cuda:0,torch,2,a.b,eager,resident,"
-        "hot,64,float32,,8.0,2.0,4.0,2.8,6.0,spread within one process,9.0,18.0,0.5,,,8.0,1.125,2\n"
+        "device_name,workload,dtype,variant,setting,size_name,size,speedup,low,high,one_shot_speedup,break_even_calls,"
+        "baseline_s,time_s,flags,id,run,machine,device,implementation,threads,baseline_run,baseline_machine,"
+        "baseline_device,baseline_implementation,baseline_threads,differs,uncertainty,regime,cache,n,one_shot_low,"
+        "one_shot_high,baseline_one_shot_s,one_shot_s,one_shot_pinned_s,one_shot_pinned_speedup\n"
+        "Synthetic H-GPU,a.b,float32,eager,n=64,,,4.0,2.8,6.0,0.5,2,8.0,2.0,noisy,a.b[float32-n=64],run,Synthetic CPU "
+        "(synthetic),cuda:0,torch,2,run,Synthetic CPU (synthetic),cpu,torch,2,,spread within one process,resident,hot,"
+        "64,,,9.0,18.0,8.0,1.125\n"
     )
 
 

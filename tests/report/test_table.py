@@ -69,17 +69,17 @@ def test_exact_text(tmp_path: Path) -> None:
     )
     text = table.csv_text(table.results_table([read(tmp_path, data)]))
     assert text == (
-        "run,machine,device,device_name,workload,implementation,variant,regime,cache,form,n,nbytes,pinned,dtype,threads,"
-        "status,reason,median_s,low_s,high_s,latency_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,"
-        "iqr_s,mean_s,min_s,rounds,iterations,flop_per_s,byte_per_s,item_per_s,utilisation,memory_bytes,energy_j,"
-        "item_per_j,check_error,check,flags\n"
-        'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise.add,torch,eager,resident,hot,out,1000,,,float32,'
-        "2,ok,,2.0,,,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,,0.0,passed,\n"
-        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer.copy,torch,eager,resident,cold,,,4096,true,'
-        "float32,2,ok,,0.125,,,0.3,0.0625,0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,0.5,1024.0,0.25,"
-        "256.0,0.0,passed,noisy too-short\n"
-        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise.add,torch,eager,resident,hot,out,'
-        '100000000,,,float16,,oom,"needs 2 GB, 1 GB is free",,,,,,,,,,,,,,,,,,,,,,,,,\n'
+        "run,machine,device,device_name,family,workload,dtype,variant,setting,size_name,size,time_s,low_s,high_s,rate,"
+        "rate_unit,utilisation,status,flags,reason,implementation,regime,cache,threads,form,n,nbytes,pinned,latency_s,"
+        "device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,iqr_s,mean_s,min_s,rounds,iterations,"
+        "flop_per_s,byte_per_s,item_per_s,memory_bytes,energy_j,item_per_j,check_error,check\n"
+        'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise,elementwise.add,float32,eager,out,n,1000,2.0,,,'
+        "6000.0,B/s,,ok,,,torch,resident,hot,2,out,1000,,,3.0,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,0.0,passed\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer,transfer.copy,float32,eager,pinned=true,'
+        "nbytes,4096,0.125,,,32768.0,B/s,0.5,ok,noisy too-short,,torch,resident,cold,2,,,4096,true,0.3,0.0625,0.03125,"
+        "1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed\n"
+        'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise,elementwise.add,float16,eager,out,n,'
+        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,\n'
     )
 
 
@@ -96,23 +96,23 @@ def test_every_digit_is_kept(tmp_path: Path) -> None:
     case = Case("a.b", "cpu", "float32", {})
     data = records.run_file([records.benchmark(case, median)])
     (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
-    assert float(row["median_s"]) == median
+    assert float(row["time_s"]) == median
 
 
 def test_pandas_reads_it_back(tmp_path: Path) -> None:
     text = table.csv_text(table.results_table([read(tmp_path, records.gpu_run())]))
     back = pd.read_csv(io.StringIO(text))
-    assert back["median_s"].dtype == float
-    assert (back["status"] == "skipped").sum() == back["median_s"].isna().sum() == 5
+    assert back["time_s"].dtype == float
+    assert (back["status"] == "skipped").sum() == back["time_s"].isna().sum() == 5
 
 
 def test_parameters_named_like_columns(tmp_path: Path) -> None:
-    params = {"device": "x", "param_device": 1, "variant": 2, "median_s": 3, "_run": 4}
+    params = {"device": "x", "param_device": 1, "variant": 2, "time_s": 3, "_run": 4}
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])
     (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
     assert row["device"] == "cpu"
     assert row["param_param_device"] == "x"
-    assert [row["param_device"], row["param_variant"], row["param_median_s"], row["param__run"]] == ["1", "2", "3", "4"]
+    assert [row["param_device"], row["param_variant"], row["param_time_s"], row["param__run"]] == ["1", "2", "3", "4"]
 
 
 def test_texts_are_no_formulas(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def line_figures(data: ChartData) -> list[Figure]:
                     rank=4,
                 )
         found += _pages(
-            line_charts(sweeps(members, time_of, names)[0], names, unit=METRICS["median_s"].unit),
+            line_charts(sweeps(members, time_of, names)[0], names, unit=METRICS["time_s"].unit),
             names,
             name=f"time-{kind}",
             title=f"{heading(kind)}: time per call",

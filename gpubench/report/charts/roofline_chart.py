@@ -292,7 +292,7 @@ def _marks(rows: Iterable[Row], x: str, y: str) -> tuple[Mark, ...]:
         work = row["_result"].work
         amount = work.flops if y == FLOPS else work.bytes
         along = work.flops / work.bytes if x == INTENSITY else amount
-        height = amount / row["median_s"]
+        height = amount / row["time_s"]
         best[row["workload"]] = max(best.get(row["workload"], 0.0), height)
         placed.append((row, along, height))
     marks = []

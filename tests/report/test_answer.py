@@ -1,0 +1,206 @@
+"""The sentence, the cards and the warnings, from hand-made records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from gpubench.report import answer, crossover, labels, speedup, table
+from gpubench.report.answer import Answer, AnswerRow
+from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
+from gpubench.runfile import reader
+from gpubench.runfile.schema import Case
+
+BOTH = (records.CPU, records.GPU)
+
+
+def mark(workload: str, device: str, seconds: float, n: int = 64, copies: float | None = None, dtype: str = "float32",
+         spread: float = 0.01, **how: Any) -> dict[str, Any]:  # fmt: skip
+    """Three processes, ``spread`` apart; ``copies`` each way."""
+    case = Case(workload, device, dtype, {"n": n}, size="n", devices=(device,))
+    medians = (seconds * (1 - spread), seconds, seconds * (1 + spread))
+    if copies is not None:
+        how["transfer"] = {"in_bytes": n, "out_bytes": n, "in_s": copies, "out_s": copies}
+    made = records.benchmark(case, seconds, medians=medians, **how)
+    for process in made["extra_info"]["gpubench"]["processes"]:
+        process["latency_s"] = process["median_s"]
+    return made
+
+
+def both(workload: str, cpu: float, gpu: float, **how: Any) -> list[dict[str, Any]]:
+    dtype = how.get("dtype", "float32")
+    return [mark(workload, "cpu", cpu, n=how.get("n", 64), dtype=dtype), mark(workload, "cuda:0", gpu, **how)]
+
+
+def answered(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Answer:
+    path = folder / "run.json"
+    how.setdefault("devices", BOTH)
+    path.write_text(json.dumps(records.run_file(marks, processes=3, **how)))
+    run = reader.read(path)
+    results = table.results_table([run])
+    pairs = speedup.pair(results).table
+    return answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), [run])
+
+
+def by_name(found: Answer) -> dict[str, AnswerRow]:
+    (card,) = found.cards
+    return {row.name: row for row in card.rows}
+
+
+def test_a_card_names_both_sides_and_each_kind_of_work(tmp_path: Path) -> None:
+    marks = [
+        *both("mine.work", 1.0, 2.0, copies=0.1),
+        *both("matmul.square", 1.0, 0.01, copies=0.01),
+        *both("elementwise.add", 1.0, 0.02, copies=2.0),
+        *both("elementwise.exp", 1.0, 0.01, copies=2.0),
+        *both("elementwise.sum", 1.0, 0.04, copies=2.0),
+        *both("transfer.create", 1.0, 0.01),
+    ]
+    found = answered(tmp_path, marks)
+    (card,) = found.cards
+    assert (card.device, card.baseline) == ("Synthetic H-GPU", "Synthetic CPU")
+    assert [row.name for row in card.rows] == ["n × n matrix products", "Elementwise work", "mine.work"]
+    square, elementwise, mine = card.rows
+    assert (square.typically, square.copies, square.verdict) == ("100×", "33×", WORTH_IT)
+    assert (elementwise.typically, elementwise.range) == ("50×", "25× to 100×")
+    assert elementwise.row is not None
+    assert elementwise.row["workload"] == "elementwise.add"  # a measured case, not a mean
+    assert (elementwise.copies, elementwise.worth) == ("4.0× slower", "◐ if the data stays")
+    assert (mine.typically, mine.verdict) == ("2.0× slower", NOT_WORTH_IT)
+    assert found.sentence == (
+        "Synthetic H-GPU: 100× on large matrix products and 50× on elementwise work. If the data has to be copied "
+        "there and back for each call: 33× on large matrix products and 4.0× slower on elementwise work."
+    )
+
+
+def test_what_copies_make_slow_is_named_in_the_sentence(tmp_path: Path) -> None:
+    marks = [*both("matmul.square", 1.0, 0.01, copies=0.01), *both("models.mlp", 1.0, 0.1, copies=0.01)]
+    found = answered(tmp_path, [*marks, *both("elementwise.add", 1.0, 0.02, copies=2.0)])
+    assert found.sentence.endswith(
+        "33× on large matrix products, 8.3× on networks and 4.0× slower on elementwise work, so leave that on the CPU."
+    )
+
+
+def test_nothing_worth_it_is_said_so(tmp_path: Path) -> None:
+    found = answered(tmp_path, both("matmul.square", 1.0, 0.9, copies=0.1))
+    assert found.sentence == "Synthetic H-GPU: no work is surely 1.5× as fast as on Synthetic CPU."
+
+
+def test_noise_is_no_number_and_never_typical(tmp_path: Path) -> None:
+    noisy = both("elementwise.add", 1.0, 0.001, spread=0.7)
+    (row,) = by_name(answered(tmp_path, noisy)).values()
+    assert (row.typically, row.verdict, row.row) == (TOO_NOISY, UNSURE, None)
+    (row,) = by_name(answered(tmp_path, [*noisy, *both("elementwise.exp", 1.0, 0.1)])).values()
+    assert row.typically == "10×"
+    assert len(row.members) == 2
+
+
+def test_what_beats_a_peak_by_far_is_no_answer(tmp_path: Path) -> None:
+    marks = both("matmul.square", 1.0, 0.01, work={"flops": 1e12})
+    found = answered(tmp_path, marks, ceilings={"cuda:0": {"throughput": {"float32": 5e13}}})
+    assert by_name(found)["n × n matrix products"].typically == "—"
+    assert "1 result above 100% of the measured peak, which can't be (matmul.square)" in found.warnings[0]
+
+
+def test_half_precision_never_leads_and_is_named_where_it_is_alone(tmp_path: Path) -> None:
+    halves = both("matmul.square", 1.0, 0.001, dtype="float16")
+    (row,) = by_name(answered(tmp_path, [*halves, *both("matmul.square", 1.0, 0.1)])).values()
+    assert (row.name, row.typically) == ("n × n matrix products", "10×")
+    (row,) = by_name(answered(tmp_path, halves)).values()
+    assert (row.name, row.typically) == ("n × n matrix products, float16", "1,000×")
+
+
+def sweep(workload: str, crossing: float) -> list[dict[str, Any]]:
+    """Twice as fast on the device each time the size doubles, equal at ``crossing``."""
+    return [each for n in (32, 64, 128, 256) for each in both(workload, n / crossing, 1.0, n=n)]
+
+
+def test_sizes_come_from_the_intervals(tmp_path: Path) -> None:
+    (row,) = by_name(answered(tmp_path, sweep("matmul.square", 72))).values()
+    assert row.since == "n ≈ 72"
+    (row,) = by_name(answered(tmp_path, [*sweep("elementwise.add", 45), *sweep("elementwise.exp", 180)])).values()
+    assert row.since == "n ≈ 45 to 180"
+
+
+def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
+    marks = [
+        mark("matmul.square", "cpu", 0.01, work={"flops": 1e9}),
+        mark("elementwise.add", "cpu", 0.01, work={"bytes": 1e8}, flags=("noisy",)),
+        *(mark(f"mine.w{i}", "cpu", 0.02) for i in range(9)),
+    ]
+    ceilings = {"cpu": {"throughput": {"float32": 2e11}}}
+    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings=ceilings)
+    assert found.cards == ()
+    assert found.sentence == (
+        "Synthetic CPU, 2 threads: 100 GFLOP/s in large matrix products (50% of peak), 10.0 GB/s in elementwise work."
+    )
+    assert found.hint.startswith("No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support.")
+    names = [cells.name for cells in found.times]
+    assert len(names) == 10
+    assert {f"mine.w{i} float32, n=64" for i in range(9)} <= set(names)  # one's own work always has a row
+    assert found.times[0].cells == ("matmul.square float32, n=64", "10.0 ms", "100 GFLOP/s", "50%")
+    (noisy,) = answered(tmp_path, marks[1:2], devices=(records.CPU,)).times
+    assert noisy.time == "10.0 ms*"
+
+
+def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
+    marks = []
+    for method, seconds in (("single", 0.5), ("one thread", 0.9)):
+        case = Case("model_parallel.mlp", "cpu", "float32", {"method": method}, threads=2, devices=("cpu",))
+        parallel = {"method": method, "devices": 1}
+        marks.append(records.benchmark(case, seconds, parallel=parallel))
+    marks.append(mark("mine.work", "cpu", 1.0))
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    assert found.sentence.endswith("2 threads against one: 1.8× on model_parallel.mlp.")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"flags": ("contended",)}, "The machine was busy: 0 of 2 results are flagged (*)"),
+        ({}, ""),
+    ],
+)
+def test_a_busy_machine_is_a_warning(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    found = answered(tmp_path, both("mine.work", 1.0, 0.1), **how)
+    assert [line.startswith(words) for line in found.warnings] == [True] * bool(words)
+
+
+def test_smoke_and_one_process_are_warnings(tmp_path: Path) -> None:
+    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32"), 1.0)])
+    data["gpubench"]["preset"] = "smoke"
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(data))
+    run = reader.read(path)
+    smoke, one = answer.warnings(table.records(table.results_table([run])), [run])
+    assert smoke.startswith("Smoke run")
+    assert one == "Measured in one process: ranges are its spread, not confidence intervals (use --processes 3)."
+
+
+def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> None:
+    runs = []
+    for name, gpu in (("a", 0.1), ("b", 0.2)):
+        path = tmp_path / f"{name}.json"
+        data = records.run_file(both("mine.work", 1.0, gpu), devices=BOTH, label=f"Machine {name}", processes=3)
+        path.write_text(json.dumps(data))
+        runs.append(reader.read(path))
+    results = table.results_table(runs)
+    pairs = speedup.pair(results).table
+    found = answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), runs)
+    assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
+    assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
+
+
+def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
+    left = [records.unmeasured(Case("a.b", "cpu", "float32", {}))]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(records.run_file([], left)))
+    run = reader.read(path)
+    results = table.results_table([run])
+    pairs = speedup.pair(results).table
+    found = answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), [run])
+    assert (found.sentence, found.cards, found.times) == ("Nothing was measured.", (), ())
