@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
+    parser.add_argument(
+        "--price",
+        dest="prices",
+        action="append",
+        default=[],
+        metavar="NAME=2.99",
+        help="price per hour of a machine or device, by its name; adds work per unit of money. May be repeated",
+    )
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
     parser.add_argument(
         "--format",
@@ -79,7 +87,7 @@ class Report:
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow, args.prices)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
@@ -103,9 +111,10 @@ def write_report(
     charts: bool = True,
     formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
+    prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
 
     folder = Path(folder)
@@ -129,6 +138,8 @@ def write_report(
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
+    if priced := machines.parse_prices(prices):
+        words = replace(words, tables=(*words.tables, machines.price_table(compared, speedups.table, priced)))
     words = render.with_charts(words, drawn, *formats[:1])
     tables = {
         "results.csv": table.csv_text(results),

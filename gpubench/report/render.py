@@ -92,6 +92,30 @@ def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(map(escape, cells)) + " |"
 
 
+def rst_table(table: Table) -> list[str]:
+    """A list-table: no cell has to be aligned, whatever its width."""
+    lines = [f".. list-table:: {_rst(table.title)}", "   :header-rows: 1", ""]
+    for row in (table.columns, *table.rows):
+        lines += [f"   {'* -' if i == 0 else '  -'} {_rst(cell)}" for i, cell in enumerate(row)]
+    return [*lines, "", _rst(table.note)] if table.note else lines
+
+
+def _rst(cell: str) -> str:
+    """Nothing in a cell is taken for markup."""
+    return re.sub(r"([\\`*_|:<>\[\]])", r"\\\1", cell.replace("\n", " "))
+
+
+def html_table(table: Table) -> list[str]:
+    """A table element with a caption, every name escaped."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    lines = ["<table>", f"<caption>{html.escape(table.title)}</caption>", f"<thead>{line(table.columns, 'th')}</thead>"]
+    lines += ["<tbody>", *(line(row, "td") for row in table.rows), "</tbody>", "</table>"]
+    return [*lines, f"<p>{html.escape(table.note)}</p>"] if table.note else lines
+
+
 def escape(cell: str) -> str:
     """For Markdown: no name from a file may end a cell, start a link or be taken for HTML."""
     return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
