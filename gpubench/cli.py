@@ -22,6 +22,7 @@ COMMANDS = {
         "recover": "make a results file from the journal of an interrupted run",
     },
     "Look at results": {
+        "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher or CSV",
@@ -35,8 +36,9 @@ EXAMPLES = {
     "gpubench compare --base before/ --new after/": "two versions",
 }
 _UNUSABLE = 2
+INTERRUPTED = 128 + 2
 BROKEN_PIPE = 128 + 13
-"""What a shell reports for a program that SIGPIPE ended."""
+"""What a shell reports for a program that SIGINT or SIGPIPE ended."""
 _TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 
@@ -84,6 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _unread()
+    except KeyboardInterrupt:
+        print("gpubench: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # rich turns it into an exit
             return _unread()

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import UsageError
+from .matching import matcher
 
 PRESETS = ("smoke", "quick", "full")
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
+
+OPTIONAL_DEVICES = ("auto", "all", "cpu")
+"""Names of devices that stand for those that are there."""
 
 WHAT, CARE, OUTPUT, ADVANCED = GROUPS = ("what to measure", "how carefully", "output", "advanced")
 """Headings of ``--help``."""
@@ -123,8 +127,10 @@ def given(args: argparse.Namespace) -> list[Option]:
 
 
 def passed_on(args: argparse.Namespace) -> list[str]:
-    """The same options as arguments of pytest, for a measuring process."""
+    """The same options as arguments of pytest, for a measuring process. A device that is named must be there."""
     words = []
+    named = [name for name in args.device or () if name not in OPTIONAL_DEVICES]
+    args = argparse.Namespace(**vars(args) | {"require_device": [*(args.require_device or ()), *named] or None})
     for option in given(args):
         value = getattr(args, option.dest)
         if option.switch:
@@ -132,6 +138,20 @@ def passed_on(args: argparse.Namespace) -> list[str]:
         else:
             words += [f"{option.flag}={item}" for item in (value if option.repeatable else [value])]
     return words
+
+
+def add_expression(group: argparse._ActionsContainer) -> None:
+    """Add ``-k``, by which benchmarks are chosen."""
+    text = "only benchmarks whose name matches: matmul.square, n=64, 'resnet50 and not compile'"
+    group.add_argument("-k", dest="expression", metavar="EXPR", help=text)
+
+
+def chosen(args: argparse.Namespace) -> list[str]:
+    """What ``-k`` says as an argument of pytest. Raises :class:`UsageError` for a wrong expression."""
+    if args.expression is None:
+        return []
+    matcher(args.expression)
+    return [f"--gpubench-match={args.expression}"]
 
 
 def _complaining(option: Option) -> Any:

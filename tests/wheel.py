@@ -1,9 +1,15 @@
-"""Holds what was installed against the checkout: every file of the package and of its benchmarks, and nothing else."""
+"""Installs a folder's wheel and holds it against the checkout: every file of the package and of its benchmarks, and
+nothing else."""
 
+import subprocess
 import sys
 from pathlib import Path
 
-import gpubench  # with no dependency installed: only names that are used may import one
+(WHEEL,) = Path(sys.argv[1]).glob("*.whl")
+INSTALL = (sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall")
+subprocess.run([*INSTALL, WHEEL], check=True)
+
+import gpubench  # noqa: E402  (with no dependency installed: only names that are used may import one)
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = Path(gpubench.__file__).parent

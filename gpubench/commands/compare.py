@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)"
     )
     measuring.add_argument("--pairs", type=int, default=20, metavar="N", help="highest number of pairs (default: 20)")
-    measuring.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches")
+    options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark);"
@@ -91,8 +91,8 @@ def main(args: argparse.Namespace) -> int:
         if args.interleave:
             from ..compare.interleaved import compare_in_turn
 
-            expression = ["-k", args.expression] if args.expression else []
-            comparison = compare_in_turn(args, [*options.passed_on(args), *expression, *args.pytest])
+            pytest_options = [*options.passed_on(args), *options.chosen(args), *args.pytest]
+            comparison = compare_in_turn(args, pytest_options)
         else:
             comparison = _read_and_compare(args)
         return _show(replace(comparison, fail_missing=args.fail_missing), args)

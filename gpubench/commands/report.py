@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="DIR",
-        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, charts/",
+        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/",
     )
     parser.add_argument(
         "--baseline",
@@ -116,6 +116,8 @@ def write_report(
     """Raises UsageError or RunFileError before anything is written."""
     from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
+    from ..report.page_data import page_data
+    from ..report.webpage import webpage
 
     folder = Path(folder)
     runs = read_all(paths)
@@ -127,12 +129,13 @@ def write_report(
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
     output.prepare_folder(folder)
+    trends = trend.trends(runs, results) if charts else []
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts:
         from ..report.charts import draw, selection
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trend.trends(runs, results))
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends)
         pictures = draw.render(drawn, formats)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
@@ -146,6 +149,9 @@ def write_report(
         "speedup.csv": table.csv_text(written.table),
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
+        "report.html": webpage(
+            answered, page_data(compared, written.table, crossovers, scaled, trends), (), words.details
+        ),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)

@@ -25,6 +25,7 @@ from .report import formats
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
+_FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Those that a run keeps when it is resumed, beside the table's."""
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
     what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
-    what.add_argument("-k", dest="expression", metavar="EXPR", help="only benchmarks whose name matches, as in pytest")
+    options.add_expression(what)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
     care.add_argument("--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3;"
                       " smoke: 1)")  # fmt: skip
@@ -58,6 +59,7 @@ def main(args: argparse.Namespace) -> int:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
+            _say(_FIRST_WORDS)
             return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
@@ -67,9 +69,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    progress, unable = Progress(), None
+    folder = args.resume or args.output or "out"
+    progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
-    with run as supervisor, progress:
+    with run as supervisor:
+        _say(_FIRST_WORDS)
         progress.expect(supervisor.processes, supervisor.events)
         try:
             supervisor.measure()
@@ -95,17 +99,31 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
         supervisor.lock.release()
     if unable:
         _say(str(unable))
+    if supervisor.interrupted:
+        return _interrupted(supervisor)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = [event for event in supervisor.events if event["event"] == "end"]
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
-    if failed and not supervisor.interrupted:
+    if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     return max(_report(args, supervisor.folder, run_file), _MEASURED if whole and not failed else _INCOMPLETE)
 
 
+def _interrupted(supervisor: Supervisor) -> int:
+    """How to go on; nothing is drawn, since whoever interrupts wants the prompt."""
+    sessions = [event for event in supervisor.events if event["event"] == "session"]
+    done = sum(event["event"] == "end" and not event["process"] for event in supervisor.events)
+    folder = supervisor.folder
+    return _say(
+        f"interrupted: {done} of {counted(len(sessions[0]['cases']), 'benchmark')} done. Resume with: gpubench run"
+        f" --resume {folder}. Show what was measured: gpubench show {folder}",
+        _INCOMPLETE,
+    )
+
+
 def _say(text: str, code: int = _MEASURED) -> int:
-    print(f"gpubench run: {text}", file=sys.stderr)
+    print(f"gpubench run: {text}", file=sys.stderr, flush=True)
     return code
 
 
@@ -127,7 +145,7 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
         began = began or event["event"] == "session"
         if began:
             earlier.announce()
-        progress.tell(event)
+        progress.note(event)
 
     supervisor = Supervisor(folder, files, passed, processes, deadline_s, tell)
     try:
@@ -167,7 +185,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
     deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
     files, passed = ([str(word) for word in run[key]] for key in ("paths", "options"))
-    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.tell, events, lock=lock)
+    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.note, events, lock=lock)
     if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
     return supervisor
@@ -205,8 +223,7 @@ def _paths(args: argparse.Namespace) -> list[str]:
 
 
 def _pytest_options(args: argparse.Namespace) -> list[str]:
-    expression = ["-k", args.expression] if args.expression else []
-    return [*options.passed_on(args), *expression, *args.pytest]
+    return [*options.passed_on(args), *options.chosen(args), *args.pytest]
 
 
 def _require_writable(folder: Path) -> None:

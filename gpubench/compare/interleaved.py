@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
-from ..supervise.interleave import Environment, Interleave, environment
+from ..supervise.interleave import Environment, Interleave, find_environment
 from .comparison import NEW, Comparison, Missing, missing_cases
 from .samples import SMOKE, Side, doubts, machine_differences, merge_side, read_side
 from .sequential import Sequential, least_pairs
@@ -27,7 +27,7 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
         raise UsageError("--interleave takes one environment per side: a Python, or the folder of a checkout")
     if args.pairs < least_pairs(1) or not args.budget > 0:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
-    before, after = (environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
+    before, after = (find_environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
     folder = _empty(Path(args.output)) if args.output else _numbered(Path("out"))
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     judge = _Judge(args, (before, after))
@@ -58,7 +58,7 @@ class _Judge:
         self._sequential.add(pair[0].cases, pair[1].cases)
         count = self._sequential.count
         if count == 1:
-            before, after = (each.place.python for each in self._environments)
+            before, after = (each.interpreter.python for each in self._environments)
             _say(f"base measured with {before}, new with {after}")
         if any(run.preset == SMOKE for side in pair for run in side.runs):
             _say("smoke runs prove nothing: one pair shows that both sides can be measured")

@@ -71,7 +71,7 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
             count = footprint // 4 // arrays
             room = [pool[i * count : (i + 1) * count] for i in range(arrays)]
             seconds = _shortest(partial(operation, *room), clock, effort.seconds)
-            yield Bandwidth(pattern, level, 4 * arrays * count, 4 * traffic * count / seconds)
+            yield Bandwidth(pattern, 4 * arrays * count, 4 * traffic * count / seconds, level)
 
 
 def _random(count: int, device: Device) -> torch.Tensor:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    from . import hooks, outcomes, settings
+def pytest_addoption(parser: pytest.Parser) -> None:
+    from .settings import declare_options
 
-    settings.declare_options(parser)
-    pluginmanager.register(hooks, hooks.__name__)
-    pluginmanager.register(outcomes, outcomes.__name__)
+    declare_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from . import fixtures
+    from .hooks import Plugin
+
+    for line in (
+        "gpubench(dtypes, implementations, variants, devices, size): what a gpubench test can be measured with",
+        "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
+        "parallel: uses several processes or devices; leave it out with -m 'not parallel'",
+    ):
+        config.addinivalue_line("markers", line)
+    plugin = Plugin(config)
+    config.pluginmanager.register(plugin, "gpubench")
+    config.pluginmanager.register(fixtures, fixtures.__name__)
+    config.pluginmanager.register(fixtures.Measured() if plugin.equipped else fixtures.Unequipped())

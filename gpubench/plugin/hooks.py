@@ -1,11 +1,10 @@
-"""The pytest plugin: options, fixtures and hooks. It loads in every pytest run, so it imports torch only for a test
-that asks for it, and never touches a device while pytest is being configured."""
+"""The plugin's state and its hooks. torch is imported only for a test that needs it, and no device is touched while
+pytest is being configured."""
 
 from __future__ import annotations
 
 import json
 import random
-import warnings
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -13,304 +12,287 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..errors import Unmeasurable, UsageError
+from ..errors import Unmeasurable
+from ..matching import matcher
 from ..measure.session import Session
-from ..runfile.schema import Case
-from . import settings
-from .outcomes import CASE, GPUBENCH, MEASURING, RECORDER, SESSION
-from .parametrize import AMBIGUOUS_NAMES, plain_case_of
+from ..runfile.schema import KEY, OK, Case
+from . import outcomes, settings
 
 if TYPE_CHECKING:
-    from ..measure.fixture import Gpubench
-    from ..parallel.ranks import Ranks
+    from .fixtures import Equipment
+    from .recorder import Recorder
 
 RANKS = "gpubench_ranks"
-"""The fixture of a case whose durations come from other processes, through a timer that replays them."""
+"""The fixture of tests whose times come from other processes."""
+_PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
+_STATE = pytest.StashKey["Plugin"]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    for line in (
-        "gpubench(dtypes, implementations, variants, devices, size): on which terms a gpubench test is measured",
-        "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
-        "parallel: uses several processes or devices; leave it out with -m 'not parallel'",
-    ):
-        config.addinivalue_line("markers", line)
-    if settings.secondary():
-        config.option.benchmark_json = None  # torchrun's rank 0 writes for all
-    try:
-        config.stash[SESSION] = Session(settings.read_settings(config))
-    except UsageError as error:
-        raise pytest.UsageError(f"gpubench: {error}") from None
-    config.pluginmanager.register(Measured() if _equipped(config) else Unequipped())
+class Attempt:
+    """One test that is measured: its identity, what it is measured with, and the fixture that it was given."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.equipment: Equipment | None = None
+        self.fixture: Any = None
 
 
-def _equipped(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark is there and in charge: ``-p no:benchmark`` takes it out, pytest-codspeed blocks it."""
-    plugins = config.pluginmanager
-    return plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
+class Plugin:
+    """What one pytest session knows: ``Plugin.of(config)``."""
 
+    def __init__(self, config: pytest.Config) -> None:
+        """Raises pytest.UsageError for an option's value that doesn't exist."""
+        config.stash[_STATE] = self
+        self.config = config
+        if settings.secondary():
+            config.option.benchmark_json = None  # torchrun's rank 0 writes for all
+        with settings.usage_errors():
+            self.session = Session(settings.read_settings(config))
+        plugins = config.pluginmanager
+        # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it.
+        self.equipped = plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
+        self.measures = False
+        """Whether a test that is measured was collected."""
+        self.recorder: Recorder | None = None
+        self.attempts: dict[str, Attempt] = {}
+        self.ambiguous: frozenset[str] | None = None
+        """Names of files that occur twice, so that their folder is part of the workload's name; ``None`` before
+        collection."""
+        self.order: dict[str, int] = {}
+        """The place of each test before the order was shuffled: that of the results file."""
+        self.sources: set[Path] = set()
+        """Files of all measured tests, also of those that ``--gpubench-only`` leaves out: the code is the same for
+        each process of a run."""
+        self._failed: set[str] = set()
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse unknown and missing devices before anything is collected. Only then, and if named, is torch imported."""
-    own = session.config.stash[SESSION]
-    try:
-        if own.settings.required:
-            own.require_devices()
-        if set(own.settings.devices) - {"auto", "all", "cpu"}:
-            _ = own.choices
-    except UsageError as error:
-        raise pytest.UsageError(f"gpubench: {error}") from None
+    @staticmethod
+    def of(config: pytest.Config) -> Plugin:
+        """The plugin's state in this pytest session."""
+        return config.stash[_STATE]
 
+    # Collection -------------------------------------------------------------------------------------------------------
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if {"gpubench", "gpubench_device", "gpubench_variant"} <= set(metafunc.fixturenames):
-        from .parametrize import parametrize
+    def pytest_sessionstart(self) -> None:
+        """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
+        with settings.usage_errors():
+            if self.session.settings.required:
+                self.session.require_devices()
+            if set(self.session.settings.devices) - {"auto", "all", "cpu"}:
+                _ = self.session.choices
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if set(metafunc.fixturenames) >= _PARAMETRIZED:
+            from .parametrize import parametrize
+
+            with settings.usage_errors():
+                parametrize(metafunc, self.session)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Tell files of the same name apart. For the supervisor: only the tests it names, in an order of their own."""
+        files = Counter(path.name for path in {item.path for item in items})
+        self.ambiguous = frozenset(name for name, count in files.items() if count > 1)
+        if settings.launched():  # by torchrun: what one process measures would be measured by all at once
+            self._keep(items, [item for item in items if RANKS in fixture_names(item)])
+        self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
+        if expression := config.getoption("--gpubench-match"):
+            with settings.usage_errors():
+                matches = matcher(expression)
+            self._keep(items, [item for item in items if matches(self._names(item))])
+        if only := config.getoption("--gpubench-only"):
+            names = set(json.loads(Path(only).read_text(encoding="utf-8")))
+            self._keep(items, [item for item in items if item.nodeid in names])
+        self.order = {item.nodeid: place for place, item in enumerate(items)}
+        if config.getoption("--gpubench-process"):
+            random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+
+    def _names(self, item: pytest.Item) -> list[str]:
+        """All names by which a test can be chosen: those that pytest knows, and those that tables show."""
+        names = [item.nodeid, *item.listextrakeywords(), *(marker.name for marker in item.iter_markers())]
+        if "benchmark" in fixture_names(item):
+            case = self.case_of(item)
+            names += [case.id, case.device]
+        return names
+
+    def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+        kept_ids = {item.nodeid for item in kept}
+        self.config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept_ids])
+        items[:] = kept
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Begin the journal, unless nothing will be measured."""
+        if session.testsfailed or self.ambiguous is None:
+            return  # a file that can't be imported, or a -k that pytest refused
+        supervised = bool(self.config.getoption("--gpubench-ledger"))  # then plain benchmarks are measured too
+        wanted = "benchmark" if supervised else "gpubench"
+        measured = [item for item in session.items if wanted in fixture_names(item)]
+        self.measures = bool(measured)
+        if not measured or self.config.option.collectonly or self.session.settings.plan:
+            return
+        self.session.collected = [
+            self.case_of(item)
+            for item in measured
+            if "gpubench" in fixture_names(item) and item.get_closest_marker("skip") is None
+        ]
+        path = self._ledger_path()
+        if path and self.equipped and not self._disabled():
+            from .recorder import Recorder
+
+            with settings.usage_errors():
+                self.recorder = Recorder(self, path)
+                self.recorder.begin(session.items)
+
+    def case_of(self, item: pytest.Item) -> Case:
+        """The identity of a test, before it is known with how many threads it runs."""
+        from .parametrize import case_of
+
+        return case_of(item, self.ambiguous or frozenset())
+
+    def _ledger_path(self) -> Path | None:
+        """Where the supervisor says, or beside the results file."""
+        if given := self.config.getoption("--gpubench-ledger"):
+            return Path(given)
+        run_file = self.config.getoption("benchmark_json", None)
+        return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
+
+    def _disabled(self) -> bool:
+        """Whether pytest-benchmark times nothing, and so writes no file."""
+        option = self.config.getoption
+        workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
+        off = option("benchmark_disable", False) and not option("benchmark_enable", False)
+        return bool(workers or off or option("benchmark_skip", False))
+
+    # Each test --------------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device.
+
+        A fixture that asks for too much memory skips the test, as the test itself would.
+        """
+        from msgspec import structs
+
+        from . import fixtures
+
+        names = fixture_names(item)
+        if "gpubench" in names:
+            if not self.session.settings.plan:
+                _ = self.session.before, self.session.canary
+            self._start(item, structs.replace(self.case_of(item), threads=self.session.threads))
+            self.session.begun[item.nodeid] = self.attempts[item.nodeid].case
+            if item.get_closest_marker("skip") is None and self.equipped:
+                self.attempts[item.nodeid].equipment = fixtures.equip(
+                    item, self.attempts[item.nodeid].case, self.session
+                )
+        elif "benchmark" in names and self.equipped:
+            fixtures.lengthen_rounds(item)
+            if self.recorder:  # of a plain benchmark's device and dtype nothing is known
+                self._start(item, structs.replace(self.case_of(item), dtype=""))
         try:
-            parametrize(metafunc, metafunc.config.stash[SESSION])
-        except UsageError as error:
-            raise pytest.UsageError(f"gpubench: {error}") from None
+            return (yield)
+        except Unmeasurable as error:
+            pytest.skip(str(error))
+
+    def _start(self, item: pytest.Item, case: Case) -> None:
+        self.attempts[item.nodeid] = Attempt(case)
+        if self.recorder:
+            self.recorder.start(item, case)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """A case that doesn't fit this machine is skipped, with its numbers as the reason."""
+        try:
+            return (yield)
+        except Unmeasurable as error:
+            pytest.skip(str(error))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        """Keep a row for each case without a time."""
+        report: Any = yield
+        attempt = self.attempts.get(item.nodeid)
+        if attempt is None:
+            return report
+        status, reason = outcomes.note(self.session, attempt, item, report, call)
+        if self.session.settings.plan:
+            return report
+        if status != OK:
+            self._failed.add(item.nodeid)
+        if self.recorder:
+            self.recorder.report(item, report.when, status, reason, getattr(call.excinfo, "value", None))
+        return report
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Between two tests, when nothing holds the traceback of the last one any more."""
+        if nodeid in self._failed:
+            self._failed.discard(nodeid)
+            outcomes.free_memory()
+
+    # The end ----------------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, Any, Any]:
+        """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
+        try:
+            return (yield)
+        finally:
+            if self.recorder:
+                self.recorder.finish()
+                if not self.config.getoption("--gpubench-ledger"):
+                    self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
+            if plan := self.config.getoption("--gpubench-plan"):
+                Path(plan).write_text(json.dumps(self.session.plan, indent=1, allow_nan=False), encoding="utf-8")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say what has no time, what casts doubt on the times, and what to do with the file."""
+        if not self.measures or self.session.settings.plan:
+            return
+        path = self.config.getoption("benchmark_json", None)
+        lines = outcomes.summary_lines(self.session)
+        if path and Path(path).exists():
+            lines.append(f"for tables and charts: gpubench report {path} -o DIR")
+        for line in lines:
+            terminalreporter.write_line(f"gpubench: {line}")
+
+    # What pytest-benchmark writes -------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Add this machine's facts once a gpubench test was collected, since they need torch.
+
+        The host's name says nothing about speed and something about its owner, so it is left out unless asked for.
+        """
+        if self.measures:
+            machine_info[KEY] = self.session.machine
+            if not self.session.settings.identify:
+                machine_info["node"] = ""
+
+    @pytest.hookimpl(optionalhook=True, wrapper=True)
+    def pytest_benchmark_compare_machine_info(
+        self, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
+    ) -> Generator[None, Any, Any]:
+        """pytest-benchmark compares machines while it is configured, when our facts aren't known: leave them out."""
+        saved = compared_benchmark["machine_info"]
+        facts = None if KEY in machine_info else saved.pop(KEY, None)
+        node = saved.get("node")
+        if facts is not None and not node:
+            saved["node"] = machine_info.get("node")
+        try:
+            return (yield)
+        finally:
+            if facts is not None:
+                saved[KEY], saved["node"] = facts, node
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Add our keys to every file that pytest-benchmark writes of a session with gpubench tests."""
+        if self.measures:
+            from .recorder import complete_run
+
+            complete_run(output_json, self.session)
 
 
-def _fixture_names(item: pytest.Item) -> list[str]:
+def fixture_names(item: pytest.Item) -> list[str]:
+    """Names of the fixtures that a test uses."""
     return list(getattr(item, "fixturenames", ()))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell files of the same name apart. For the supervisor: only the cases it names, in this process's own order."""
-    files = Counter(path.name for path in {item.path for item in items})
-    config.stash[AMBIGUOUS_NAMES] = {name for name, count in files.items() if count > 1}
-    if settings.launched():  # by torchrun: what one process measures would be measured by all at once
-        config.hook.pytest_deselected(items=[item for item in items if RANKS not in _fixture_names(item)])
-        items[:] = [item for item in items if RANKS in _fixture_names(item)]
-    from .recorder import ORDER, SOURCES
-
-    config.stash[SOURCES] = {item.path for item in items if "benchmark" in _fixture_names(item)}
-    if only := config.getoption("--gpubench-only"):
-        names = set(json.loads(Path(only).read_text(encoding="utf-8")))
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
-        items[:] = [item for item in items if item.nodeid in names]
-    config.stash[ORDER] = {item.nodeid: place for place, item in enumerate(items)}
-    asked = config.stash[SESSION].settings
-    if config.getoption("--gpubench-process"):
-        random.Random(f"{asked.seed}/{asked.process}").shuffle(items)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    config = session.config
-    if session.testsfailed or AMBIGUOUS_NAMES not in config.stash:
-        return  # a file that can't be imported, or a -k that pytest refused: it won't run any
-    supervised = bool(config.getoption("--gpubench-ledger"))  # then plain benchmarks are cases too
-    wanted = "benchmark" if supervised else "gpubench"
-    ours = [item for item in session.items if wanted in _fixture_names(item)]
-    if not ours or config.option.collectonly or config.getoption("--gpubench-plan"):
-        if ours:
-            config.stash[MEASURING] = True
-        return
-    config.stash[MEASURING] = True
-    config.stash[SESSION].collected = _cases(ours)
-    path = _ledger_path(config)
-    if path and _equipped(config) and not _disabled(config):
-        from .recorder import Recorder
-
-        try:
-            config.stash[RECORDER] = Recorder(config, config.stash[SESSION], path)
-            config.stash[RECORDER].begin(session.items)
-        except UsageError as error:
-            raise pytest.UsageError(f"gpubench: {error}") from None
-
-
-def _cases(items: list[pytest.Item]) -> list[Case]:
-    """Those of gpubench tests that will run: for what they need, ceilings are measured."""
-    from .parametrize import case_of
-
-    own = [item for item in items if "gpubench" in _fixture_names(item) and item.get_closest_marker("skip") is None]
-    return [case_of(item) for item in own]
-
-
-def _ledger_path(config: pytest.Config) -> Path | None:
-    """Where the supervisor says, or beside the run file."""
-    if given := config.getoption("--gpubench-ledger"):
-        return Path(given)
-    run_file = config.getoption("benchmark_json", None)
-    return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
-
-
-def _disabled(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark won't time anything: then it writes no file, and neither do we."""
-    workers = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
-    off = config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False)
-    return bool(workers or off or config.getoption("benchmark_skip", False))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device.
-
-    A fixture that asks for too much memory makes the case a skip, as the test itself would.
-    """
-    if "gpubench" not in _fixture_names(item):
-        if "benchmark" in _fixture_names(item) and _equipped(item.config):
-            _tighten(item)
-            if recorder := item.config.stash.get(RECORDER, None):
-                item.stash[CASE] = plain_case_of(item)
-                recorder.start(item, item.stash[CASE])
-        return (yield)
-    from msgspec import structs
-
-    from .parametrize import case_of
-
-    session = item.config.stash[SESSION]
-    if not session.settings.plan:
-        _ = session.before, session.canary
-    item.stash[CASE] = structs.replace(case_of(item), threads=session.threads)
-    session.begun[item.nodeid] = item.stash[CASE]
-    if recorder := item.config.stash.get(RECORDER, None):
-        recorder.start(item, item.stash[CASE])
-    if item.get_closest_marker("skip") is None and _equipped(item.config):
-        _equip(item, session)
-    try:
-        return (yield)
-    except Unmeasurable as error:
-        pytest.skip(str(error))
-
-
-def _equip(item: pytest.Item, session: Session) -> None:
-    """Merge our benchmark marker into the test's own: only the closest marker counts in pytest.
-
-    The test's own settings win, but for the timer (any other would not wait) and for the least length of a round.
-    """
-    from ..devices import find_device
-    from ..measure.budget import MIN_ROUND, MIN_WAITS
-    from ..measure.clock import DeviceClock, ReplayTimer
-
-    choice = find_device(item.stash[CASE].device)
-    if choice.device is None:  # it was there at collection
-        raise Unmeasurable(str(choice.reason))
-    marker = item.get_closest_marker("benchmark")
-    own = dict(marker.kwargs) if marker else {}
-    if "timer" in own or settings.benchmark_option(item.config, "--benchmark-timer"):
-        warnings.warn(
-            pytest.PytestWarning(f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"),
-            stacklevel=2,
-        )
-    least = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)))
-    least = max(least, float(settings.benchmark_option(item.config, "--benchmark-min-time") or 0))
-    clock = DeviceClock([choice.device])
-    replayed = ReplayTimer() if RANKS in _fixture_names(item) else None
-    whole = session.preset.adjusted(own)
-    part = session.share(whole)
-    ours = {"max_time": part.max_time, "min_rounds": part.min_rounds, "timer": replayed or clock, "min_time": least}
-    item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | own | ours)), append=False)
-    item.stash[_EQUIPMENT] = (choice.device, clock, part, replayed)
-
-
-def _tighten(item: pytest.Item) -> None:
-    """Give a plain benchmark that uses our timer rounds of 100 waits, as ours have: 10 would show the wait."""
-    from ..measure.clock import timer
-
-    if str(item.config.getoption("benchmark_timer", "")) != f"{timer.__module__}.{timer.__name__}":
-        return
-    marker = item.get_closest_marker("benchmark")
-    own = dict(marker.kwargs) if marker else {}
-    if "timer" not in own and not settings.benchmark_option(item.config, "--benchmark-calibration-precision"):
-        item.add_marker(pytest.mark.benchmark(**({"calibration_precision": 100} | own)), append=False)
-
-
-_EQUIPMENT = pytest.StashKey[tuple[Any, Any, Any, Any]]()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A case that doesn't fit this machine is a skip, with its numbers as the reason."""
-    try:
-        return (yield)
-    except Unmeasurable as error:
-        pytest.skip(str(error))
-
-
-# Fixtures --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def gpubench_device(request: pytest.FixtureRequest) -> Any:
-    """Name of the case's device."""
-    return getattr(request, "param", "cpu")
-
-
-@pytest.fixture
-def gpubench_dtype(request: pytest.FixtureRequest) -> Any:
-    """Name of the case's dtype."""
-    return getattr(request, "param", "float32")
-
-
-@pytest.fixture
-def gpubench_implementation(request: pytest.FixtureRequest) -> Any:
-    """Which library does the work."""
-    return getattr(request, "param", "torch")
-
-
-@pytest.fixture
-def gpubench_variant(request: pytest.FixtureRequest) -> Any:
-    """How a network is run."""
-    return getattr(request, "param", "eager")
-
-
-@pytest.fixture
-def gpubench_cache(request: pytest.FixtureRequest) -> Any:
-    """Whether the device's last cache is flushed before every round."""
-    return getattr(request, "param", "hot")
-
-
-@pytest.fixture(scope="session")
-def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
-    """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
-    from ..parallel.ranks import Ranks
-
-    ranks = Ranks(pytestconfig.stash[SESSION].settings.ranks_deadline)
-    yield ranks
-    ranks.close()
-
-
-class Measured:
-    """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
-
-    @pytest.fixture
-    def gpubench(
-        self,
-        request: pytest.FixtureRequest,
-        benchmark: Any,
-        gpubench_device: str,
-        gpubench_dtype: str,
-        gpubench_implementation: str,
-        gpubench_variant: str,
-        gpubench_cache: str,
-    ) -> Gpubench:
-        """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        from ..measure.fixture import Gpubench
-
-        item, session = request.node, request.config.stash[SESSION]
-        if _EQUIPMENT not in item.stash:
-            raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        device, clock, preset, replayed = item.stash[_EQUIPMENT]
-        gpubench = Gpubench(session, preset, item.stash[CASE], device, clock, benchmark, replayed)
-        item.stash[GPUBENCH] = gpubench
-        return gpubench
-
-
-class Unequipped:
-    """The fixture where pytest-benchmark is not."""
-
-    @pytest.fixture
-    def gpubench(
-        self,
-        gpubench_device: str,
-        gpubench_dtype: str,
-        gpubench_implementation: str,
-        gpubench_variant: str,
-        gpubench_cache: str,
-    ) -> None:
-        """Skips: there is nothing to time with."""
-        pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")

@@ -1,17 +1,16 @@
-"""On which terms a test is measured: its devices, dtypes, implementations, variants, caches and sizes.
+"""The devices, dtypes, implementations, variants, caches and sizes that a test is measured with.
 
-pytest keeps the registry, the sweep, the ids, the skips and the selection; this only tells it the values.
+pytest keeps the registry, the sweep, the ids, the skips and the selection; this gives it the values.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from ..devices import Choice
 from ..errors import UsageError
@@ -19,10 +18,8 @@ from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 
-AMBIGUOUS_NAMES = pytest.StashKey[set[str]]()
-"""File names that stand for more than one of the files collected: their folder is part of the workload's name."""
 NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
-"""The fixtures that carry a case's terms."""
+"""The fixtures that carry a case's markers."""
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that no other preset has, unless asked for: slow, or of interest to few."""
 
@@ -36,7 +33,7 @@ _MARKER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Markers:
     """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
 
     ``dtypes`` are those it can do; a test that names none does float32, and others when asked.
@@ -49,7 +46,7 @@ class Terms:
     size: str | None = None
 
     @classmethod
-    def of(cls, node: Any) -> Terms:
+    def of(cls, node: Any) -> Markers:
         """Raises :class:`UsageError` for a key or value that doesn't exist, naming those that do."""
         said: dict[str, Any] = {}
         for marker in node.iter_markers("gpubench"):
@@ -69,11 +66,11 @@ class Terms:
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
     """Give a test that uses the ``gpubench`` fixture its devices, dtypes, implementations, variants and sizes."""
-    terms = Terms.of(metafunc.definition)
-    combinations = list(_combinations(terms, session))
+    markers = Markers.of(metafunc.definition)
+    combinations = list(_combinations(markers, session))
     anywhere = any(not values.marks for values in combinations)
     if not combinations:
-        combinations = [_nothing(terms, session)]
+        combinations = [_nothing(markers, session)]
     metafunc.parametrize(NAMES, combinations, indirect=True)
     for marker in metafunc.definition.iter_markers("gpubench_sweep"):
         names, values = _sweep(marker, session.settings.preset)
@@ -81,34 +78,30 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
         metafunc.parametrize(names, values if anywhere else values[:1])
 
 
-def case_of(item: pytest.Item) -> Case:
-    """The identity of a collected test: what it is, and on which terms it runs."""
+def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
+    """The identity of a collected test: what is measured, and how. ``ambiguous`` are the names of files that occur
+    twice: there the folder is part of the workload's name."""
     params = dict(getattr(getattr(item, "callspec", None), "params", {}))
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     own = {name: _scalar(name, value, indices.get(name, 0)) for name, value in params.items() if name not in NAMES}
     device = params.get(NAMES[0], "cpu")
     return Case(
-        workload=workload_of(item),
+        workload=_workload(item, ambiguous),
         device=device,
         dtype=params.get(NAMES[1], "float32"),
         implementation=params.get(NAMES[2], "torch"),
         variant=params.get(NAMES[3], "eager"),
         cache=params.get(NAMES[4], "hot"),
         params=own,
-        size=Terms.of(item).size,
+        size=Markers.of(item).size,
         devices=(device,),
     )
 
 
-def plain_case_of(item: pytest.Item) -> Case:
-    """The identity of an ordinary ``benchmark`` test: of its device and dtype nothing is known."""
-    return structs.replace(case_of(item), dtype="")
-
-
-def workload_of(item: pytest.Item) -> str:
+def _workload(item: pytest.Item, ambiguous: Collection[str]) -> str:
     """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
     stem = item.path.stem.removeprefix("test_").removesuffix("_test")
-    if item.path.name in item.config.stash.get(AMBIGUOUS_NAMES, ()):
+    if item.path.name in ambiguous:
         stem = f"{item.path.parent.name}/{stem}"
     function = getattr(item, "originalname", None) or item.name.split("[")[0]
     parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]
@@ -116,70 +109,85 @@ def workload_of(item: pytest.Item) -> str:
     return ".".join(parts if parts[-1] == name else [*parts, name])
 
 
-def _combinations(terms: Terms, session: Session) -> Iterable[Any]:
-    devices = [choice for choice in session.choices if _fits(choice, terms.devices)]
+def _combinations(markers: Markers, session: Session) -> Iterable[Any]:
+    for choice in _choices(markers, session):
+        for dtype in _dtypes(markers, session):
+            if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
+                continue  # the workload's own list says what to run where it exists
+            for implementation in markers.implementations:
+                if implementation == "numpy" and not _numpy_can(choice, dtype):
+                    continue
+                for variant in _variants(markers, session):
+                    if not _variant_fits(variant, choice, dtype, session):
+                        continue
+                    for cache in _caches(session):
+                        reason = choice.reason or _lacking(choice, dtype, variant)
+                        yield _parameters(choice, dtype, implementation, variant, cache, reason)
+
+
+def _choices(markers: Markers, session: Session) -> list[Choice]:
+    """The chosen devices that the test runs on, and those that are absent; or one that says what it needs."""
+    devices = [choice for choice in session.choices if _fits(choice, markers.devices)]
     absent = [choice for choice in session.choices if choice.device is None]
-    names = ", ".join(choice.name for choice in session.choices)
-    if terms.devices == "two accelerators":
+    if markers.devices == "two accelerators":
         kinds = Counter(choice.device.kind for choice in devices if choice.device)
         devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
-    if not devices and not absent:
-        wanted = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(
-            terms.devices, "an accelerator"
-        )
-        name = "cpu" if terms.devices == "cpu" else "accelerator"
-        devices = [Choice(name, None, f"needs {wanted}, chosen: {names}")]
-    for choice in [*devices, *absent]:
-        for dtype in _dtypes(terms, session):
-            lacking = choice.device.lacks(dtype) if choice.device else None
-            if lacking and not session.settings.dtypes:
-                continue  # the workload's own list says what to run where it exists
-            for implementation in terms.implementations:
-                if implementation == "numpy" and (choice.device is None or choice.device.accelerator):
-                    continue  # NumPy knows the CPU only
-                if implementation == "numpy" and dtype in ("tf32", "bfloat16", "float16"):
-                    continue  # NumPy has no such product, or one that nobody uses
-                for variant in _variants(terms, session):
-                    if variant == "autocast":
-                        if dtype != "float32":
-                            continue  # autocast starts from float32
-                        lacking = choice.device.lacks("bfloat16") if choice.device else None
-                    if variant == "graph" and choice.device and not choice.device.supports_graphs:
-                        if not session.settings.variants:
-                            continue
-                        lacking = f"{choice.name} has no graphs of launches"
-                    for cache in _caches(session):
-                        yield _parameters(choice, dtype, implementation, variant, cache, choice.reason or lacking)
+    if devices or absent:
+        return [*devices, *absent]
+    names = ", ".join(choice.name for choice in session.choices)
+    needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "an accelerator")
+    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}, chosen: {names}")]
+
+
+def _numpy_can(choice: Choice, dtype: str) -> bool:
+    """NumPy knows the CPU only, and has no products of the short dtypes, or some that nobody uses."""
+    return bool(choice.device and not choice.device.accelerator and dtype in ("float32", "float64"))
+
+
+def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
+    if variant == "autocast":
+        return dtype == "float32"  # it starts from there
+    graphs = choice.device is None or choice.device.supports_graphs
+    return variant != "graph" or graphs or bool(session.settings.variants)
+
+
+def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
+    """Why the device can't do it, if it can't."""
+    if choice.device is None:
+        return None
+    if variant == "graph" and not choice.device.supports_graphs:
+        return f"{choice.name} has no graphs of launches"
+    return choice.device.lacks("bfloat16" if variant == "autocast" else dtype)
 
 
 def _fits(choice: Choice, wanted: str) -> bool:
     return choice.device is not None and (wanted == "any" or choice.device.accelerator == (wanted != "cpu"))
 
 
-def _dtypes(terms: Terms, session: Session) -> list[str]:
+def _dtypes(markers: Markers, session: Session) -> list[str]:
     """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
     if not session.settings.dtypes:
-        return list(terms.dtypes or ("float32",))
-    able = terms.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
+        return list(markers.dtypes or ("float32",))
+    able = markers.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
     return [dtype for dtype in session.settings.dtypes if dtype in able]
 
 
-def _variants(terms: Terms, session: Session) -> list[str]:
+def _variants(markers: Markers, session: Session) -> list[str]:
     if session.settings.variants:
-        return [variant for variant in terms.variants if variant in session.settings.variants]
-    return [variant for variant in terms.variants if variant not in FULL_ONLY or session.settings.preset == "full"]
+        return [variant for variant in markers.variants if variant in session.settings.variants]
+    return [variant for variant in markers.variants if variant not in FULL_ONLY or session.settings.preset == "full"]
 
 
 def _caches(session: Session) -> tuple[str, ...]:
     return CACHES if session.settings.cache == "both" else (session.settings.cache,)
 
 
-def _nothing(terms: Terms, session: Session) -> Any:
+def _nothing(markers: Markers, session: Session) -> Any:
     """A test that has none of what was asked for is one row too."""
     asked = [*session.settings.dtypes, *session.settings.variants]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
-    dtype = (terms.dtypes or ("float32",))[0]
-    return _parameters(session.choices[0], dtype, terms.implementations[0], terms.variants[0], CACHES[0], reason)
+    dtype = (markers.dtypes or ("float32",))[0]
+    return _parameters(session.choices[0], dtype, markers.implementations[0], markers.variants[0], CACHES[0], reason)
 
 
 def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, cache: str, reason: str | None) -> Any:

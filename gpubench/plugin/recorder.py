@@ -1,4 +1,4 @@
-"""What the measuring process adds to the file that pytest-benchmark writes."""
+"""What a measuring process writes: its journal, and our keys in the file that pytest-benchmark writes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -22,30 +23,62 @@ from ..runfile.ledger import Follower, Ledger
 from ..runfile.schema import KEY, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import write
 from ..version import __version__
-from .parametrize import case_of
+from .hooks import RANKS, fixture_names
+from .settings import usage_errors
+
+if TYPE_CHECKING:
+    from .hooks import Plugin
+
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
+MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
+"""Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
+MEASURING_FILES = ("statistics.py",)
+"""Files beside them that do."""
 
 
-def about(session: Session, version: str) -> dict[str, Any]:
+def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
+    """Changes with any byte of the benchmark files and of the package's measuring code."""
+    files = {path.relative_to(package): path for room in MEASURING_ROOMS for path in (package / room).rglob("*.py")}
+    files |= {Path(name): package / name for name in MEASURING_FILES}
+    names = sorted((name.as_posix(), path) for name, path in files.items())
+    code = hashlib.sha256()
+    for name, path in [*names, *sorted((path.name, path) for path in sources)]:
+        code.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return code.hexdigest()[:16]
+
+
+def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> None:
+    """Raise UsageError if an earlier session of this journal was of another machine, torch or code."""
+    for event in Follower(ledger, begin=True).events():
+        if event["event"] == "session":
+            before = event["fingerprint"]
+            if changed := [key for key in before if before[key] != fingerprint.get(key)]:
+                changes = "; ".join(f"{key} was {before[key]}, is {fingerprint.get(key)}" for key in changed)
+                raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {changes}")
+            return
+
+
+def _about(session: Session) -> dict[str, Any]:
     """The top-level facts of a run that are known when it begins."""
-    asked = session.settings
+    settings = session.settings
     return {
         "schema_version": SCHEMA_VERSION,
-        "version": version,
-        "preset": asked.preset,
-        "seed": asked.seed,
+        "version": __version__,
+        "preset": settings.preset,
+        "seed": settings.seed,
         "asked": {
-            "devices": list(asked.devices),
-            "dtypes": list(asked.dtypes),
-            "variants": list(asked.variants),
-            "cache": asked.cache,
+            "devices": list(settings.devices),
+            "dtypes": list(settings.dtypes),
+            "variants": list(settings.variants),
+            "cache": settings.cache,
         },
         "started": session.started,
-        "ceilings": {name: msgspec.to_builtins(found) for name, found in session.ceilings.items()},
+        "ceilings": {name: msgspec.to_builtins(ceilings) for name, ceilings in session.ceilings.items()},
     }
 
 
-def began(session: Session) -> dict[str, Any]:
-    """What this process saw before its first case."""
+def _began(session: Session) -> dict[str, Any]:
+    """The state of the machine before this process's first case."""
     canary = session.canary
     return {
         "before": session.before,
@@ -54,11 +87,12 @@ def began(session: Session) -> dict[str, Any]:
     }
 
 
-def complete(output: dict[str, Any], session: Session, version: str, failed: set[str]) -> None:
+def complete_run(output: dict[str, Any], session: Session) -> None:
     """Add our top-level keys, thin the raw samples, and take out cases that failed after they were timed.
 
     pytest-benchmark writes those too; their rows are in ``unmeasured``.
     """
+    failed = {row.fullname for row in session.unmeasured}
     done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
     unfinished = session.begun.keys() - done  # of a case that was interrupted, pytest-benchmark keeps some rounds
     for fullname in unfinished - failed:
@@ -69,9 +103,9 @@ def complete(output: dict[str, Any], session: Session, version: str, failed: set
     output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in gone]
     for benchmark in output["benchmarks"]:
         thin_samples(benchmark)
-    output[KEY] = about(session, version) | {
+    output[KEY] = _about(session) | {
         "finished": datetime.datetime.now(datetime.UTC).isoformat(),
-        "processes": [{"process": 0} | began(session) | {"after": environment.moment()}],
+        "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured],
     }
 
@@ -91,25 +125,11 @@ def thin(samples: list[float]) -> list[float]:
     return [samples[round(i * (count - 1) / last)] for i in range(SAMPLES_KEPT)]
 
 
-# Keeps a session's ledger: what it finds, what begins, what came of it.
-
-
-ORDER = pytest.StashKey[dict[str, int]]()
-"""The place of each collected case before the order was shuffled: that of the run file."""
-SOURCES = pytest.StashKey[set[Path]]()
-"""The files of all cases, those left out by ``--gpubench-only`` too: a process that has none of a file's cases left
-measures with the same code."""
-_PACKAGE = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-"""Rooms whose code decides what a number means: a run is continued only by the same."""
-
-
 class Recorder:
-    """One measuring process's hand in a ledger. Each event is on disk before anything else happens."""
+    """Writes one measuring process's events. Each is on disk before anything else happens."""
 
-    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
-        self.config = config
-        self.session = session
+    def __init__(self, plugin: Plugin, path: Path) -> None:
+        self.plugin, self.session, config = plugin, plugin.session, plugin.config
         self._earlier = None
         if not config.getoption("--gpubench-ledger"):
             path.unlink(missing_ok=True)  # of an earlier run into the same file
@@ -121,88 +141,71 @@ class Recorder:
         self._outcomes: dict[str, tuple[str, str]] = {}
 
     def begin(self, items: list[pytest.Item]) -> None:
-        """Write down what will be measured, where, and on which terms."""
-        cases = [item for item in items if "benchmark" in getattr(item, "fixturenames", ())]
-        cases.sort(key=lambda item: self.config.stash[ORDER].get(item.nodeid, 0))
-        hook, session = self.config.hook, self.session
-        machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=self.config)
-        hook.pytest_benchmark_update_machine_info(config=self.config, machine_info=machine)
-        commit = hook.pytest_benchmark_generate_commit_info(config=self.config)
-        hook.pytest_benchmark_update_commit_info(config=self.config, commit_info=commit)
+        """Write down what will be measured, on which machine, and with which code. Raises UsageError if that isn't
+        what an earlier session of this journal was measured with."""
         import pytest_benchmark
 
-        fingerprint = self._fingerprint(machine)
-        self._require_same(fingerprint)
+        tests = [item for item in items if "benchmark" in fixture_names(item)]
+        tests.sort(key=lambda item: self.plugin.order.get(item.nodeid, 0))
+        cases = {item.nodeid: self.plugin.case_of(item) for item in tests}
+        config, hook = self.plugin.config, self.plugin.config.hook
+        machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
+        hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
+        commit = hook.pytest_benchmark_generate_commit_info(config=config)
+        hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
+        fingerprint = self._fingerprint(machine[KEY])
+        require_same(self.ledger.path, fingerprint)
         self.ledger.append(
             "session",
-            process=session.settings.process,
-            cases=[item.nodeid for item in cases],
-            identities={item.nodeid: case_of(item).as_dict() for item in cases},
-            estimated_s=self._estimated_s(cases),
+            process=self.session.settings.process,
+            cases=list(cases),
+            identities={name: case.as_dict() for name, case in cases.items()},
+            estimated_s=self._estimated_s(list(cases.values()), sum(RANKS in fixture_names(item) for item in tests)),
             fingerprint=fingerprint,
             machine_info=machine,
             commit_info=commit,
             datetime=datetime.datetime.now(datetime.UTC).isoformat(),
             version=pytest_benchmark.__version__,
-            gpubench=about(session, __version__),
-            **began(session),
+            gpubench=_about(self.session),
+            **_began(self.session),
         )
 
-    def _estimated_s(self, cases: list[pytest.Item]) -> float:
-        """Seconds that these cases and the ceilings will take in a run's first process, as ``--list`` foresees it but
-        for cases that will be skipped or are slow: those it finds out by counting their work."""
+    def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
+        """Seconds that these cases and the ceilings take in a run's first process. Skipped and slow cases, which
+        ``--list`` finds by counting their work, aren't known yet."""
         session = self.session
-        own = [case_of(item) for item in cases]
-        ranks = sum("gpubench_ranks" in getattr(item, "fixturenames", ()) for item in cases)
-        seconds = (len(cases) - ranks) * session.preset.case_s + ranks * RANKS_S
-        seconds += COMPILE_S * sum(case.variant == "compile" for case in own)
+        seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
+        seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
         if session.settings.ceilings:
             seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
         return seconds
 
-    def _require_same(self, now: dict[str, Any]) -> None:
-        """Raise UsageError if an earlier session of this ledger was of another machine, torch or code."""
-        for event in Follower(self.ledger.path, begin=True).events():
-            if event["event"] == "session":
-                before = event["fingerprint"]
-                if changed := [key for key in before if before[key] != now.get(key)]:
-                    told = "; ".join(f"{key} was {before[key]}, is {now.get(key)}" for key in changed)
-                    raise UsageError(f"this run can't be continued, its numbers wouldn't belong together: {told}")
-                return
-
-    def _fingerprint(self, machine: dict[str, Any]) -> dict[str, Any]:
-        """What must be equal for two sessions' numbers to belong to one run."""
-        ours = machine[KEY]
-        code = hashlib.sha256()
-        package = {path for folder in MEASURING_ROOMS for path in (_PACKAGE / folder).rglob("*.py")}
-        sources = self.config.stash[SOURCES] | package
-        for path in sorted(sources):
-            code.update(path.name.encode() + b"\0" + path.read_bytes())
+    def _fingerprint(self, machine: Mapping[str, Any]) -> dict[str, Any]:
+        """What must be equal for the numbers of two sessions to belong to one run."""
         return {
-            "machine": ours["label"],
-            "devices": [device["label"] for device in ours["devices"]],
-            "torch": (ours["torch"] or {}).get("version"),
-            "python": ours["python"],
+            "machine": machine["label"],
+            "devices": [device["label"] for device in machine["devices"]],
+            "torch": (machine["torch"] or {}).get("version"),
+            "python": machine["python"],
             "threads": self.session.threads,
             "gpubench": __version__,
-            "code": code.hexdigest()[:16],
+            "code": code_hash(self.plugin.sources),
         }
 
     def _append(self, event: str, **facts: Any) -> None:
         """Stop the whole session when the disk won't take it: what is measured from now on could not be kept."""
-        try:
+        with usage_errors():
             self.ledger.append(event, **facts)
-        except UsageError as error:
-            raise pytest.UsageError(f"gpubench: {error}") from None
 
     def start(self, item: pytest.Item, case: Case) -> None:
+        """A test begins."""
         self._append(
             "start",
             process=self.session.settings.process,
             fullname=item.nodeid,
             name=item.name,
             case=case.as_dict(),
-            said=_said(),
+            said=_stderr_size(),
         )
 
     def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
@@ -253,8 +256,8 @@ class Recorder:
             write(path, assemble(read_ledger(self.ledger.path)))
 
 
-def _said() -> int | None:
-    """Bytes this process has said so far, if that goes into a file: what it says last, it says after them."""
+def _stderr_size() -> int | None:
+    """Bytes that this process has written to its log, if that is a file; its last words come after them."""
     try:
         state = os.fstat(2)
     except OSError:

@@ -32,6 +32,7 @@ def declare_options(parser: pytest.Parser) -> None:
         ("ledger", "PATH", "journal of what was measured (default: beside the results file)"),
         ("process", "I/N", "be process I of N: measure a share of the rounds"),
         ("only", "PATH", "measure only the tests named in this JSON file"),
+        ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
     ):
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
 

@@ -15,9 +15,9 @@ from ..runfile.writer import replace
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"
 """Lists the tables and charts that a report wrote. Earlier versions had it in charts/, and listed only these."""
-TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
-_OURS = re.compile(r"[a-z]+\.(csv|md)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+_OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 
 
 def prepare_folder(folder: Path) -> None:

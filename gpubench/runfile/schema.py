@@ -182,9 +182,9 @@ class Bandwidth(Struct, frozen=True):
     """Traffic of one access pattern over a footprint of distinct memory."""
 
     pattern: Annotated[str, _is("read, copy, triad or in-place")]
-    level: Annotated[str, _is("the smallest memory that holds the footprint: l1d, l2, l3 or memory")]
     footprint_bytes: Annotated[Positive, _is("bytes of distinct memory")]
     byte_per_s: Annotated[Positive, _is("traffic")]
+    level: Annotated[str, _is("the smallest memory that holds the footprint: l1d, l2, l3 or memory")] = ""
 
 
 class Ceilings(Struct, frozen=True):

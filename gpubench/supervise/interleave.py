@@ -34,11 +34,11 @@ class Environment:
     """One side: where it runs, and the benchmark files it runs there."""
 
     name: str
-    place: process.Interpreter
+    interpreter: process.Interpreter
     paths: tuple[str, ...]
 
 
-def environment(name: str, text: str, paths: Sequence[str]) -> Environment:
+def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
     """``text`` is a Python to measure with, or the folder of a checkout: its code comes first on the import path, its
     benchmark files are used where it has them, and the Python of its ``.tox/measure`` or ``.venv`` where that can
     measure. Raises UsageError."""
@@ -125,13 +125,13 @@ class Interleave:
         except OSError as error:
             raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
         supervisor = Supervisor(
-            folder, side.paths, self.options, 1, self.deadline_s, lambda event: None, place=side.place
+            folder, side.paths, self.options, 1, self.deadline_s, lambda event: None, interpreter=side.interpreter
         )
         try:
             supervisor.measure()
         except Unable as error:
             if not any(event["event"] == "end" for event in supervisor.events):
-                raise UsageError(f"{side.name}: {side.place.python} can't measure: {error}") from None
+                raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}") from None
         self.interrupted = supervisor.interrupted
         if any(event["event"] == "session" for event in supervisor.events):
             write(target, merge.assemble(supervisor.events))

@@ -31,8 +31,8 @@ def show(paths: Sequence[str], options: Sequence[str], preset: str, processes: i
     with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
         plan, log = Path(scratch) / "plan.json", Path(scratch) / "log"
         log.touch()
-        arguments = process.command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run(arguments, log, Path(scratch) / "none", lambda event: None, PLAN_DEADLINE_S)
+        arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
+        ended = process.run_process(arguments, log, Path(scratch) / "none", lambda event: None, PLAN_DEADLINE_S)
         planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))

@@ -17,14 +17,14 @@ from ..runfile.ledger import Event, Follower
 from .log import last_line
 
 POLL_S = 0.05
-PATIENCE_S = 60.0
-"""How long pytest may take to finish once it was asked to."""
+PATIENCE_S = 2.0
+"""How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
 SILENCE_S = 300.0
-"""How long a child may say nothing between cases: it imports torch, measures ceilings, ends. At least the deadline."""
+"""How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
 _SILENT = "the measuring process was measuring no case and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
-"""Environment variable that tells a child our process number: one whose parent is another has lost us."""
+"""Environment variable with our process number: a child whose parent is another one has lost us."""
 
 
 def suite() -> Path:
@@ -35,16 +35,16 @@ def suite() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Where a child runs: its Python, its working folder (None: ours), and what comes first on its import path."""
+    """How a child is started: its Python, its working folder (None: ours), and what comes first on its import path."""
 
     python: str = sys.executable
     folder: Path | None = None
     imports: tuple[str, ...] = ()
 
 
-def command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """pytest's command line. For the suite's own files, names of cases don't depend on where it is started."""
-    own = suite()
+def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
+    """pytest's command line. For the suite's own files, names of cases don't depend on the working folder."""
+    suite_folder = suite()
     # -P: a folder called gpubench where we are started is another, and would be taken for ours
     arguments = [
         python,
@@ -57,9 +57,9 @@ def command(paths: Sequence[str], options: Sequence[str], python: str = sys.exec
         "no:cacheprovider",
     ]
     files = [Path(path.split("::")[0]) for path in paths]
-    if all(file.is_relative_to(own) for file in files):
+    if all(file.is_relative_to(suite_folder) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
-        arguments += [f"--rootdir={own.parent}", "-c", os.devnull]
+        arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
     else:
         # Full names are relative to this: the same wherever we are started, and without anybody's folders.
         arguments.append(f"--rootdir={os.path.commonpath([file.parent for file in files])}")
@@ -126,7 +126,7 @@ def die_with_supervisor() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """How a measuring process ended: by itself (``finished``), or while ``case`` was measured, for ``reason``."""
 
     code: int
@@ -138,49 +138,33 @@ class Ended:
     reason: str = ""
 
 
-def run(
+def run_process(
     arguments: Sequence[str],
     log: Path,
     ledger: Path,
-    tell: Callable[[Event], None],
+    on_event: Callable[[Event], None],
     deadline_s: float,
-    place: Interpreter | None = None,
-    silence_s: float | None = None,
-) -> Ended:
-    """Run the child, pass its events on as they come, and say how it ended.
+    interpreter: Interpreter | None = None,
+    silence_s: float = SILENCE_S,
+) -> ProcessEnd:
+    """Run the child, pass its events on as they come, and return how it ended.
 
     The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
-    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does, while no
-    case is measured, saying nothing for that and ``silence_s``. An exception from ``tell`` does too, and is passed on.
+    finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does silence
+    between cases for longer than that and ``silence_s``. An exception from ``on_event`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    child = _start(arguments, log, place or Interpreter())
-    stops, stopped, late = 0, 0.0, ""
-    silence_s = max(SILENCE_S if silence_s is None else silence_s, deadline_s)
-    case, since, said = None, time.monotonic(), log.stat().st_size
-    ending: Event = {}
-
-    def stop(_number: int, _frame: object) -> None:
-        nonlocal stops, stopped
-        stops, stopped = stops + 1, time.monotonic()
-        _signal(child, kill=stops > 1)
-
-    with _on_signals(stop):
+    child = _start(arguments, log, interpreter or Interpreter())
+    watch = _Watch(child, log, deadline_s, max(silence_s, deadline_s))
+    with _on_signals(watch.interrupt):
         try:
             alive = True
             while alive:
                 alive = child.poll() is None  # asked before the events are read: the last ones must not be missed
                 for event in follower.events():
-                    since = time.monotonic()
-                    if event["event"] == "start":
-                        case, said = event["fullname"], event.get("said") or said
-                    elif event["event"] in ("end", "finish"):
-                        case, ending = None, event
-                    tell(event)
-                now = time.monotonic()
-                if alive and now - since > (deadline_s if case else silence_s):
-                    late = f"no end within {deadline_s:g} s" if case else f"{_SILENT} for {silence_s:g} s: it was ended"
-                if alive and (late or (stops and now - stopped > PATIENCE_S)):
+                    watch.note(event)
+                    on_event(event)
+                if alive and watch.is_overdue():
                     _signal(child, kill=True)
                     child.wait()
                 elif alive:
@@ -188,31 +172,72 @@ def run(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
-    if ending.get("event") == "finish" and not late:
-        return Ended(child.returncode, True, bool(ending.get("poisoned")), bool(stops))
-    reason = late or _reason(child.returncode, log, said)
-    return Ended(child.returncode, False, False, bool(stops), case, "timeout" if late else "crashed", reason)
+    return watch.end()
 
 
-def _start(arguments: Sequence[str], log: Path, place: Interpreter) -> subprocess.Popen[bytes]:
-    """The child in a process group of its own; what it prints is added to the log."""
+def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
     variables = child_environment(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*place.imports, variables["PYTHONPATH"])))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*interpreter.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:
         return subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=place.folder,
+            cwd=interpreter.folder,
             env=variables,
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
 
 
+class _Watch:
+    """What a child does, and whether it takes too long."""
+
+    def __init__(self, child: subprocess.Popen[bytes], log: Path, deadline_s: float, silence_s: float) -> None:
+        self._child, self._log, self._deadline_s, self._silence_s = child, log, deadline_s, silence_s
+        self._interrupts, self._interrupted_at = 0, 0.0
+        self._case: str | None = None
+        self._latest_event = time.monotonic()
+        self._log_start = log.stat().st_size
+        self._finish: Event | None = None
+        self._timeout = ""
+
+    def interrupt(self, _number: int, _frame: object) -> None:
+        """A signal has come: the child is asked to finish, or killed if it was asked before."""
+        self._interrupts, self._interrupted_at = self._interrupts + 1, time.monotonic()
+        _signal(self._child, kill=self._interrupts > 1)
+
+    def note(self, event: Event) -> None:
+        """The child has written an event."""
+        self._latest_event = time.monotonic()
+        if event["event"] == "start":
+            self._case, self._log_start = event["fullname"], event.get("said") or self._log_start
+        elif event["event"] == "end":
+            self._case = None
+        elif event["event"] == "finish":
+            self._finish = event
+
+    def is_overdue(self) -> bool:
+        """Whether the case, the silence or the end of an interrupted process has lasted too long."""
+        now = time.monotonic()
+        if now - self._latest_event > (self._deadline_s if self._case else self._silence_s):
+            silent = f"{_SILENT} for {self._silence_s:g} s: it was ended"
+            self._timeout = f"no end within {self._deadline_s:g} s" if self._case else silent
+        return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
+
+    def end(self) -> ProcessEnd:
+        """How the child ended, once it has."""
+        code, interrupted = self._child.returncode, bool(self._interrupts)
+        if self._finish and not self._timeout:
+            return ProcessEnd(code, True, bool(self._finish.get("poisoned")), interrupted)
+        status = "timeout" if self._timeout else "crashed"
+        reason = self._timeout or _reason(code, self._log, self._log_start)
+        return ProcessEnd(code, False, False, interrupted, self._case, status, reason)
+
+
 def _reason(code: int, log: Path, since: int) -> str:
-    """Why a process died: its signal or exit code, and the last thing it said."""
+    """Why a process died: its signal or exit code, and the last line of its log."""
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a line now and then where there is none."""
+"""How far a run is: its devices at the start, each finished benchmark once, and the time left."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from ..format import counted, seconds_text
 from ..runfile.ledger import Event
-from ..runfile.schema import OK
+from ..runfile.schema import KEY, OK
 
 START_S = 4.0
-"""What a process takes beside its cases: it imports torch, collects, ends. Seen on two cores, preset quick."""
+"""What a process takes beside its cases: it imports torch, collects, ends. Measured on two cores, preset quick."""
 FURTHER = 0.5
-"""A case in a further process, of what it took in the first: the rounds are shared, and nothing is checked again."""
+"""Time of a case in a further process, as a share of the first's: rounds are shared, answers aren't checked again."""
 EVERY_S = 15.0
-"""Seconds between two lines when there is no terminal."""
+"""Seconds between two lines while benchmarks are repeated in further processes."""
 TRUSTED = 0.1
-"""Once so much of what was predicted is done, the pace seen so far is that of the rest."""
+"""Once this share of the estimate is done, the pace so far is taken as that of the rest."""
 
 
 def whole_s(first_s: float, processes: int) -> float:
@@ -27,27 +27,30 @@ def whole_s(first_s: float, processes: int) -> float:
     return processes * START_S + first_s * (1 + FURTHER * (processes - 1))
 
 
-class Progress:
-    """Is told a ledger's events; ``reasons`` counts why cases gave no number."""
+def clock_text(seconds: float) -> str:
+    """``6:32`` minutes; ``1:06:32`` with hours."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class TimeLeft:
+    """Seconds still to go: the estimate at first, and soon the estimate at the pace so far."""
 
     def __init__(self) -> None:
-        self.reasons: Counter[str] = Counter()
         self.cases = 0
         self.done = 0
         self.estimated_s = 0.0
-        self._processes = 1
+        self.processes = 1
         self._to_start: set[int] = set()
-        self._case_s = 0.0  # predicted, of a case in the first process
-        self._left_s = 0.0  # the same, of all that is still to come
-        self._passed_s = 0.0  # and of what was measured
+        self._case_s = 0.0  # of a case in the first process
+        self._left_s = 0.0  # of all that is still to come
+        self._passed_s = 0.0  # of what was measured
         self._began = time.monotonic()
-        self._told = self._began
-        self._bar: Any = None
-        self._task: Any = None
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
-        """Of how many processes the run will be, and what an earlier one has done of it."""
-        self._processes = processes
+        """Of how many processes the run will be, and what an interrupted one has done of it."""
+        self.processes = processes
         for event in events:
             if event["event"] == "session" and not self.cases:
                 self._size(event)
@@ -56,85 +59,159 @@ class Progress:
                 self.cases -= 1
         self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
-    def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn, TimeElapsedColumn
-
-            columns = (
-                BarColumn(30),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"),
-                TextColumn("{task.description}", markup=False),
-            )
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("collecting", total=None, left="")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def tell(self, event: Event) -> None:
-        """Show one event."""
+    def note(self, event: Event) -> None:
+        """An event of the journal."""
         if event["event"] == "session" and not self.cases:
             self._size(event)
-            many = f" in {self._processes} processes" if self._processes > 1 else ""
-            self._say(f"{counted(len(event['cases']), 'case')}{many}, about {seconds_text(self.estimated_s)}")
         elif event["event"] == "session" and event["process"] in self._to_start:
             self._to_start.remove(event["process"])
             self._left_s -= START_S
             self._passed_s += START_S
-        elif event["event"] == "start" and self._bar:
-            case = event["case"]
-            self._bar.update(self._task, description=f"{case['id']} on {case['device']}")
         elif event["event"] == "end":
             self.done += 1
-            if event.get("reason"):
-                self.reasons[f"{event['status']}: {event['reason']}"] += 1
             seconds = self._take_off(event)
             if event["status"] == OK:
                 self._passed_s += seconds
-            self._advance()
 
-    def _size(self, event: Event) -> None:
-        first_s = float(event["estimated_s"])
-        self.cases = len(event["cases"]) * self._processes
-        self.estimated_s = whole_s(first_s, self._processes)
-        self._to_start = set(range(1, self._processes))
-        self._case_s = first_s / max(1, len(event["cases"]))
-        self._left_s = self.estimated_s - START_S  # the first process has started
-        self._began = time.monotonic()
-
-    def _take_off(self, end: Event) -> float:
-        """What was predicted of a case that has ended in a process, no longer to come."""
-        seconds = self._case_s * (FURTHER if end["process"] else 1)
-        self._left_s -= seconds
-        if end["status"] != OK and end["process"] == 0:  # the other processes won't try it
-            self.cases -= self._processes - 1
-            self._left_s -= self._case_s * FURTHER * (self._processes - 1)
-        return seconds
-
-    def left_s(self) -> float:
-        """Seconds still to go: the prediction at first, and soon the prediction at the pace seen so far."""
+    def seconds(self) -> float:
+        """How long the run still takes."""
         if not self._passed_s:
             return max(0.0, self._left_s)
         pace = (time.monotonic() - self._began) / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + max(0.0, self._left_s))))
         return max(0.0, self._left_s) * (1 - trust + trust * pace)
 
-    def _advance(self) -> None:
-        if self._bar:
-            left = f"{seconds_text(round(self.left_s()) or 1)} left"
-            self._bar.update(self._task, completed=self.done, total=self.cases, left=left)
-        elif time.monotonic() - self._told >= EVERY_S or self.done == self.cases:
-            self._told = time.monotonic()
-            self._say(
-                f"{self.done} of {counted(self.cases, 'measurement')}, about {seconds_text(round(self.left_s()))} left"
-            )
+    def _size(self, session: Event) -> None:
+        first_s = float(session["estimated_s"])
+        self.cases = len(session["cases"]) * self.processes
+        self.estimated_s = whole_s(first_s, self.processes)
+        self._to_start = set(range(1, self.processes))
+        self._case_s = first_s / max(1, len(session["cases"]))
+        self._left_s = self.estimated_s - START_S  # the first process has started
+        self._began = time.monotonic()
+
+    def _take_off(self, end: Event) -> float:
+        """The estimate of a case that has ended in a process, which is no longer to come."""
+        seconds = self._case_s * (FURTHER if end["process"] else 1)
+        self._left_s -= seconds
+        if end["status"] != OK and end["process"] == 0:  # the other processes won't try it
+            self.cases -= self.processes - 1
+            self._left_s -= self._case_s * FURTHER * (self.processes - 1)
+        return seconds
+
+
+class Progress:
+    """Prints a run's events on stderr; ``reasons`` counts why benchmarks have no time."""
+
+    def __init__(self, resume: str = "") -> None:
+        """``resume`` is the command that continues the run."""
+        self.left = TimeLeft()
+        self.reasons: Counter[str] = Counter()
+        self._resume = resume
+        self._benchmarks: dict[str, str] = {}  # by full name: what it shares with the same one on other devices
+        self._waiting: Counter[str] = Counter()  # devices that have still to end, by benchmark
+        self._results: dict[str, dict[str, Event]] = {}  # by benchmark and device
+        self._ended = 0
+        self._latest_line = time.monotonic()
+
+    def expect(self, processes: int, events: Sequence[Event]) -> None:
+        """Of how many processes the run will be, and what an interrupted one has done of it."""
+        self.left.expect(processes, events)
+        for event in events:
+            if event["event"] == "session" and not self._benchmarks:
+                self._collect(event)
+            elif event["event"] == "end" and not event["process"]:
+                self._note_end(event)
+
+    def note(self, event: Event) -> None:
+        """Show one event of the journal."""
+        self.left.note(event)
+        if event["event"] == "session":
+            if not self._benchmarks:
+                self._collect(event)
+            if not event["process"]:
+                self._say(self._opening(event))
+        elif event["event"] == "end":
+            if event.get("reason"):
+                self.reasons[f"{event['status']}: {event['reason']}"] += 1
+            if event["process"]:
+                self._show_repeats(event["process"])
+            elif line := self._note_end(event):
+                self._say(line)
+
+    def _collect(self, session: Event) -> None:
+        identities = session.get("identities") or {}
+        for fullname in session["cases"]:
+            benchmark = str(identities.get(fullname, {}).get("id", fullname))
+            self._benchmarks[fullname] = benchmark
+            self._waiting[benchmark] += 1
+
+    def _opening(self, session: Event) -> str:
+        """Devices, how many benchmarks, how long, and that it may be stopped."""
+        machine: dict[str, Any] = (session.get("machine_info") or {}).get(KEY) or {}
+        devices = [
+            f"{short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
+            + (f", {counted(machine.get('threads') or 1, 'thread')})" if device.get("name") == "cpu" else ")")
+            for device in machine.get("devices") or ()
+        ]
+        many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
+        parts = [f"Devices: {', '.join(devices)}."] if devices else []
+        seconds = seconds_text(round(self.left.estimated_s) or 1)
+        parts.append(f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds}.")
+        return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
+
+    def _note_end(self, end: Event) -> str:
+        """The line of a benchmark that has ended on all of its devices; empty while one is to come, or all skipped."""
+        self._ended += 1
+        fullname = str(end["fullname"])
+        benchmark = self._benchmarks.get(fullname, fullname)
+        results = self._results.setdefault(benchmark, {})
+        results[_column(end)] = end
+        self._waiting[benchmark] -= 1
+        if self._waiting[benchmark] > 0 or all(each["status"] == "skipped" for each in results.values()):
+            return ""
+        parts = [_cell(name, each) for name, each in sorted(results.items(), key=_cpu_first) if _cell(name, each)]
+        medians = {name: median for name, each in results.items() if (median := _median_s(each))}
+        others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
+        speedups = [f"{medians['CPU'] / median:.3g}x" for median in others if "CPU" in medians]
+        width = len(str(len(self._benchmarks)))
+        place = f"[{self._ended:>{width}}/{len(self._benchmarks)}]"
+        return "  ".join([place, benchmark, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
+
+    def _show_repeats(self, process: int) -> None:
+        if time.monotonic() - self._latest_line >= EVERY_S:
+            done = f"{self.left.done} of {counted(self.left.cases, 'measurement')}"
+            place = f"process {process + 1} of {self.left.processes}"
+            self._say(f"{place}: {done}, {clock_text(self.left.seconds())} left")
 
     def _say(self, text: str) -> None:
-        if not self._bar:
-            print(f"gpubench run: {text}", file=sys.stderr, flush=True)
+        self._latest_line = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
+
+
+def short_name(device: str) -> str:
+    """``CPU`` and ``cuda:0``."""
+    return "CPU" if device == "cpu" else device
+
+
+def _column(end: Event) -> str:
+    """The device of a result, or the library that isn't torch."""
+    record = ((end.get("benchmark") or {}).get("extra_info") or {}).get(KEY) or end.get("case") or {}
+    return "NumPy" if record.get("implementation") == "numpy" else short_name(str(record.get("device") or ""))
+
+
+def _cpu_first(entry: tuple[str, Event]) -> tuple[bool, str]:
+    return entry[0] != "CPU", entry[0]
+
+
+def _median_s(end: Event) -> float | None:
+    stats = (end.get("benchmark") or {}).get("stats") or {}
+    return stats.get("median") or None
+
+
+def _cell(name: str, end: Event) -> str:
+    if end["status"] == "skipped":
+        return ""
+    median = _median_s(end)
+    what = seconds_text(median) if median else f"{end['status']}: {end.get('reason') or ''}".rstrip(": ")
+    return f"{name} {what}".strip()

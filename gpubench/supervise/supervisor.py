@@ -33,11 +33,11 @@ class Supervisor:
     options: Sequence[str]
     processes: int
     deadline_s: float
-    tell: Callable[[Event], None]
+    on_event: Callable[[Event], None]
     events: list[Event] = field(default_factory=list)
     interrupted: bool = False
     lock: Lock | None = None
-    place: process.Interpreter = field(default_factory=process.Interpreter)
+    interpreter: process.Interpreter = field(default_factory=process.Interpreter)
 
     @property
     def ledger(self) -> Path:
@@ -60,8 +60,8 @@ class Supervisor:
         while (todo := self.missing(index)) is None or todo:
             ended = self._start(index, todo)
             self.interrupted = ended.interrupted
-            if ended.case:
-                self._settle(index, ended)
+            if ended.case and not ended.interrupted:
+                self._write_end(index, ended)
             if self.interrupted:
                 return
             if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
@@ -87,22 +87,22 @@ class Supervisor:
         done = {event["fullname"] for event in ends if event["process"] == index}
         return [name for name in cases if name not in done]
 
-    def _start(self, index: int, todo: list[str] | None) -> process.Ended:
+    def _start(self, index: int, todo: list[str] | None) -> process.ProcessEnd:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
         with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
             if todo is not None:
                 only = Path(scratch) / "only.json"
                 only.write_text(json.dumps(todo), encoding="utf-8")
                 options.append(f"--gpubench-only={only}")
-            command = process.command(self.paths, options, self.place.python)
-            return process.run(command, self.log, self.ledger, self._take, self.deadline_s, self.place)
+            command = process.pytest_command(self.paths, options, self.interpreter.python)
+            return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
 
     def _take(self, event: Event) -> None:
         """Note an event of the child."""
         self.events.append(event)
-        self.tell(event)
+        self.on_event(event)
 
-    def _settle(self, index: int, ended: process.Ended) -> None:
+    def _write_end(self, index: int, ended: process.ProcessEnd) -> None:
         """Write down for a dead process what it can't: how its last case ended."""
         begun = next(e for e in reversed(self.events) if e["event"] == "start" and e["fullname"] == ended.case)
         end: Event = {"event": "end", "process": index, "fullname": ended.case, "status": ended.status}
@@ -112,4 +112,4 @@ class Supervisor:
         ledger.append(**end)
         ledger.close()
         self.events.append(end)
-        self.tell(end)
+        self.on_event(end)

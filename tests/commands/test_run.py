@@ -260,7 +260,7 @@ def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatc
     (installed / "benchmarks").mkdir(parents=True)
     monkeypatch.setattr(process, "PACKAGE", installed)
     assert process.suite() == installed / "benchmarks"
-    command = process.command([str(installed / "benchmarks")], [])
+    command = process.pytest_command([str(installed / "benchmarks")], [])
     assert f"--rootdir={installed}" in command
     assert os.devnull in command
 

@@ -80,7 +80,7 @@ def test_what_disturbs(after, raised):
 
 
 CEILINGS = Ceilings(
-    (Bandwidth("copy", "l2", 1e6, 2e11), Bandwidth("copy", "memory", 1e9, 3e10)), {"float32": 2e11}, 1e-6
+    (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory")), {"float32": 2e11}, 1e-6
 )
 
 

@@ -107,7 +107,7 @@ def test_all_that_was_measured_is_read(tmp_path: Path) -> None:
     assert run.flags == (reader.Raised("contended", "load 3.1 on 2 cores", (0, 1)),)
     assert run.slow_threads == (1,)
     assert run.seed == 0
-    bandwidth = (Bandwidth("copy", "memory", 1e9, 4e12),)
+    bandwidth = (Bandwidth("copy", 1e9, 4e12, "memory"),)
     assert run.ceilings == {"cuda:0": Ceilings(bandwidth, {"float32": 5e13}, 2e-6, 5e10, None)}
 
 

@@ -17,7 +17,7 @@ from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.supervise import interleave
-from gpubench.supervise.interleave import Environment, Interleave, environment
+from gpubench.supervise.interleave import Environment, Interleave, find_environment
 from gpubench.supervise.process import Interpreter, suite
 from gpubench.supervise.supervisor import Unable
 
@@ -30,11 +30,11 @@ class Fake:
     seen: list[str] = []  # noqa: RUF012
     interrupt_at: int | None = None
 
-    def __init__(self, folder: Path, *_args: Any, place: Interpreter, **_more: Any) -> None:
-        self.folder, self.place, self.events, self.interrupted = folder, place, [], False
+    def __init__(self, folder: Path, *_args: Any, interpreter: Interpreter, **_more: Any) -> None:
+        self.folder, self.interpreter, self.events, self.interrupted = folder, interpreter, [], False
 
     def measure(self) -> None:
-        if self.place.python == "broken":
+        if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
         Fake.seen.append(self.folder.name)
         data = records.run_file([])
@@ -98,7 +98,7 @@ def python(folder: Path, *options: str) -> str:
 
 def test_a_checkouts_environment_is_used_only_if_it_can_measure(tmp_path: Path) -> None:
     def used() -> str:
-        return environment("base", str(tmp_path), []).place.python
+        return find_environment("base", str(tmp_path), []).interpreter.python
 
     python(tmp_path / ".venv", "-I", "-S")  # as one that holds only tox
     assert used() == sys.executable
@@ -120,17 +120,17 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
     for file in (checkout / "mine.py", other / "theirs.py"):
         file.touch()
     monkeypatch.chdir(other)
-    mine = environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
-    assert mine.place.python == str(checkout / ".venv/bin/python")
-    assert mine.place.folder == checkout
-    assert mine.place.imports == (str(checkout), str(checkout / "src"))
+    mine = find_environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
+    assert mine.interpreter.python == str(checkout / ".venv/bin/python")
+    assert mine.interpreter.folder == checkout
+    assert mine.interpreter.imports == (str(checkout), str(checkout / "src"))
     assert mine.paths == (f"{checkout}/mine.py::test_a", f"{other}/theirs.py")
-    assert environment("base", str(checkout), []).paths == (str(checkout / "benchmarks"),)
-    assert environment("new", sys.executable, []).paths == (str(suite()),)
+    assert find_environment("base", str(checkout), []).paths == (str(checkout / "benchmarks"),)
+    assert find_environment("new", sys.executable, []).paths == (str(suite()),)
     with pytest.raises(UsageError, match=r"gone\.py: no such file or folder, neither here nor in"):
-        environment("base", str(checkout), ["gone.py"])
+        find_environment("base", str(checkout), ["gone.py"])
     with pytest.raises(UsageError, match="neither a Python that can be started nor the folder of a checkout"):
-        environment("new", "no-such-python", [])
+        find_environment("new", "no-such-python", [])
 
 
 SOURCE = """

@@ -127,7 +127,9 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-c", f"import time; from gpubench.runfile.ledger import Ledger; {code}time.sleep(1000)"]
     began = time.monotonic()
-    ended = measuring.run(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0)
+    ended = measuring.run_process(
+        command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0
+    )
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
     assert ended.reason == "the measuring process was measuring no case and said nothing for 2 s: it was ended"
@@ -208,7 +210,7 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW.replace("0.05", "0.06"))
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 2
-    assert "can't be continued" in done.stderr
+    assert "can't be resumed" in done.stderr
     assert "code was" in done.stderr
     assert run(tmp_path, "--resume", "out", "--preset=full").stderr.count("leave out --preset") == 1
     assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr

@@ -1,0 +1,572 @@
+"use strict";
+// Draws what gpubench.report.webpage decided: which rows, names, verdicts and sentences there are comes from Python.
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const rows = data.rows.map((values) => {
+  const row = Object.fromEntries(data.columns.map((name, i) => [name, values[i]]));
+  for (const name of data.interned) row[name] = data.strings[row[name]];
+  return row;
+});
+
+// Numbers for people: three digits, SI prefixes.
+function digits(value, count = 3) {
+  if (value === 0) return "0";
+  const decimals = count - 1 - Math.floor(Math.log10(Math.abs(value)));
+  const fixed = decimals > 0 ? value.toFixed(Math.min(decimals, 12)) : String(Math.round(value / 10 ** -decimals) * 10 ** -decimals);
+  return fixed.includes(".") ? fixed.replace(/\.?0+$/, "") : fixed.replace(/\B(?=(\d{3})+$)/g, ",");
+}
+function prefixed(value, unit, count = 3) {
+  if (value == null) return "–";
+  const steps = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+  const large = unit !== "s";
+  const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
+  return `${digits(value / scale, count)} ${prefix}${unit}`;
+}
+const ratio = (value) => (value == null ? "–" : `${digits(value, value >= 1000 ? 2 : value >= 10 ? 3 : 2)}×`);
+const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? digits(value, 6) : String(value));
+const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+const setting = (row) => [row.dtype, row.variant !== "eager" && row.variant, row.setting].filter(Boolean).join(" · ");
+const atSize = (row) => (row.size == null ? "" : `${row.size_name} = ${size(row.size)}`);
+
+const WIDTH = 820;
+
+// Elements. Text always goes through textContent: names may be anything.
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value != null && value !== false) node.setAttribute(name, value);
+  node.append(...children.filter((child) => child != null));
+  return node;
+}
+function drawn(parent, tag, attributes = {}, text = null) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, typeof value === "number" ? Math.round(value * 10) / 10 : value);
+  if (text != null) node.textContent = text;
+  parent.append(node);
+  return node;
+}
+function canvas(width, height, label) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", label);
+  return svg;
+}
+function mark(parent, device, x, y, hollow, extra = "") {
+  const shape = data.devices[device].shape;
+  const look = { class: `mark ${hollow ? "hollow" : ""} ${extra} ${data.devices[device].colour}` };
+  if (shape === 1) return drawn(parent, "rect", { x: x - 5, y: y - 5, width: 10, height: 10, ...look });
+  if (shape === 2) return drawn(parent, "path", { d: `M${x} ${y - 6.5}L${x + 6} ${y + 5}L${x - 6} ${y + 5}Z`, ...look });
+  if (shape === 3) return drawn(parent, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, ...look });
+  return drawn(parent, "circle", { cx: x, cy: y, r: 5.2, ...look });
+}
+function logScale(values, from, to, pad = 1.15) {
+  const positive = values.filter((value) => value > 0);
+  const low = Math.log10(Math.min(...positive) / pad), high = Math.log10(Math.max(...positive) * pad);
+  const scale = (value) => from + ((Math.log10(value) - low) / (high - low || 1)) * (to - from);
+  const span = high - low, steps = span < 1.5 ? [1, 2, 5] : span < 3 ? [1, 3] : [1];
+  const every = span > 8 ? Math.ceil(span / 7) : 1;
+  scale.ticks = [];
+  for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
+    if (power % every === 0) for (const step of steps) {
+      const value = step * 10 ** power;
+      if (Math.log10(value) >= low && Math.log10(value) <= high) scale.ticks.push(value);
+    }
+  }
+  return scale;
+}
+// Moves labels apart so that none lies on another; they keep their order.
+function apart(labels, gap, top, bottom) {
+  const sorted = [...labels].sort((a, b) => a.y - b.y);
+  for (let i = 1; i < sorted.length; i += 1) sorted[i].y = Math.max(sorted[i].y, sorted[i - 1].y + gap);
+  const over = sorted.length ? sorted.at(-1).y - bottom : 0;
+  if (over > 0) {
+    sorted.at(-1).y -= over;
+    for (let i = sorted.length - 2; i >= 0; i -= 1) sorted[i].y = Math.min(sorted[i].y, sorted[i + 1].y - gap);
+  }
+  for (const label of sorted) label.y = Math.max(label.y, top);
+  return sorted;
+}
+
+function drawHeadline(figure) {
+  const groups = data.headline.groups;
+  if (!groups.length) return;
+  const left = 235, right = 790, line = 44;
+  const count = groups.reduce((sum, group) => sum + group.rows.length, 0);
+  const height = 110 + groups.length * 32 + count * line;
+  const svg = canvas(WIDTH, height, data.headline.title);
+  drawn(svg, "text", { x: 8, y: 24, class: "title" }, data.headline.title);
+  drawn(svg, "text", { x: 8, y: 46, class: "small" }, data.headline.subtitle);
+  const used = new Set(groups.flatMap((group) => group.rows.flatMap((row) => row.marks.map((each) => each.device))));
+  let x = 14;
+  for (const device of used) {
+    mark(svg, device, x, 66, false);
+    x += 12 + drawnWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].name)) + 24;
+  }
+  drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
+  x += 12 + drawnWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU")) + 24;
+  drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
+  drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
+  const values = groups.flatMap((group) => group.rows.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean))));
+  const scale = logScale([...values, 0.8, 1.6], left + 14, right - 60, 1.2);
+  const top = 100, bottom = height - 30;
+  drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
+  for (const tick of scale.ticks) {
+    drawn(svg, "line", { x1: scale(tick), x2: scale(tick), y1: top, y2: bottom, class: "grid" });
+    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, ratio(tick));
+  }
+  drawn(svg, "line", { x1: scale(1), x2: scale(1), y1: top, y2: bottom, class: "one" });
+  drawn(svg, "text", { x: scale(1) - 8, y: top - 7, class: "small", "text-anchor": "end" }, "◂ CPU faster");
+  drawn(svg, "text", { x: scale(1) + 8, y: top - 7, class: "small" }, "GPU faster ▸");
+  let y = top;
+  for (const group of groups) {
+    y += 26;
+    drawn(svg, "text", { x: 8, y, class: "strong" }, group.name);
+    y += 6;
+    for (const row of group.rows) {
+      const middle = y + line / 2;
+      drawn(svg, "text", { x: left - 14, y: middle - 1, "text-anchor": "end" }, row.name);
+      drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, row.setting);
+      row.marks.forEach((each, i) => {
+        const at = middle + (i - (row.marks.length - 1) / 2) * Math.min(15, 26 / row.marks.length);
+        const ink = data.devices[each.device].colour;
+        if (each.copies) {
+          drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.speedup), y1: at, y2: at, class: `link ${ink}` });
+          mark(svg, each.device, scale(each.copies), at, true);
+        }
+        mark(svg, each.device, scale(each.speedup), at, false);
+        drawn(svg, "text", { x: Math.max(scale(each.speedup), scale(each.copies || each.speedup)) + 11, y: at + 5, class: "strong halo" }, each.text);
+      });
+      y += line;
+    }
+  }
+  show(figure, svg, "headline");
+}
+let ruler = null;
+function drawnWidth(node) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = "15px system-ui, sans-serif";
+  return ruler.measureText(node.textContent).width;
+}
+
+const state = { workload: null, dtype: null, variant: null, setting: null, quantity: "speedup", hidden: "", search: "", sort: "", theme: "" };
+const usual = { quantity: "speedup", sort: rows.some((row) => row.speedup != null) ? "speedup down" : "" };
+Object.assign(state, usual);
+const explorable = rows.filter((row) => row.time_s != null);
+const quantities = { speedup: "speedup", time_s: "time", rate: "throughput" };
+function distinct(field, wanted) {
+  const fields = ["workload", "dtype", "variant", "setting"];
+  const fixed = fields.slice(0, fields.indexOf(field));
+  return [...new Set(wanted.filter((row) => fixed.every((name) => row[name] === state[name])).map((row) => row[field]))];
+}
+function settle() {
+  for (const field of ["workload", "dtype", "variant", "setting"]) {
+    const choices = distinct(field, explorable);
+    if (!choices.includes(state[field])) {
+      state[field] = (field === "workload" && data.first) || (field === "dtype" && choices.includes("float32") && "float32") || choices[0] || null;
+      if (!choices.includes(state[field])) state[field] = choices[0] ?? null;
+    }
+    const select = byId(field);
+    select.replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
+    select.parentElement.hidden = choices.length < 2;
+  }
+  if (!selection().some((row) => row[state.quantity] != null)) state.quantity = selection().some((row) => row.speedup != null) ? "speedup" : "time_s";
+}
+const hidden = () => new Set(state.hidden ? state.hidden.split(".").map(Number) : []);
+const chosen = () => explorable.filter((row) => ["workload", "dtype", "variant", "setting"].every((name) => row[name] === state[name]));
+const selection = () => chosen().filter((row) => !hidden().has(row.device));
+const chosenKey = () => [state.workload, state.dtype, state.variant, state.setting ?? ""].join("|");
+function drawToggles() {
+  const devices = [...new Set(chosen().filter((row) => row[state.quantity] != null).map((row) => row.device))];
+  byId("devices").replaceChildren(...(devices.length > 1 ? devices : []).map((device) => {
+    const button = element("button", { type: "button", "aria-pressed": !hidden().has(device) }, data.devices[device].short);
+    button.addEventListener("click", () => {
+      const off = hidden();
+      if (!off.delete(device)) off.add(device);
+      change({ hidden: [...off].join(".") });
+    });
+    return button;
+  }));
+}
+
+let explored = [], cursor = -1;
+function drawExplorer() {
+  settle();
+  for (const [name, label] of Object.entries(quantities)) {
+    const button = byId(`quantity-${name}`);
+    button.textContent = label;
+    button.setAttribute("aria-pressed", state.quantity === name);
+    button.hidden = !explorable.some((row) => row.workload === state.workload && row[name] != null);
+  }
+  drawToggles();
+  const wanted = selection().filter((row) => row[state.quantity] != null);
+  byId("finding").textContent = data.findings[chosenKey()] ?? "";
+  explored = wanted.sort((a, b) => a.device - b.device || (a.size ?? 0) - (b.size ?? 0));
+  cursor = -1;
+  detail(null);
+  const figure = byId("explorer-figure");
+  if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
+  const left = 84, right = 600, top = 74, bottom = 400;
+  const svg = canvas(WIDTH, 460, `${state.workload}, ${quantities[state.quantity]} by size`);
+  drawn(svg, "text", { x: 8, y: 24, class: "title" }, state.workload);
+  const isSpeedup = state.quantity === "speedup";
+  const copies = isSpeedup && wanted.some((row) => row.copies != null);
+  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies of inputs and results for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  drawn(svg, "text", { x: 8, y: 46, class: "small" }, [setting({ ...wanted[0], size: null }), what].join(" · "));
+  const sized = wanted.every((row) => row.size != null);
+  const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
+  const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
+  const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
+  const up = logScale(all, bottom, top, 1.4);
+  const format = isSpeedup ? ratio : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
+  if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
+  for (const tick of up.ticks) {
+    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
+    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, format(tick));
+  }
+  if (isSpeedup) {
+    drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
+    if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, "CPU faster");
+  }
+  let last = -Infinity;
+  for (const value of sized ? [...new Set(places)].sort((a, b) => a - b) : []) {
+    drawn(svg, "line", { x1: across(value), x2: across(value), y1: bottom, y2: bottom + 5, class: "grid" });
+    if (across(value) - last > 44) {
+      drawn(svg, "text", { x: across(value), y: bottom + 22, class: "small", "text-anchor": "middle" }, size(value));
+      last = across(value);
+    }
+  }
+  if (sized) drawn(svg, "text", { x: (left + right) / 2, y: bottom + 46, class: "small", "text-anchor": "middle" }, wanted[0].size_name);
+  const labels = [];
+  for (const device of [...new Set(wanted.map((row) => row.device))]) {
+    const own = wanted.filter((row) => row.device === device);
+    const ink = data.devices[device].colour;
+    const x = (row) => across(sized ? row.size : wanted.indexOf(row) + 1);
+    for (const [field, dashed] of copies ? [["copies", true], [state.quantity, false]] : [[state.quantity, false]]) {
+      const points = own.filter((row) => row[field] != null);
+      if (!points.length) continue;
+      drawn(svg, "path", { d: points.map((row, i) => `${i ? "L" : "M"}${x(row).toFixed(1)} ${up(row[field]).toFixed(1)}`).join(""), class: `curve ${dashed ? "copies" : ""} ${ink}` });
+      for (const row of points) {
+        if (!dashed) {
+          const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
+          if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: up(low), y2: up(high), class: `error ${ink}` });
+        }
+        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags));
+        if (!dashed) dot.dataset.row = explored.indexOf(row);
+      }
+      const end = points.at(-1);
+      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : `${format(end[field])} ${data.devices[device].short}`, ink, bold: !dashed });
+    }
+  }
+  if (isSpeedup && sized) {
+    const devices = new Set(wanted.map((row) => row.device));
+    const crossings = (data.crossings[chosenKey()] ?? []).filter((each) => devices.has(each.device) && across(each.size) >= left && across(each.size) <= right);
+    crossings.sort((a, b) => a.size - b.size).forEach((each, i) => {
+      const x = across(each.size), y = up(1), ink = data.devices[each.device].colour;
+      drawn(svg, "path", { d: `M${x} ${y - 8}L${x + 8} ${y}L${x} ${y + 8}L${x - 8} ${y}Z`, class: `mark hollow ${ink}` });
+      drawn(svg, "text", { x, y: y - 14 - 18 * (i % 2), class: `named strong halo ${ink}`, "text-anchor": "middle" }, each.text);
+    });
+  }
+  for (const label of apart(labels, 18, top, bottom)) drawn(svg, "text", { x: right + 8, y: label.y + 5, class: `named halo ${label.bold ? "strong" : ""} ${label.ink}` }, label.text);
+  const focus = drawn(svg, "circle", { r: 11, cx: -50, cy: -50, fill: "none", class: "one" });
+  focus.id = "focus";
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * WIDTH, y = ((event.clientY - box.top) / box.height) * 460;
+    let best = -1, least = 60 ** 2;
+    for (const dot of svg.querySelectorAll("[data-row]")) {
+      const [cx, cy] = centre(dot);
+      const distance = (cx - x) ** 2 + (cy - y) ** 2;
+      if (distance < least) [best, least] = [Number(dot.dataset.row), distance];
+    }
+    if (best >= 0 && best !== cursor) point(best);
+  });
+  show(figure, svg, state.workload.replace(/\W+/g, "-"));
+}
+function centre(dot) {
+  const number = (name) => Number(dot.getAttribute(name));
+  if (dot.tagName === "circle") return [number("cx"), number("cy")];
+  if (dot.tagName === "rect") return [number("x") + 5, number("y") + 5];
+  const box = dot.getBBox();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+}
+function point(index) {
+  cursor = index;
+  const dot = document.querySelector(`#explorer-figure [data-row="${index}"]`);
+  const [x, y] = centre(dot);
+  byId("focus").setAttribute("cx", x);
+  byId("focus").setAttribute("cy", y);
+  detail(explored[index]);
+}
+function detail(row) {
+  const box = byId("detail");
+  if (!row) return box.replaceChildren("Point at a mark, or press the arrow keys in the picture, for its numbers.");
+  const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${prefixed(row.time_s, "s")}`];
+  if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
+  if (row.speedup != null) {
+    const interval = row.speedup_low == null ? "" : row.speedup_high / row.speedup_low > 4 ? ", unknown (too noisy)" : ` (${digits(row.speedup_low, 3)}–${digits(row.speedup_high, 3)})`;
+    parts.push(`${ratio(row.speedup)}${interval} as fast as ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
+  }
+  if (row.copies != null) parts.push(`with copies ${ratio(row.copies)}`);
+  if (row.break_even_calls != null) parts.push(`${digits(row.break_even_calls)} ${row.break_even_calls === 1 ? "call amortizes" : "calls amortize"} the copies`);
+  if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
+  if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
+  box.replaceChildren(parts.join(" · "), ...(row.flags ? [element("br"), element("span", { class: "stays" }, `! ${row.flags}`)] : []));
+}
+
+// All numbers: search, sort, open, download.
+const shown = [
+  ["workload", "benchmark", (row) => [row.workload, element("br"), element("small", {}, setting(row))]],
+  ["size", "at size", atSize],
+  ["device", "device", (row) => data.devices[row.device].short],
+  ["time_s", "time", (row) => (row.time_s == null ? row.status : prefixed(row.time_s, "s"))],
+  ["speedup", "speedup", speedupCell],
+  ["copies", "with copies", (row) => ratio(row.copies)],
+  ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
+  ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
+  ["flags", "notes", (row) => element("small", { title: row.flags || null }, row.reason || row.flags.replace(/: [^;]*/g, "").replaceAll(";", ","))],
+].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
+const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
+function speedupCell(row) {
+  if (row.speedup == null) return "–";
+  const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
+  bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
+  return [ratio(row.speedup), row.speedup_low != null && row.speedup_high / row.speedup_low <= 4 ? element("small", {}, ` ${digits(row.speedup_low, 2)}–${digits(row.speedup_high, 2)}`) : "", bar];
+}
+const haystacks = new Map(rows.map((row) => [row, [row.workload, setting(row), atSize(row), `${row.size_name}=${row.size}`, data.devices[row.device].name, row.status, row.flags, row.reason].join(" ").toLowerCase()]));
+function matching() {
+  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const kept = rows.filter((row) => words.every((word) => haystacks.get(row).includes(word)));
+  const [name, direction] = state.sort.split(" ");
+  const value = (row) => (name === "device" ? data.devices[row.device].short : row[name]);
+  if (name) kept.sort((a, b) => {
+    const [one, two] = [value(a), value(b)];
+    if (one == null || two == null) return (one == null) - (two == null);
+    return (one < two ? -1 : one > two ? 1 : 0) * (direction === "down" ? -1 : 1);
+  });
+  return kept;
+}
+function drawTable() {
+  const kept = matching();
+  byId("count").textContent = `${kept.length} of ${rows.length}`;
+  const [sorted, direction] = state.sort.split(" ");
+  const head = shown.map(([name, label]) => {
+    const button = element("button", { type: "button" }, label + (name === sorted ? (direction === "down" ? " ▾" : " ▴") : ""));
+    button.addEventListener("click", () => change({ sort: name === sorted && direction === "down" ? `${name} up` : `${name} down` }));
+    return element("th", { scope: "col", "aria-sort": name === sorted ? (direction === "down" ? "descending" : "ascending") : "none" }, button);
+  });
+  const body = kept.map((row) => {
+    const line = element("tr", { tabindex: 0 }, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "copies", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
+    const open = () => {
+      if (row.time_s == null) return;
+      change({ workload: row.workload, dtype: row.dtype, variant: row.variant, setting: row.setting, hidden: "" });
+      byId("explore").scrollIntoView({ behavior: "instant", block: "start" });
+      if (explored.includes(row)) point(explored.indexOf(row));
+    };
+    line.addEventListener("click", open);
+    line.addEventListener("keydown", (event) => event.key === "Enter" && open());
+    return line;
+  });
+  byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+}
+function csv() {
+  const names = ["workload", "dtype", "variant", "setting", "size_name", "size", "device", "machine", "time_s", "low_s", "high_s", "speedup", "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit", "utilisation", "status", "flags", "reason"];
+  const value = (row, name) => (name === "device" ? data.devices[row.device].name : name === "machine" ? data.devices[row.device].machine : row[name]);
+  // A leading = + - @ would be a formula to a spreadsheet.
+  const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`);
+  return [names.join(","), ...matching().map((row) => names.map((name) => cell(value(row, name))).join(","))].join("\n") + "\n";
+}
+
+// Roofline, scaling and trends.
+function drawRoofline(figure, roof) {
+  const left = 96, right = 600, top = 40, bottom = 400;
+  const svg = canvas(WIDTH, 450, roof.title);
+  drawn(svg, "text", { x: 8, y: 22, class: "title" }, roof.title);
+  const across = logScale(roof.points.map((each) => each.intensity).concat(roof.ridge ? [roof.ridge / 4, roof.ridge * 8] : []), left, right, 1.6);
+  const up = logScale(roof.points.map((each) => each.rate).concat(roof.peaks.map((peak) => peak.rate)), bottom, top, 1.5);
+  for (const tick of up.ticks) {
+    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
+    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, prefixed(tick, "FLOP/s", 2));
+  }
+  for (const tick of across.ticks) drawn(svg, "text", { x: across(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, digits(tick));
+  drawn(svg, "text", { x: (left + right) / 2, y: bottom + 42, class: "small", "text-anchor": "middle" }, "FLOP per byte of minimum memory traffic");
+  const low = 10 ** Math.floor(Math.log10(Math.min(...roof.points.map((each) => each.intensity))) - 1);
+  for (const peak of roof.peaks) {
+    const bend = roof.bandwidth ? Math.max(low, peak.rate / roof.bandwidth) : low;
+    const clip = (x) => Math.min(Math.max(across(x), left), right);
+    if (roof.bandwidth) drawn(svg, "path", { d: slope(across, up, roof.bandwidth, bend, left, bottom), class: `curve ${roof.colour}` });
+    drawn(svg, "line", { x1: clip(bend), x2: right, y1: up(peak.rate), y2: up(peak.rate), class: `link ${roof.colour}` });
+    drawn(svg, "text", { x: right - 4, y: up(peak.rate) - 6, class: "small halo", "text-anchor": "end" }, peak.name);
+  }
+  const labels = [];
+  for (const each of roof.points) {
+    const dot = drawn(svg, "circle", { cx: across(each.intensity), cy: up(each.rate), r: each.name ? 5 : 3, class: `mark ${each.name ? "" : "faint"} ${roof.colour}` });
+    drawn(dot, "title", {}, `${each.title}: ${prefixed(each.rate, "FLOP/s")}`);
+    if (each.name) labels.push({ x: across(each.intensity), y: up(each.rate), from: up(each.rate), text: each.name });
+  }
+  for (const label of apart(labels, 17, top, bottom)) {
+    drawn(svg, "line", { x1: label.x, y1: label.from, x2: right + 4, y2: label.y, class: "grid" });
+    drawn(svg, "text", { x: right + 8, y: label.y + 5, class: "small" }, label.text);
+  }
+  show(figure, svg, "roofline");
+}
+function slope(across, up, bandwidth, bend, left, bottom) {
+  const points = [];
+  for (let x = bend; points.length < 200; x /= 1.15) {
+    const [px, py] = [across(x), up(x * bandwidth)];
+    if (px < left || py > bottom) break;
+    points.push(`${px.toFixed(1)} ${py.toFixed(1)}`);
+  }
+  return points.length > 1 ? `M${points.join("L")}` : "";
+}
+function drawBars(figure, chart) {
+  const line = 30, left = 270, right = 780, top = 52;
+  const svg = canvas(WIDTH, top + chart.bars.length * line + 30, chart.title);
+  drawn(svg, "text", { x: 8, y: 22, class: "title" }, chart.title);
+  drawn(svg, "text", { x: 8, y: 42, class: "small" }, chart.subtitle);
+  const most = Math.max(...chart.bars.flatMap((bar) => [bar.value, bar.ideal ?? 0, bar.high ?? 0]));
+  const scale = (value) => left + (value / most) * (right - left - 60);
+  chart.bars.forEach((bar, i) => {
+    const y = top + i * line;
+    drawn(svg, "text", { x: left - 10, y: y + 19, "text-anchor": "end" }, bar.name);
+    drawn(svg, "rect", { x: left, y: y + 6, width: Math.max(1, scale(bar.value) - left), height: line - 12, class: `mark ${bar.colour}` });
+    if (bar.ideal) drawn(svg, "line", { x1: scale(bar.ideal), x2: scale(bar.ideal), y1: y + 2, y2: y + line - 2, class: "one" });
+    drawn(svg, "text", { x: Math.max(scale(bar.value), scale(bar.ideal ?? 0)) + 8, y: y + 19, class: "strong" }, bar.text);
+  });
+  show(figure, svg, "scaling");
+}
+function drawTrend(figure, trend) {
+  const left = 84, right = 790, top = 60, bottom = 240;
+  const svg = canvas(WIDTH, 290, trend.title);
+  drawn(svg, "text", { x: 8, y: 22, class: "title" }, trend.title);
+  drawn(svg, "text", { x: 8, y: 42, class: "small" }, trend.subtitle);
+  const up = logScale(trend.times.flatMap((value) => [value]), bottom, top, 1.2);
+  const across = (i) => left + 10 + (i / Math.max(1, trend.times.length - 1)) * (right - left - 20);
+  for (const tick of up.ticks) {
+    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
+    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, prefixed(tick, "s", 2));
+  }
+  for (const [from, to, value] of trend.levels) drawn(svg, "line", { x1: across(from), x2: across(to), y1: up(value), y2: up(value), class: "curve d0" });
+  trend.times.forEach((value, i) => drawn(drawn(svg, "circle", { cx: across(i), cy: up(value), r: 3.5, class: "mark cpu" }), "title", {}, `${trend.labels[i]}: ${prefixed(value, "s")}`));
+  drawn(svg, "text", { x: left + 10, y: bottom + 24, class: "small" }, trend.labels[0]);
+  drawn(svg, "text", { x: right - 10, y: bottom + 24, class: "small", "text-anchor": "end" }, trend.labels.at(-1));
+  show(figure, svg, "trend");
+}
+
+// Saving. A picture takes its colours with it: they are computed from the page's style.
+function show(figure, svg, name) {
+  const buttons = element("div", { class: "tools" });
+  for (const kind of ["SVG", "PNG"]) {
+    const button = element("button", { type: "button" }, kind);
+    button.addEventListener("click", () => (kind === "SVG" ? save(`${name}.svg`, standalone(svg), "image/svg+xml") : savePng(`${name}.png`, svg)));
+    buttons.append(button);
+  }
+  figure.replaceChildren(svg, buttons);
+}
+const looks = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "font-family", "paint-order"];
+function standalone(svg) {
+  const copy = svg.cloneNode(true);
+  const [from, to] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
+  from.forEach((node, i) => {
+    const style = getComputedStyle(node);
+    for (const name of looks) to[i].setAttribute(name, style.getPropertyValue(name));
+    to[i].removeAttribute("class");
+  });
+  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor })) paper.setAttribute(name, value);
+  copy.prepend(paper);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  return new XMLSerializer().serializeToString(copy);
+}
+function savePng(name, svg) {
+  // Drawn by hand: the page's policy allows no image, not even one made here.
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const board = element("canvas", { width: width * 2, height: height * 2 });
+  const pen = board.getContext("2d");
+  pen.scale(2, 2);
+  pen.fillStyle = getComputedStyle(document.body).backgroundColor;
+  pen.fillRect(0, 0, width, height);
+  for (const node of svg.querySelectorAll("rect,line,circle,path,text")) {
+    const style = getComputedStyle(node);
+    const number = (attribute) => Number(node.getAttribute(attribute));
+    pen.globalAlpha = Number(style.opacity);
+    pen.lineWidth = parseFloat(style.strokeWidth) || 1;
+    pen.setLineDash(style.strokeDasharray === "none" ? [] : style.strokeDasharray.split(",").map(parseFloat));
+    [pen.fillStyle, pen.strokeStyle] = [style.fill, style.stroke];
+    if (node.tagName === "text") {
+      pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+      pen.textAlign = { middle: "center", end: "right" }[node.getAttribute("text-anchor")] ?? "left";
+      if (style.stroke !== "none") pen.strokeText(node.textContent, number("x"), number("y"));
+      pen.fillText(node.textContent, number("x"), number("y"));
+      continue;
+    }
+    const path = new Path2D(node.tagName === "path" ? node.getAttribute("d") : undefined);
+    if (node.tagName === "rect") path.rect(number("x"), number("y"), number("width"), number("height"));
+    if (node.tagName === "circle") path.arc(number("cx"), number("cy"), number("r"), 0, 2 * Math.PI);
+    if (node.tagName === "line") { path.moveTo(number("x1"), number("y1")); path.lineTo(number("x2"), number("y2")); }
+    if (style.fill !== "none" && node.tagName !== "line") pen.fill(path);
+    if (style.stroke !== "none") pen.stroke(path);
+  }
+  board.toBlob((blob) => saveBlob(name, blob));
+}
+const save = (name, text, type) => saveBlob(name, new Blob([text], { type }));
+function saveBlob(name, blob) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// The view is in the address, so that it can be linked.
+function readHash() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(state)) if (given.has(name)) state[name] = given.get(name);
+  if (!(state.quantity in quantities)) state.quantity = "speedup";
+}
+function change(changes) {
+  Object.assign(state, changes);
+  redraw();
+  const kept = Object.entries(state).filter(([name, value]) => value && value !== usual[name]);
+  history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+}
+function redraw() {
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  byId("theme").textContent = dark ? "light" : "dark";
+  if (byId("explorer-figure")) drawExplorer();
+  drawTable();
+}
+function start() {
+  readHash();
+  const headline = byId("headline-figure");
+  if (headline) drawHeadline(headline);
+  document.querySelectorAll("[data-roofline]").forEach((figure) => drawRoofline(figure, data.rooflines[figure.dataset.roofline]));
+  document.querySelectorAll("[data-bars]").forEach((figure) => drawBars(figure, data.bars[figure.dataset.bars]));
+  document.querySelectorAll("[data-trend]").forEach((figure) => drawTrend(figure, data.trends[figure.dataset.trend]));
+  byId("theme").addEventListener("click", () => change({ theme: byId("theme").textContent }));
+  if (byId("explorer-figure")) {
+    for (const field of ["workload", "dtype", "variant", "setting"]) byId(field).addEventListener("change", (event) => change({ [field]: event.target.value }));
+    for (const name of Object.keys(quantities)) byId(`quantity-${name}`).addEventListener("click", () => change({ quantity: name }));
+    byId("explorer-figure").addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const jump = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if ((!step && !jump) || !explored.length) return;
+      event.preventDefault();
+      let next = cursor + (step ?? 0);
+      if (jump) {
+        const devices = [...new Set(explored.map((row) => row.device))];
+        const at = cursor < 0 ? 0 : devices.indexOf(explored[cursor].device);
+        const other = devices[(at + jump + devices.length) % devices.length];
+        next = explored.findIndex((row) => row.device === other && (cursor < 0 || row.size === explored[cursor].size));
+        if (next < 0) next = explored.findIndex((row) => row.device === other);
+      }
+      point(Math.min(Math.max(next, 0), explored.length - 1));
+    });
+  }
+  byId("search").value = state.search;
+  byId("search").addEventListener("input", (event) => change({ search: event.target.value }));
+  byId("download").addEventListener("click", () => save("gpubench.csv", csv(), "text/csv"));
+  byId("markdown")?.addEventListener("click", () => save("headline.md", data.headline.markdown, "text/markdown"));
+  window.addEventListener("hashchange", () => { readHash(); byId("search").value = state.search; redraw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  redraw();
+}
+start();

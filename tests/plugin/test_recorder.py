@@ -1,0 +1,87 @@
+"""The fingerprint that a resumed run is held against covers all code that measures."""
+
+import shutil
+import sys
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.plugin.recorder import MEASURING_FILES, MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_same
+from gpubench.runfile.ledger import Ledger
+
+FILES = sorted(
+    path.relative_to(PACKAGE_FOLDER).as_posix()
+    for folder in MEASURING_ROOMS
+    for path in (PACKAGE_FOLDER / folder).rglob("*.py")
+)
+WITHOUT_NUMBERS = {"errors", "format", "options", "redact", "version", "supervise"}
+"""What a measuring process loads of the package that decides no number: texts, names, its own start."""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("code") / "gpubench"
+    shutil.copytree(PACKAGE_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.mark.parametrize("name", [*FILES, *MEASURING_FILES])
+def test_a_byte_of_any_file_that_measures_changes_the_fingerprint(package, name):
+    path = package / name
+    before, content = code_hash([], package), path.read_bytes()
+    path.write_bytes(content + b"\n")
+    try:
+        assert code_hash([], package) != before
+    finally:
+        path.write_bytes(content)
+    assert code_hash([], package) == before
+
+
+def test_the_rooms_named_by_their_risk_are_among_them():
+    for name in ("workloads/training.py", "parallel/rank.py", "devices/cuda.py", "workloads/input_pipeline.py"):
+        assert name in FILES
+    assert any(name.startswith("measure/probes/") for name in FILES)
+
+
+def test_a_byte_of_a_benchmark_file_changes_it_and_its_folder_does_not(package, tmp_path):
+    hashes = set()
+    for folder, text in (("a", "one"), ("b", "one"), ("c", "two")):
+        path = tmp_path / folder / "test_x.py"
+        path.parent.mkdir()
+        path.write_text(text)
+        hashes.add(code_hash([path], package))
+    assert len(hashes) == 2
+
+
+CASE = """
+import sys, torch
+
+def test_neg(gpubench):
+    gpubench(torch.neg, gpubench.randn(8))
+
+def test_ranks(gpubench, gpubench_ranks):
+    from gpubench.parallel import rank
+
+def test_loaded():
+    import gpubench.workloads.training
+    print("loaded", *(name for name in sys.modules if name.startswith("gpubench.")))
+"""
+
+
+def test_what_a_measuring_process_loads_is_covered(pytester):
+    pytester.makepyfile(test_it=CASE)
+    result = pytester.runpytest_subprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "-s", "-k", "not ranks")
+    (line,) = (line for line in result.outlines if "loaded " in line)
+    covered = {*MEASURING_ROOMS, *(name.removesuffix(".py") for name in MEASURING_FILES)}
+    rooms = {name.split(".")[1] for name in line.split("loaded ")[1].split()}
+    assert rooms - covered - WITHOUT_NUMBERS == set(), sys.path
+
+
+def test_another_fingerprint_is_refused_by_what_differs(tmp_path):
+    path = tmp_path / "ledger"
+    require_same(path, {"code": "a"})
+    facts = {"process": 0, "cases": [], "machine_info": {}, "gpubench": {}}
+    Ledger(path).append("session", fingerprint={"code": "a", "torch": "2"}, **facts)
+    require_same(path, {"code": "a", "torch": "2"})
+    with pytest.raises(UsageError, match=r"can't be resumed.*: code was a, is b$"):
+        require_same(path, {"code": "b", "torch": "2"})

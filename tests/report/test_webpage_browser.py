@@ -1,0 +1,166 @@
+"""report.html in a real headless browser: nothing is fetched, nothing fails, and everything a reader does works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import records
+
+from gpubench.cli import main
+from gpubench.runfile.schema import Case
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+HOSTILE = '<script>alert(1)</script>"&=1+1'
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    profile = tmp_path_factory.mktemp("profile")
+    for argument in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", "--no-first-run", "--window-size=1000,900", f"--user-data-dir={profile}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    downloads = tmp_path_factory.mktemp("downloads")
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    os.environ.setdefault("SE_OFFLINE", "true")
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    driver.downloads = downloads
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report of two devices with hostile names, opened from the disk."""
+    folder = tmp_path_factory.mktemp("report")
+    marks = [
+        records.benchmark(Case(workload, device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
+        for workload in ("aa.mm", HOSTILE)
+        for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
+        for n in (1, 10, 100)
+    ]
+    run = folder / "run.json"
+    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+    assert main(["report", str(run), "-o", str(folder / "out"), "--no-charts"]) == 0
+    return (folder / "out" / "report.html").as_uri()
+
+
+def opened(browser: Any, address: str) -> Any:
+    browser.get("about:blank")
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get(address)
+    return browser
+
+
+def text(browser: Any, name: str) -> str:
+    return str(browser.find_element(By.ID, name).text)
+
+
+def clean(browser: Any, address: str) -> None:
+    """No error on the console, and no request but for the page itself."""
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert {url.split("#")[0] for url in sent} <= {address.split("#")[0]}
+
+
+def test_opens_without_a_request_or_an_error(browser, page) -> None:
+    opened(browser, page)
+    assert browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg .curve")
+    assert browser.find_elements(By.CSS_SELECTOR, "#headline-figure svg .mark")
+    assert not browser.find_elements(By.CSS_SELECTOR, "main script, main img")  # of the hostile name
+    assert HOSTILE in browser.find_element(By.ID, "table").text
+    clean(browser, page)
+
+
+def test_search_sort_and_a_click_that_explores(browser, page) -> None:
+    opened(browser, page)
+    count = len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
+    browser.find_element(By.ID, "search").send_keys("aa.mm n=100")
+    rows = browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+    assert 0 < len(rows) < count
+    assert all("aa.mm" in row.text and "n = 100" in row.text for row in rows)
+    assert f"{len(rows)} of {count}" in text(browser, "count")
+    browser.find_element(By.CSS_SELECTOR, "#table thead th:first-child button").click()
+    head = browser.find_element(By.CSS_SELECTOR, "#table thead th:first-child")
+    assert head.get_attribute("aria-sort") == "descending"
+    browser.find_element(By.ID, "search").clear()
+    browser.find_element(By.ID, "search").send_keys("script")
+    browser.find_element(By.CSS_SELECTOR, "#table tbody tr").click()
+    assert browser.find_element(By.ID, "workload").get_attribute("value") == HOSTILE
+    clean(browser, page)
+
+
+def test_pointer_and_keys_tell_the_numbers(browser, page) -> None:
+    opened(browser, f"{page}#workload=aa.mm")
+    browser.refresh()
+    picture = browser.find_element(By.ID, "explorer-figure")
+    picture.send_keys(Keys.ARROW_RIGHT)
+    first = text(browser, "detail")
+    assert "n = 1:" in first
+    picture.send_keys(Keys.ARROW_RIGHT)
+    assert "n = 10:" in text(browser, "detail")
+    assert "10× as fast as" in text(browser, "detail").replace("(", "").split(" with")[0] or "10×" in text(
+        browser, "detail"
+    )
+    mark = browser.find_elements(By.CSS_SELECTOR, "#explorer-figure [data-row]")[-1]
+    webdriver.ActionChains(browser).move_to_element(mark).perform()
+    assert "n = 100:" in text(browser, "detail")
+    clean(browser, page)
+
+
+def test_the_address_keeps_the_view(browser, page) -> None:
+    opened(browser, page)
+    browser.find_element(By.ID, "quantity-time_s").click()
+    browser.find_element(By.ID, "search").send_keys("n=10")
+    browser.find_element(By.ID, "theme").click()
+    address = browser.current_url
+    shown = text(browser, "count"), browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+    opened(browser, address)
+    assert browser.find_element(By.ID, "quantity-time_s").get_attribute("aria-pressed") == "true"
+    again = text(browser, "count"), browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+    assert again == shown
+    clean(browser, page)
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(13, 17, 23, 1)")])
+def test_themes(browser, page, theme: str, paper: str) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    )
+    opened(browser, page)
+    assert browser.find_element(By.TAG_NAME, "body").value_of_css_property("background-color") == paper
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_saves_csv_and_pictures(browser, page) -> None:
+    opened(browser, page)
+    browser.find_element(By.ID, "download").click()
+    for button in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure .tools button"):
+        button.click()
+    wanted = {"gpubench.csv", "aa-mm.svg", "aa-mm.png"}
+    WebDriverWait(browser, 10).until(lambda driver: wanted <= {path.name for path in driver.downloads.iterdir()})
+    assert (browser.downloads / "aa-mm.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (browser.downloads / "aa-mm.svg").read_text()
+    header, *lines = (browser.downloads / "gpubench.csv").read_text().splitlines()
+    assert header.startswith("workload,dtype")
+    assert len(lines) == len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
+    clean(browser, page)
