@@ -48,14 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
-    parser.add_argument(
-        "--price",
-        dest="prices",
-        action="append",
-        default=[],
-        metavar="NAME=2.99",
-        help="price per hour of a machine or device, by its name; adds work per unit of money. May be repeated",
-    )
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
     parser.add_argument(
         "--format",
@@ -87,7 +79,7 @@ class Report:
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow, args.prices)
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
@@ -111,10 +103,9 @@ def write_report(
     charts: bool = True,
     formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
-    prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.page_data import page_data
     from ..report.webpage import webpage
@@ -141,9 +132,8 @@ def write_report(
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
-    if priced := machines.parse_prices(prices):
-        words = replace(words, tables=(*words.tables, machines.price_table(compared, speedups.table, priced)))
-    words = render.with_charts(words, drawn, *formats[:1])
+    charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
+    words = replace(words, charts=charts_drawn, picture=formats[0])
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),

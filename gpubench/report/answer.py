@@ -14,7 +14,8 @@ import pandas as pd
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from .crossover import (
+from .headline import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, representatives, setting_of
+from .judgement import (
     IF_IT_STAYS,
     MARKS,
     TOO_NOISY,
@@ -40,17 +41,7 @@ from .labels import (
     times_text,
 )
 from .speedup import RESIDENT, on_accelerator
-from .sweep import (
-    ELEMENTWISE,
-    MATRIX,
-    NETWORKS,
-    OTHER_MATRIX,
-    TRAINING,
-    WORK_KINDS,
-    rate_of,
-    representatives,
-    setting_of,
-)
+from .sweep import rate_of
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES = 10

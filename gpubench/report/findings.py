@@ -12,13 +12,14 @@ from ..runfile.schema import Run
 from ..statistics import INTERVAL
 from . import provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, timing
-from .crossover import copies_text, crossover_table, crossover_text, peak_text, speedup_words
+from .crossover import crossover_table
+from .headline import representative
+from .judgement import copies_text, crossover_text, peak_text, speedup_words
 from .labels import Names, Row, arithmetic, case_name, family, grouped, listed, size_label, size_text
-from .machines import machine_tables
 from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
-from .sweep import rate_of, representative, sweeps
+from .sweep import rate_of, sweeps
 from .table import CROSSING, LINE, records
 
 _MOST_ROWS = 40
@@ -36,7 +37,6 @@ def summarise(
     names = Names(results)
     rows = records(results)
     details = (
-        *machine_tables(results),
         workload_table(speedups.table, crossovers, names),
         left_out_table(speedups.left_out),
         launch_table(rows, names),

@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
@@ -20,7 +20,6 @@ from .output import CHARTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .charts.page import Figure
 
 _LEAST = 4
 """Width to which every column may shrink."""
@@ -55,11 +54,6 @@ class Summary:
     lead: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     details: tuple[Table, ...] = ()
-
-
-def with_charts(summary: Summary, figures: Iterable[Figure], picture: str) -> Summary:
-    """The summary with the pictures that were drawn in that format."""
-    return replace(summary, charts=tuple((figure.title, figure.name) for figure in figures), picture=picture)
 
 
 def summary_markdown(summary: Summary) -> str:

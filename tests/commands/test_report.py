@@ -316,12 +316,3 @@ def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> Non
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-
-
-def test_prices(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(run, "-o", tmp_path / "out", "--no-charts", "--price", "cpu=0.5", "--price", "cuda:0=3") == 0
-    assert "## Price" in (tmp_path / "out" / "summary.md").read_text()
-    capsys.readouterr()
-    assert report(run, "-o", tmp_path / "out", "--no-charts", "--price", "H100=3") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("gpubench report: a price for 'H100', which isn't there: choose from ")

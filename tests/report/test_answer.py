@@ -11,7 +11,7 @@ import records
 
 from gpubench.report import answer, crossover, labels, speedup, table
 from gpubench.report.answer import Answer, AnswerRow
-from gpubench.report.crossover import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
+from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 

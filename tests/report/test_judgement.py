@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpubench.report import crossover, labels
-from gpubench.report.crossover import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT, Crossing
+from gpubench.report import judgement, labels
+from gpubench.report.crossover import Crossing
+from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.report.sweep import Line, Point
 from gpubench.runfile.schema import DeviceFacts, Machine, Run
 from gpubench.statistics import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
@@ -42,25 +43,25 @@ def pair(low: float, high: float, shot: tuple[float, float] | None, **more: Any)
 def test_verdicts_are_made_at_the_low_end(
     low: float, high: float, shot: tuple[float, float] | None, verdict: str
 ) -> None:
-    assert crossover.verdict(pair(low, high, shot)) == verdict
+    assert judgement.verdict(pair(low, high, shot)) == verdict
 
 
 def test_between_equals_no_copies_are_asked_for() -> None:
-    assert crossover.verdict(pair(2.0, 3.0, None, device="cpu")) == WORTH_IT
-    assert crossover.verdict(pair(2.0, 3.0, None, baseline_device="cuda:0")) == WORTH_IT
+    assert judgement.verdict(pair(2.0, 3.0, None, device="cpu")) == WORTH_IT
+    assert judgement.verdict(pair(2.0, 3.0, None, baseline_device="cuda:0")) == WORTH_IT
 
 
 def test_an_interval_beyond_a_factor_of_four_is_no_number() -> None:
-    assert crossover.speedup_words(pair(2.0, 8.0, None)) == "4.0× (2.0× to 8.0×)"
-    assert crossover.speedup_words(pair(2.0, 8.1, None)) == TOO_NOISY
-    assert crossover.copies_text(pair(2.0, 3.0, (0.1, 0.5))) == TOO_NOISY
-    assert crossover.copies_text(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
-    assert crossover.copies_text(pair(2.0, 3.0, None)) == "—"
+    assert judgement.speedup_words(pair(2.0, 8.0, None)) == "4.0× (2.0× to 8.0×)"
+    assert judgement.speedup_words(pair(2.0, 8.1, None)) == TOO_NOISY
+    assert judgement.copies_text(pair(2.0, 3.0, (0.1, 0.5))) == TOO_NOISY
+    assert judgement.copies_text(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
+    assert judgement.copies_text(pair(2.0, 3.0, None)) == "—"
 
 
 @pytest.mark.parametrize(("share", "words"), [(0.73, "73%"), (1.0, "100%"), (1.01, "—"), (0.001, "<1%"), (None, "—")])
 def test_nothing_is_above_its_peak(share: float | None, words: str) -> None:
-    assert crossover.peak_text(share) == words
+    assert judgement.peak_text(share) == words
 
 
 UP = (0.5, 2.0, 4.0)
@@ -85,12 +86,12 @@ def test_a_crossover_is_stated_only_as_far_as_it_is_known(
     known: Crossover, ratios: tuple[float, ...], words: str
 ) -> None:
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=True))
-    assert crossover.crossover_text(Crossing(known, 3), Line({}, points, {}, ()), "n") == words
+    assert judgement.crossover_text(Crossing(known, 3), Line({}, points, {}, ()), "n") == words
 
 
 def test_one_size_has_no_crossover() -> None:
     line = Line({}, (Point(64, 2.0, 2.0, 2.0),), {}, ())
-    assert crossover.crossover_text(Crossing(Crossover(None, ALWAYS), 3), line, "n") == UNSURE
+    assert judgement.crossover_text(Crossing(Crossover(None, ALWAYS), 3), line, "n") == UNSURE
 
 
 @pytest.mark.parametrize(
