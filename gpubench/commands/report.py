@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +147,8 @@ def write_report(
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
-    words = render.with_charts(words, drawn, *formats[:1])
+    charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
+    words = replace(words, charts=charts_drawn, picture=formats[0])
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),
