@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ...format import text
 from ..labels import Row, family, grouped, heading
-from ..sweep import Line, Measure, Rate, Sweep, rate_of, sweeps, time_of
+from ..metrics import Rate
+from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
 from .material import ChartData, plainness
 from .naming import GROUPS, doubtful, family_name, warning, workload_name
 from .page import MOST_LINES, MOST_PANELS, Figure
