@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
     )
     parser.add_argument("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
-    parser.add_argument("--svg", metavar="FILE", help="draw all changes, sorted; FILE-dark.svg is for dark pages")
+    parser.add_argument("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     parser.add_argument(
         "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
     )
