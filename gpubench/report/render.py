@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.cells import cell_len, chop_cells
 
@@ -20,7 +20,6 @@ from .output import CHARTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .charts.page import Figure
 
 _LEAST = 4
 """Width to which every column may shrink."""
@@ -57,7 +56,14 @@ class Summary:
     details: tuple[Table, ...] = ()
 
 
-def with_charts(summary: Summary, figures: Iterable[Figure], picture: str) -> Summary:
+class _Titled(Protocol):
+    @property
+    def title(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+def with_charts(summary: Summary, figures: Iterable[_Titled], picture: str) -> Summary:
     """The summary with the pictures that were drawn in that format."""
     return replace(summary, charts=tuple((figure.title, figure.name) for figure in figures), picture=picture)
 
