@@ -80,13 +80,13 @@ def price_tables(results: pd.DataFrame, prices: Mapping[str, float], allow: Coll
 
 def work_table(shared: Sequence[SharedBenchmark], costs: Mapping[Source, float], names: Mapping[Source, str]) -> Table:
     """A row for each kind of work and each device that has a price."""
-    body = []
+    body: list[tuple[str, ...]] = []
     for each in shared:
         for source, row in each.rows.items():
             if source in costs:
                 cells = (each.kind, each.name, names[source], _money(costs[source]), _bought(row, costs[source]))
                 body.append((*cells, _energy(row)))
-    columns = ("work", "benchmark", "device", "price per hour", "work for 1.00", "energy per item")
+    columns: tuple[str, ...] = ("work", "benchmark", "device", "price per hour", "work for 1.00", "energy per item")
     note = "Work for 1.00 = throughput × 3600 s / price per hour, in the currency of the prices."
     if all(row[-1] == "—" for row in body):
         columns, body = columns[:-1], [row[:-1] for row in body]

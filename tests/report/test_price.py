@@ -42,7 +42,7 @@ def test_a_price_is_a_name_and_an_amount() -> None:
     assert price.parse_price("H200=2.99") == ("H200", 2.99)
     assert price.parse_price("a=b=3") == ("a=b", 3.0)
     for words in ("H200", "=3", " =3", "H200=", "H200=x", "H200=0", "H200=-1", "H200=nan", "H200=inf"):
-        with pytest.raises(UsageError, match="write NAME=2.99"):
+        with pytest.raises(UsageError, match=r"write NAME=2\.99"):
             price.parse_price(words)
 
 
@@ -58,7 +58,7 @@ def test_a_machine_stands_for_its_devices_and_a_device_goes_before(ten: pd.DataF
 
 
 def test_a_price_for_what_is_not_there_names_what_is(ten: pd.DataFrame) -> None:
-    with pytest.raises(UsageError, match="called 'A100': a price can be given for Xeon, H200, mine$"):
+    with pytest.raises(UsageError, match=r"called 'A100': a price can be given for Xeon, H200, mine$"):
         price.price_tables(ten, {"A100": 2.0})
 
 
