@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from msgspec import structs
 from ..errors import GpubenchError, RunFileError
 
 if TYPE_CHECKING:
+    from ..report.answer import Answer
     from ..report.render import Summary
     from ..runfile.schema import Run
 
@@ -83,6 +84,8 @@ class Report:
     folder: Path
     files: tuple[Path, ...]
     summary: Summary
+    answer: Answer
+    runs: tuple[Run, ...]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -144,7 +147,8 @@ def write_report(
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
-    words = render.with_charts(words, drawn, *formats[:1])
+    charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
+    words = replace(words, charts=charts_drawn, picture=formats[0])
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),
@@ -159,7 +163,7 @@ def write_report(
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words)
+    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

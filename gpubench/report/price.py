@@ -127,7 +127,7 @@ def cheaper_table(
     by_result: dict[int, list[Row]] = {}
     for row in pairs:
         by_result.setdefault(id(row["_result"]), []).append(row)
-    body = []
+    body: list[tuple[str, ...]] = []
     for each in shared:
         for row in (row for result in each.rows.values() for row in by_result.get(id(result["_result"]), [])):
             source, base = source_of(row), (row["baseline_run"], row["baseline_device"])
