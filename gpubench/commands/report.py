@@ -178,7 +178,10 @@ def write_report(
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
         "report.html": webpage(
-            answered, page_data(compared, written.table, crossovers, scaled, trends), (), words.details
+            answered,
+            page_data(compared, written.table, crossovers, scaled, trends),
+            side_by_side,
+            [details for details in words.details if details not in side_by_side],
         ),
     }
     if not scaled.empty:

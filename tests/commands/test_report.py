@@ -316,3 +316,32 @@ def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> Non
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_prices(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert report(run, "-o", out, "--no-charts", "--price", "cpu=0.5", "--price", "Synthetic H-GPU=3") == 0
+    for name in ("summary.md", "report.html"):
+        text = (out / name).read_text()
+        assert text.count("Work for money") >= 1
+        assert "6.00×" in text
+        assert "Which device is cheaper" in text
+    capsys.readouterr()
+    for price, words in (("A100=2", "can be given for Synthetic CPU, Synthetic H-GPU"), ("cpu", "write NAME=2.99")):
+        assert report(run, "-o", tmp_path / "none", "--price", price) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+
+
+def test_several_machines_stand_side_by_side(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(small(label="Other (synthetic)", torch="2.12.0")))
+    out = tmp_path / "out"
+    assert report(run, other, "-o", out, "--no-charts") == 0
+    for name in ("summary.md", "report.html"):
+        text = (out / name).read_text()
+        assert "GPU against GPU" in text
+        assert "What differs between the machines" in text
+    assert (out / "report.html").read_text().count("GPU against GPU") == 1
