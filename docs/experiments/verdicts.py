@@ -2,7 +2,7 @@
 
     python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
     python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
-    python docs/experiments/verdicts.py judge ONES THREES              # prints the tables of docs/ci.md
+    python docs/experiments/verdicts.py judge ONES THREES            # the tables of docs/how-comparisons-are-decided.md
 
 A round is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work, once 20 %.
 Every other round takes them in reverse (A B B A), so that the pairs of a round are interleaved. The neighbour is a

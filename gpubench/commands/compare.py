@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)"
     )
     parser.add_argument("--format", choices=_FORMATS, default="table", help="what to print (default: table)")
-    parser.add_argument("--svg", metavar="FILE", help="draw all changes, sorted; FILE-dark.svg is for dark pages")
+    parser.add_argument("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     parser.add_argument(
         "--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well"
     )
@@ -144,9 +144,9 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
     sys.stdout.flush()
     if args.svg and comparison.verdicts:
-        from ..compare.chart import save
+        from ..compare.chart import save_chart
 
-        save(comparison, Path(args.svg))
+        save_chart(comparison, Path(args.svg))
     if args.github_summary:
         append_step_summary(comparison_markdown(comparison))
     return comparison.exit_code

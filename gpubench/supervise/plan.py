@@ -64,8 +64,8 @@ def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processe
     first_s += ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     console.print(
-        f"{counted(len(cases), 'case')}{many}, about {seconds_text(whole_s(first_s, processes))} with preset {preset};"
-        f" {len(cases) - len(measured)} of them will be skipped",
+        f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
+        f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped",
         markup=False,
         highlight=False,
     )

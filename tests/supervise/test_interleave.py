@@ -174,7 +174,7 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     assert (tmp_path / "out/compare-2/base/000.json").exists()
     again = compare(tmp_path, *words, "-o", "out/compare-1")
     assert again.returncode == 2
-    assert "holds the turns of an earlier comparison" in again.stderr
+    assert "holds an earlier comparison" in again.stderr
 
 
 def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["verdict"], document["pairs"]) == ("inconclusive", 1)
-    assert "quick preset" in document["cases"][0]["advice"]
+    assert "--preset quick" in document["cases"][0]["advice"]
     assert "smoke runs prove nothing" in document["notes"][0]
     assert "one pair shows that both sides can be measured" in done.stderr
     assert "--budget" not in done.stderr
@@ -197,7 +197,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     ("words", "says"),
     [
         (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
-        (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment a side"),
+        (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment per side"),
         (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 7 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
