@@ -15,7 +15,7 @@ from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 
 if TYPE_CHECKING:
-    from .hooks import Attempt
+    from .equipment import Attempt
 
 LONGEST_REASON = 500
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
