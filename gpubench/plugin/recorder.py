@@ -28,7 +28,7 @@ from .settings import usage_errors
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 """Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
-MEASURING_FILES = ("statistics.py",)
+MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Files beside them that do."""
 
 
