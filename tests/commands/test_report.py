@@ -249,7 +249,7 @@ def test_unlike_cases_are_left_out_aloud(tmp_path: Path, capsys: pytest.CaptureF
     lines = (tmp_path / "out" / "speedup.csv").read_text().splitlines()
     assert [line.count("threads 2 against 1") for line in lines] == [0, 1, 1]
     chart = (tmp_path / "out" / "charts" / "speedup-over-cpu-a-light.svg").read_text()
-    assert "Paired although they differ: threads 2 against 1" in chart
+    assert "Compared although they differ: threads 2 against 1" in chart
 
 
 def test_a_term_that_is_none(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def test_list_predicts_without_measuring(folder):
     assert done.returncode == 0, done.stderr
     assert "mine.neg[float32-n=8]" in done.stdout
     assert "over budget" in done.stdout or "GB more on cpu" in done.stdout
-    assert "3 cases in 3 processes, about" in done.stdout
+    assert "3 benchmarks in 3 processes, about" in done.stdout
     assert "1 of them will be skipped" in done.stdout
     assert not (folder / "out").exists()
 

@@ -46,7 +46,7 @@ def test_what_is_left_follows_the_pace_seen(clock, capsys, pace):
             if clock.now >= end_of_run / 10 + CASE_S * pace:
                 assert told.left_s() == pytest.approx(end_of_run - clock.now)
     assert (told.done, told.left_s()) == (3 * len(CASES), pytest.approx(0))
-    assert "40 cases in 3 processes, about 1 min 32 s" in capsys.readouterr().err
+    assert "40 benchmarks in 3 processes, about 1 min 32 s" in capsys.readouterr().err
 
 
 def test_a_skipped_case_is_no_pace_and_no_longer_to_come(clock):

@@ -153,7 +153,9 @@ def test_ceilings_that_cases_beat_on_a_busy_machine_are_called_too_low(tmp_path:
         path.write_text(json.dumps(data))
         results = table.results_table([reader.read(path)])
         (figure,) = [f for f in selection.plan(results, speedup.pair(results).table) if isinstance(f.chart, Roofline)]
-        assert ("Up to 200% of a ceiling: the ceilings of this run are too low" in figure.caption) == bool(flags)
+        assert ("Up to 200% of a peak: the peaks were measured while the machine was busy" in figure.caption) == bool(
+            flags
+        )
         assert "  " not in figure.caption
 
 
