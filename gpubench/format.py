@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
@@ -44,3 +45,17 @@ def bytes_text(value: float | None) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def aligned(rows: Iterable[Sequence[str]], width: int) -> list[str]:
+    """Lines of a table whose first row is its heading: the first column is cut where a line would be too long, the
+    others are aligned to the right."""
+    cells = [list(row) for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    first = max(1, min(widths[0], width - 2 - sum(each + 2 for each in widths[1:])))
+    lines = []
+    for row in cells:
+        name = row[0] if len(row[0]) <= first else row[0][: first - 1] + "…"
+        rest = [cell.rjust(each) for cell, each in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(["", name.ljust(first), *rest]).rstrip())
+    return lines

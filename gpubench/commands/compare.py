@@ -144,9 +144,9 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
     sys.stdout.flush()
     if args.svg and comparison.verdicts:
-        from ..compare.chart import save
+        from ..compare.chart import save_chart
 
-        save(comparison, Path(args.svg))
+        save_chart(comparison, Path(args.svg))
     if args.github_summary:
         append_step_summary(comparison_markdown(comparison))
     return comparison.exit_code

@@ -13,6 +13,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+_PLAIN = str.maketrans(
+    {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-"}
+)
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
@@ -29,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         _render(document)
     if document["problem"]:
-        print(_writable(f"gpubench env: {document['problem']}", sys.stderr.encoding), file=sys.stderr)
+        print(writable(f"gpubench env: {document['problem']}", sys.stderr.encoding), file=sys.stderr)
     return 1 if document["problem"] else 0
 
 
@@ -107,10 +110,10 @@ def _cudnn(number: int) -> str:
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def _writable(text: str, encoding: str | None) -> str:
+def writable(text: str, encoding: str | None) -> str:
     """The text in what the terminal can write: ASCII ones exist, and a crash would tell nobody anything."""
     encoding = encoding or "ascii"
-    for plain in ({}, {ord("·"): "-", ord("×"): "x"}):
+    for plain in ({}, _PLAIN):
         text = text.translate(plain)
         with contextlib.suppress(UnicodeEncodeError):
             return text.encode(encoding).decode(encoding)
@@ -126,7 +129,7 @@ def _render(document: dict[str, Any]) -> None:
     wrapper = textwrap.TextWrapper(max(20, console.width), subsequent_indent=" " * indent, break_on_hyphens=False)
 
     def show(*parts: tuple[str, str]) -> None:
-        written = [(_writable(part, console.encoding), style) for part, style in parts]
+        written = [(writable(part, console.encoding), style) for part, style in parts]
         console.print(Text.assemble(*written), soft_wrap=True)
 
     before = ""

@@ -18,7 +18,7 @@ from ..errors import GpubenchError, RunFileError
 if TYPE_CHECKING:
     from ..runfile.schema import Result, Run, Times
 
-EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv")
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown", "rst", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=EXPORT_FORMATS,
         required=True,
-        help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format) or csv",
+        help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with "
+        "one row for each workload: markdown, rst, html",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
@@ -53,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"gpubench export: {error}", file=sys.stderr)
         return 2
     left = [result for result in run.results if result.times is None]
-    if left and args.to != "csv":
+    if left and args.to in ("github-action-benchmark", "bmf"):
         names = ", ".join(str(key_of(result)) for result in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         print(f"gpubench export: not measured and left out: {names}{more}", file=sys.stderr)
@@ -97,6 +98,18 @@ def to_csv(run: Run) -> str:
     return table.csv_text(table.results_table([run]))
 
 
+def _written_by(name: str) -> Callable[[Run], str]:
+    """One row for each workload, written by that function of :mod:`gpubench.report.render`."""
+
+    def write(run: Run) -> str:
+        from ..report import findings, render, table
+
+        lines: list[str] = getattr(render, name)(findings.overview(table.results_table([run])))
+        return "\n".join(lines) + "\n"
+
+    return write
+
+
 def _measured(run: Run) -> Iterator[tuple[str, Times]]:
     """Each case under a name of its own. Raises RunFileError where there is none."""
     from ..compare.samples import key_of
@@ -115,4 +128,7 @@ _FORMATS: dict[str, Callable[[Run], str]] = {
     "github-action-benchmark": to_github_action_benchmark,
     "bmf": to_bmf,
     "csv": to_csv,
+    "markdown": _written_by("markdown_table"),
+    "rst": _written_by("rst_table"),
+    "html": _written_by("html_table"),
 }

@@ -6,7 +6,7 @@ import argparse
 import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from msgspec import structs
 from ..errors import GpubenchError, RunFileError
 
 if TYPE_CHECKING:
+    from ..report.answer import Answer
     from ..report.render import Summary
     from ..runfile.schema import Run
 
@@ -48,6 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare benchmarks although they differ in this, and name the difference; repeatable: "
         + ", ".join(ALLOWED),
     )
+    parser.add_argument(
+        "--price",
+        dest="prices",
+        action="append",
+        default=[],
+        metavar="NAME=2.99",
+        help="what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME "
+        "is a machine, a device (cuda:0) or its name (H200); may be repeated",
+    )
     parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
     parser.add_argument(
         "--format",
@@ -74,12 +84,14 @@ class Report:
     folder: Path
     files: tuple[Path, ...]
     summary: Summary
+    answer: Answer
+    runs: tuple[Run, ...]
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow)
+        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow, args.prices)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
@@ -103,9 +115,10 @@ def write_report(
     charts: bool = True,
     formats: Sequence[str] = _FORMATS,
     allow: Collection[str] = (),
+    prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, output, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, machines, output, price, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.page_data import page_data
     from ..report.webpage import webpage
@@ -119,6 +132,8 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
+    costs = dict(price.parse_price(words) for words in prices)
+    side_by_side = (*machines.machine_tables(compared, allow), *price.price_tables(compared, costs, allow))
     output.prepare_folder(folder)
     trends = trend.trends(runs, results) if charts else []
     pictures: dict[str, bytes] = {}
@@ -131,8 +146,9 @@ def write_report(
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
-    words = findings.summarise(answered, shown, compared, written, crossovers, scaled)
-    words = render.with_charts(words, drawn, *formats[:1])
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
+    charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
+    words = replace(words, charts=charts_drawn, picture=formats[0])
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),
@@ -144,7 +160,7 @@ def write_report(
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words)
+    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

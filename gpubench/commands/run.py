@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +18,16 @@ from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, Lock, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
-from ..supervise import log, plan, process
+from ..supervise import plan, process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
+from .env import writable
 from .report import formats
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
-_FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Those that a run keeps when it is resumed, beside the table's."""
 
@@ -59,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
         if args.list and args.resume is not None:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
-            _say(_FIRST_WORDS)
+            _say(FIRST_WORDS)
             return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
         return _measure(args)
     except plan.NoPlan as error:
@@ -69,23 +71,25 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    folder = args.resume or args.output or "out"
+    began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
     with run as supervisor:
-        _say(_FIRST_WORDS)
+        _say(FIRST_WORDS)
         progress.expect(supervisor.processes, supervisor.events)
         try:
             supervisor.measure()
         except Unable as error:
             unable = error
-    return _finish(args, supervisor, progress, unable)
+    return _finish(args, supervisor, progress, unable, time.monotonic() - began)
 
 
-def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None) -> int:
+def _finish(
+    args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None, elapsed_s: float
+) -> int:
     """Write the results file and the report, or say why there is nothing to write."""
     if unable and unable.code == _USAGE:
-        raise UsageError(log.complaint(log.lines(supervisor.log)))
+        raise UsageError(process.complaint(process.log_lines(supervisor.log)))
     if not any(event["event"] == "session" for event in supervisor.events):
         if unable and unable.status == "timeout":
             return _say(str(unable), _INCOMPLETE)
@@ -107,7 +111,8 @@ def _finish(args: argparse.Namespace, supervisor: Supervisor, progress: Progress
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
-    return max(_report(args, supervisor.folder, run_file), _MEASURED if whole and not failed else _INCOMPLETE)
+    _report(args, supervisor.folder, run_file, elapsed_s)
+    return _MEASURED if whole and not failed else _INCOMPLETE
 
 
 def _interrupted(supervisor: Supervisor) -> int:
@@ -242,16 +247,16 @@ def _require_writable(folder: Path) -> None:
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
     """Nothing was measured: say why in a line, from what pytest wrote."""
-    lines = log.lines(output)
+    lines = process.log_lines(output)
     where = f": see {output}" if isinstance(output, Path) else ""
     if interrupted:
         return _say("stopped before anything was measured", _INCOMPLETE)
     if code == _USAGE:
-        return _say(log.complaint(lines), _UNUSABLE)
+        return _say(process.complaint(lines), _UNUSABLE)
     if code == _NOTHING_COLLECTED:
         return _say("no benchmark matches", _UNUSABLE)
     if code == _INTERRUPTED:
-        return _say(f"{log.uncollected(lines)}{where}", _UNUSABLE)
+        return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
     for reason, count in progress.reasons.most_common(5):
         _say(f"{count} × {reason}")
     if not progress.reasons:
@@ -259,16 +264,13 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
     return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
 
 
-def _report(args: argparse.Namespace, folder: Path, run_file: Path) -> int:
-    from . import report
+def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
+    """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
+    from ..report.ending import ending
+    from .report import write_report
 
-    return report.main(
-        argparse.Namespace(
-            runs=[str(run_file)],
-            output=str(folder),
-            baseline=args.baseline,
-            allow=[],
-            charts=args.charts,
-            formats=args.formats,
-        )
-    )
+    report = write_report([run_file], folder, args.baseline, args.charts, args.formats)
+    if report.summary.left_out:
+        _say(report.summary.left_out)
+    lines = ending(report.answer, report.runs[0], report.files, elapsed_s)
+    print(writable("\n".join(lines), sys.stdout.encoding))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import io
 import shutil
 import sys
 from typing import Any
 
 from .. import options
 from ..errors import GpubenchError, UsageError
+from ..format import aligned, seconds_text, text
 from ..matching import matcher
+from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
 
@@ -24,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0, or 2 with one line on stderr for what can't be read or where nothing matches."""
-    from ..report.ending import aligned
     from ..report.table import records, results_table
     from .report import read_all
 
@@ -37,19 +37,21 @@ def main(args: argparse.Namespace) -> int:
     except GpubenchError as error:
         print(f"gpubench show: {error}", file=sys.stderr)
         return 2
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     measured = [_cells(row, several) for row in rows if row["_result"].times]
     if measured:
-        print("\n".join(aligned([_COLUMNS, *measured], width)))
+        _print("\n".join(aligned([_COLUMNS, *measured], width)))
     for row in rows:
         if not row["_result"].times:
-            print(f"  {_name(row, several)}  {row['device']}  {row['status']}: {row['reason'] or 'no reason given'}")
+            _print(f"  {_name(row, several)}  {row['device']}  {row['status']}: {row['reason'] or 'no reason given'}")
     if any(row["_result"].flags for row in rows):
         print("* flagged while it was measured, see summary.md")
     return 0
+
+
+def _print(text: str) -> None:
+    print(writable(text, sys.stdout.encoding))
 
 
 def _names(row: dict[str, Any]) -> list[str]:
@@ -63,15 +65,20 @@ def _name(row: dict[str, Any], several: bool) -> str:
 
 
 def _cells(row: dict[str, Any], several: bool) -> tuple[str, ...]:
-    from ..format import seconds_text, text
-
     rates = [text(row[name], unit) for name, unit in _RATES.items() if row.get(name)]
     if row.get("item_per_s"):
         rates.append(text(row["item_per_s"], f"{row['_result'].work.unit}/s"))
     star = "*" if row["_result"].flags else ""
     share = row["utilisation"]
     peak = "" if share is None else f"{share:.0%}" if share <= 1 else "—"
-    return _name(row, several), row["device"], seconds_text(row["time_s"]) + star, _spread(row), " ".join(rates), peak
+    return (
+        _name(row, several),
+        row["device"],
+        seconds_text(row["_result"].times.median_s) + star,
+        _spread(row),
+        " ".join(rates),
+        peak,
+    )
 
 
 _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
@@ -79,5 +86,5 @@ _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
 
 def _spread(row: dict[str, Any]) -> str:
     if row["low_s"] is not None and row["high_s"] is not None:
-        return f"±{(row['high_s'] - row['low_s']) / 2 / row['time_s']:.1%}"
-    return "" if row["iqr_s"] is None else f"~{row['iqr_s'] / 2 / row['time_s']:.1%}"
+        return f"±{(row['high_s'] - row['low_s']) / 2 / row['_result'].times.median_s:.1%}"
+    return "" if row["iqr_s"] is None else f"~{row['iqr_s'] / 2 / row['_result'].times.median_s:.1%}"

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..format import counted, seconds_text
+from ..format import aligned, counted, seconds_text
 from ..runfile.schema import OK, Result, Run
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer
+from .headline import kind_of
+from .judgement import IF_IT_STAYS
 from .labels import device_label
 
 MOST_LINES = 25
 WIDTH = 80
-_SHORTER = {"every size measured": "every size", "◐ if the data stays": "◐ if data stays"}
+_SHORTER = {"every size measured": "every size", "◐ if the data stays": "◐ if it stays"}
 _REASONS = (
     (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
-    (r"not in preset", "run with --preset full only", "runs with --preset full only"),
+    (r"not in preset|preset full only", "run with --preset full only", "runs with --preset full only"),
     (r"too slow|over budget", "too slow", "too slow"),
     (r"memory|[kMGT]?B more", "too large for the memory", "too large for the memory"),
     (r"needs (\S+) ?(devices|CPU cores)", "need more devices", "needs more devices"),
@@ -36,7 +38,9 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
     foot = [*_wrapped(_unmeasured(run)), *_wrapped(_places(files), "        ")]
     body = ["", *_wrapped(answer.sentence), ""]
     room = MOST_LINES - len(head) - len(body) - len(foot)
-    return [*head, *body, *_table(answer, room), *foot]
+    own = _own(run) if answer.cards else []
+    own = own if len(own) <= max(1, room // 2) else [*own[: max(1, room // 2) - 1], "  …"]
+    return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
 
 
 def _headline(run: Run, elapsed_s: float | None) -> str:
@@ -60,27 +64,31 @@ def _table(answer: Answer, room: int) -> list[str]:
         cells = [ANSWER_COLUMNS, *(row.cells for row in card.rows)]
         if sum(max(len(row[i]) for row in cells) + 2 for i in range(len(ANSWER_COLUMNS))) > WIDTH:
             cells = [tuple(_SHORTER.get(cell, cell) for cell in (*row[:2], *row[3:])) for row in cells]  # no range
-        lines += [*title, *aligned(cells)]
+        lines += [*title, *aligned(cells, WIDTH)]
     if answer.times:
-        lines += aligned([TIMING_COLUMNS, *(row.cells for row in answer.times)])
+        lines += aligned([TIMING_COLUMNS, *(row.cells for row in answer.times)], WIDTH)
+    if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
+        lines.append("  ◐ worth it only while the data stays on the device between calls")
     if len(lines) > room:
         left = len(lines) - room + 1
         lines = [*lines[: room - 1], f"  … {counted(left, 'more line')} in summary.md"]
     return lines
 
 
-def aligned(rows: Iterable[Sequence[str]], width: int = WIDTH) -> list[str]:
-    """Lines of a table whose first row is its heading: the first column is cut where a line would be too long, the
-    others are aligned to the right."""
-    cells = [list(row) for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    first = max(1, min(widths[0], width - 2 - sum(each + 2 for each in widths[1:])))
-    lines = []
-    for row in cells:
-        name = row[0] if len(row[0]) <= first else row[0][: first - 1] + "…"
-        rest = [cell.rjust(each) for cell, each in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(["", name.ljust(first), *rest]).rstrip())
-    return lines
+def _own(run: Run) -> list[str]:
+    """Times on all devices of benchmarks that aren't the suite's, a line each."""
+    lines: dict[str, list[str]] = {}
+    for result in run.results:
+        if result.times and kind_of(result.workload) == result.workload:
+            device = "CPU" if result.device == "cpu" else result.device
+            star = "*" if result.flags else ""
+            lines.setdefault(result.case.id, []).append(f"{device} {seconds_text(result.times.median_s)}{star}")
+    rows = []
+    for name, times in lines.items():
+        rest = "  ".join(times)
+        room = max(8, WIDTH - 4 - len(rest))
+        rows.append(f"  {name if len(name) <= room else name[: room - 1] + '…'}  {rest}")
+    return rows
 
 
 def skip_kind(reason: str) -> tuple[str, str]:

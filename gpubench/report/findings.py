@@ -12,12 +12,13 @@ from ..runfile.schema import Run
 from ..statistics import INTERVAL
 from . import provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, timing
+from .crossover import crossover_table
 from .headline import representative
 from .judgement import copies_text, crossover_text, peak_text, speedup_words
 from .labels import Names, Row, arithmetic, case_name, family, grouped, listed, size_label, size_text
 from .metrics import METRICS
 from .render import Summary, Table
-from .speedup import LeftOut, Pairs
+from .speedup import LeftOut, Pairs, pair
 from .sweep import rate_of, sweeps
 from .table import CROSSING, LINE, records
 
@@ -31,11 +32,16 @@ def summarise(
     speedups: Pairs,
     crossovers: pd.DataFrame,
     scaled: pd.DataFrame,
+    machines: Sequence[Table] = (),
 ) -> Summary:
-    """The answer's sentence, warnings and tables; in ``details`` all others that have a row, several devices last."""
+    """The answer's sentence, warnings and tables; in ``details`` all others that have a row, several devices last.
+
+    ``machines`` are tables that compare machines and what they cost; they come first.
+    """
     names = Names(results)
     rows = records(results)
     details = (
+        *machines,
         workload_table(speedups.table, crossovers, names),
         left_out_table(speedups.left_out),
         launch_table(rows, names),
@@ -105,6 +111,15 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         note += f" {len(body) - most} more are in speedup.csv."
     columns = ("benchmark", "device", "against", "time", "speedup", "with copies", "calls", "faster from")
     return Table("Speedup", columns, tuple(body[:most]), note)
+
+
+def overview(results: pd.DataFrame) -> Table:
+    """One row for each workload, to paste into a page: speedups where a GPU was measured, else times."""
+    names = Names(results)
+    pairs = pair(results).table
+    if pairs.empty:
+        return time_table([row for row in records(results) if row["_result"].times])
+    return workload_table(pairs, crossover_table(pairs, names), names, most=len(pairs))
 
 
 def left_out_table(pairs: Sequence[LeftOut]) -> Table:

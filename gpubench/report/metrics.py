@@ -167,6 +167,34 @@ def rate_of_work(work: Work) -> Rate | None:
     return items
 
 
+_OTHER_COLUMNS = {
+    "results.csv": {
+        "run, machine": "name of the results file, and of the machine it was measured on",
+        "device, device_name": "`cuda:0`, and what its maker calls it",
+        "family, workload": "`matmul`, and `matmul.square`: the test's file and function",
+        "dtype, variant, setting": "data type; eager, autocast, compile or graph; the other parameters in words",
+        "size_name, size": "the parameter that varies, and its value",
+        "rate, rate_unit": "throughput in the unit by which people judge such work",
+        "status, flags, reason": "`ok` or why it has no time; what was wrong while it was measured",
+        "implementation, regime, cache, threads": "torch or numpy; resident or one-shot; hot or cold; CPU threads",
+    },
+    "speedup.csv": {
+        "speedup, low, high": "time of the baseline / time_s, and the ends of its interval (`uncertainty` says which)",
+        "one_shot_speedup": "the same with inputs and results copied for every call",
+        "break_even_calls": "calls on the same data on the device until its copies are amortized; empty for never",
+        "baseline_s, time_s": "seconds per call of both",
+        "flags, id": "flags of both; the benchmark's name without its device",
+        "baseline_run … baseline_threads": "what it is compared with",
+        "differs": "in what the two differ, where that was allowed",
+    },
+    "crossover.csv": {
+        "crossover, low, high": "the size from which on the device stays ahead, and its interval",
+        "kind": "crosses, always, never, or not in this range",
+        "processes, note": "how many processes the interval rests on, and what it leaves open",
+    },
+}
+
+
 def document() -> str:
     """docs/metrics.md: what each column of numbers in results.csv means."""
     lines = [
@@ -181,4 +209,11 @@ def document() -> str:
     for metric in METRICS.values():
         meaning = metric.meaning.replace("|", "\\|")
         lines.append(f"| `{metric.name}` | {metric.unit or 'count'} | {metric.label} | {meaning} |")
+    for name, columns in _OTHER_COLUMNS.items():
+        lines += ["", f"## Other columns of {name}", "", "| column | meaning |", "| --- | --- |"]
+        lines += [f"| {column} | {meaning} |" for column, meaning in columns.items()]
+    lines += [
+        "",
+        "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU.",
+    ]
     return "\n".join(lines) + "\n"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
@@ -20,7 +20,6 @@ from .output import CHARTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .charts.page import Figure
 
 _LEAST = 4
 """Width to which every column may shrink."""
@@ -57,11 +56,6 @@ class Summary:
     details: tuple[Table, ...] = ()
 
 
-def with_charts(summary: Summary, figures: Iterable[Figure], picture: str) -> Summary:
-    """The summary with the pictures that were drawn in that format."""
-    return replace(summary, charts=tuple((figure.title, figure.name) for figure in figures), picture=picture)
-
-
 def summary_markdown(summary: Summary) -> str:
     """summary.md: what leads, the tables, the charts in light or dark as the reader's page, the details folded."""
     lines = ["# Benchmark report", ""]
@@ -90,6 +84,30 @@ def markdown_table(table: Table) -> list[str]:
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(map(escape, cells)) + " |"
+
+
+def rst_table(table: Table) -> list[str]:
+    """A list-table: no cell has to be aligned, whatever its width."""
+    lines = [f".. list-table:: {_rst(table.title)}", "   :header-rows: 1", ""]
+    for row in (table.columns, *table.rows):
+        lines += [f"   {'* -' if i == 0 else '  -'} {_rst(cell)}" for i, cell in enumerate(row)]
+    return [*lines, "", _rst(table.note)] if table.note else lines
+
+
+def _rst(cell: str) -> str:
+    """Nothing in a cell is taken for markup."""
+    return re.sub(r"([\\`*_|:<>\[\]])", r"\\\1", cell.replace("\n", " "))
+
+
+def html_table(table: Table) -> list[str]:
+    """A table element with a caption, every name escaped."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    lines = ["<table>", f"<caption>{html.escape(table.title)}</caption>", f"<thead>{line(table.columns, 'th')}</thead>"]
+    lines += ["<tbody>", *(line(row, "td") for row in table.rows), "</tbody>", "</table>"]
+    return [*lines, f"<p>{html.escape(table.note)}</p>"] if table.note else lines
 
 
 def escape(cell: str) -> str:

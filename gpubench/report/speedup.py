@@ -211,11 +211,13 @@ def _against(rows: _Rows, runs: dict[str, _Rows], baseline: Baseline) -> _Partne
 
 
 def _against_run(rows: _Rows, others: _Rows, run: str | None, any_kind: bool = False) -> _Partners:
-    """Other runs against this one: the same device, else the first of its kind, else (``any_kind``) the CPU."""
+    """Other runs against this one: the same device, else the first of its kind, else an accelerator of another kind,
+    else (``any_kind``) the CPU."""
     for row in rows:
         if row["run"] != run:
             tiers = [[other for other in others if other["device"] == row["device"]]]
             tiers.append([other for other in others if _device(other).kind == _device(row).kind])
+            tiers.append([other for other in others if on_accelerator(other) and on_accelerator(row)])
             yield row, [*tiers, [other for other in others if not on_accelerator(other)] if any_kind else []]
 
 

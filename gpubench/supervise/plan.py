@@ -47,7 +47,7 @@ def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processe
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("benchmark", overflow="fold")
+    table.add_column("case", overflow="fold")
     table.add_column("device")
     table.add_column("one call", justify="right")
     table.add_column("in all", justify="right")
@@ -64,8 +64,8 @@ def _print(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processe
     first_s += ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     console.print(
-        f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))} with preset"
-        f" {preset}; {len(cases) - len(measured)} of them will be skipped",
+        f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
+        f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped",
         markup=False,
         highlight=False,
     )

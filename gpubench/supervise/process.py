@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..runfile.ledger import Event, Follower
-from .log import last_line
 
 POLL_S = 0.05
+LONGEST_TAIL = 100_000
 PATIENCE_S = 2.0
 """How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
 SILENCE_S = 300.0
@@ -244,6 +244,42 @@ def _reason(code: int, log: Path, since: int) -> str:
             why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
             return ": ".join(filter(None, (why, last_line(log, since))))
     return ": ".join(filter(None, (f"exited with {code}", last_line(log, since))))
+
+
+def log_lines(output: Path | str) -> list[str]:
+    """The lines of a log file, or of its text, that aren't empty."""
+    text = output.read_text(encoding="utf-8", errors="replace") if isinstance(output, Path) else output
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def complaint(lines: list[str]) -> str:
+    """The line in which pytest says which input it can't use."""
+    errors = [line for line in lines if ": error: " in line]
+    errors += [line for line in lines if line.startswith("ERROR: ") and not line.startswith("ERROR: usage:")]
+    text = (errors or lines[-1:] or ["pytest refused its options"])[0]
+    return text.split(": error: ")[-1].removeprefix("ERROR: ").removeprefix("gpubench: ")
+
+
+def uncollected(lines: list[str]) -> str:
+    """Which files pytest can't collect, and what is wrong with the last of them, with its line if that is known."""
+    files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
+    errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
+    places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
+    name = ", ".join(files[-3:]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    where = f", {places[-1]}" if places else ""
+    return (
+        f"{name or 'the files'} can't be collected: {(errors or lines[-1:] or ['pytest does not say why'])[-1]}{where}"
+    )
+
+
+def last_line(path: Path, start: int = 0) -> str:
+    """The last line after this position, or the one in which Python says which signal ended it."""
+    with path.open("rb") as file:
+        file.seek(max(start, path.stat().st_size - LONGEST_TAIL))
+        tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+    tail = [line for line in tail if line and not set(line) <= set(".sFExX")]
+    fatal = [line for line in tail if line.startswith("Fatal Python error")]
+    return (fatal[:1] or tail[-1:] or [""])[0][:300]
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:

@@ -27,6 +27,22 @@ def run(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("markdown", "| a.b float32, n=8 | cuda:0 | the CPU | 2.00 ms → 1.00 ms | 2.0×"),
+        ("rst", "   * - a.b float32, n=8"),
+        ("html", "<td>a.b float32, n=8</td><td>cuda:0</td><td>the CPU</td>"),
+    ],
+)
+def test_a_table_has_a_row_for_each_workload(run: str, to: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", run, "--to", to]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("a.b float32") == 1
+    assert words in shown.out
+    assert shown.err == ""
+
+
 def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", run, "--to", "github-action-benchmark"]) == 0
     shown = capsys.readouterr()

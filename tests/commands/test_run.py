@@ -1,5 +1,7 @@
 """``gpubench run`` with real child processes, on small benchmark files of our own."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -9,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from waiting import survivors, wait_for
+
+from gpubench.cli import main
+from gpubench.commands.run import FIRST_WORDS
 
 CASES = """
 import torch, pytest
@@ -27,10 +32,18 @@ def test_sleep(gpubench, n):
 """
 
 
-def gpubench(*arguments, cwd, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "gpubench", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, **options
-    )
+FIRST = f"gpubench run: {FIRST_WORDS}"
+
+
+def gpubench(*arguments, cwd):
+    """The command in this process, which has loaded what it draws with; it measures in a process of its own."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -52,8 +65,13 @@ def test_measures_ones_own_files_and_reports(folder):
         "mine.neg[float32-n=16]",
     ]
     assert {"results.csv", "speedup.csv", "summary.md", "charts", "run.log"} <= {p.name for p in out.iterdir()}
-    assert "2 cases, about" in done.stderr
-    assert "2 of 2 measurements" in done.stderr
+    first, devices, *lines = done.stderr.splitlines()
+    assert first == FIRST
+    assert devices.startswith("Devices: CPU (")
+    assert "2 benchmarks, about" in devices
+    assert f"gpubench run --resume {'o ut'} continues" in devices
+    assert sorted(line.split("  ")[1] for line in lines) == ["mine.neg[float32-n=16]", "mine.neg[float32-n=8]"]
+    assert [line.split()[0] for line in lines] == ["[1/2]", "[2/2]"]
 
 
 def test_options_reach_pytest(folder):
@@ -133,7 +151,9 @@ def test_other(gpubench):
 
 def test_plain_benchmarks_are_measured_beside_ours(folder):
     (folder / "test_mine.py").write_text(CASES + "\ndef test_plain(benchmark):\n    benchmark(len, [])\n")
-    done = gpubench("run", "test_mine.py", "--processes=2", "-k", "plain or 16", "--no-charts", cwd=folder)
+    done = gpubench(
+        "run", "test_mine.py", "--preset=smoke", "--processes=2", "-k", "plain or 16", "--no-charts", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     names = [b["fullname"] for b in json.loads((folder / "out/run.json").read_text())["benchmarks"]]
     assert names == ["test_mine.py::test_neg[cpu-float32-16]", "test_mine.py::test_plain"]
@@ -155,9 +175,18 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
 
 
 def test_all_skipped_for_a_reason_is_no_failure(folder):
-    done = gpubench("run", "test_mine.py", "--device=xpu", "--no-charts", cwd=folder)
+    skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
+    (folder / "test_mine.py").write_text(skipping)
+    done = gpubench("run", "test_mine.py", "--preset=smoke", "--no-charts", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert (folder / "out/results.csv").read_text().count(",skipped,xpu:0 is not here") == 2
+    assert (folder / "out/results.csv").read_text().count(",skipped,not today") == 2
+
+
+def test_a_device_that_is_named_and_absent_ends_the_run(folder):
+    done = gpubench("run", "test_mine.py", "--device=cpu", "--device=xpu", "--no-charts", cwd=folder)
+    assert done.returncode == 2
+    assert "required device absent: xpu:0" in done.stderr.splitlines()[-1]
+    assert not (folder / "out/run.json").exists()
 
 
 def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
@@ -187,6 +216,7 @@ def test_a_file_that_cant_be_imported_is_named(folder):
     done = gpubench("run", "test_mine.py", cwd=folder)
     assert done.returncode == 2
     assert done.stderr == (
+        f"{FIRST}\n"
         "gpubench run: test_mine.py can't be collected: ModuleNotFoundError: No module named 'no_such_module':"
         f" see {Path('out/run.log')}\n"
     )
@@ -208,8 +238,8 @@ def test_a_file_that_cant_be_imported_is_named(folder):
         (["test_mine.py", "--threads=100000"], "threads must be at most"),
         (["test_mine.py", "--", "--no-such-option"], "unrecognized arguments"),
         (["test_mine.py", "--ranks-deadline=0"], "ranks-deadline must be seconds above 0"),
-        (["test_mine.py", "-k", "matmul and and"], "Wrong expression passed to '-k': matmul and and"),
-        (["test_mine.py", "-k", "matmul and and", "--list"], "Wrong expression passed to '-k': matmul and and"),
+        (["test_mine.py", "-k", "matmul and and"], "-k 'matmul and and': expected a word"),
+        (["test_mine.py", "-k", "matmul and and", "--list"], "-k 'matmul and and': expected a word"),
         (["test_mine.py", "-o", ""], "-o needs the name of a folder"),
         (["--resume", ""], "--resume needs the folder of a run"),
     ],
@@ -217,7 +247,8 @@ def test_a_file_that_cant_be_imported_is_named(folder):
 def test_bad_input_is_refused_in_a_line(folder, arguments, says):
     done = gpubench("run", *arguments, cwd=folder)
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    *first, line = done.stderr.splitlines()
+    assert first in ([], [FIRST])
     assert says in line
 
 
@@ -244,11 +275,15 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     child.send_signal(number)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err
-    assert "stopped; reporting what was measured" in err
+    *_, last = err.splitlines()
+    assert "interrupted: " in last
+    assert "Resume with: gpubench run --resume out." in last
     assert "failed" not in err
-    rows = (folder / "out/results.csv").read_text()
-    assert 0 < rows.count(",ok,") < 40
-    assert rows.count("the run ended") == 40 - rows.count(",ok,")
+    run = json.loads((folder / "out/run.json").read_text())
+    assert 0 < len(run["benchmarks"]) < 40
+    rows = run["gpubench"]["unmeasured"]
+    assert len(rows) == 40 - len(run["benchmarks"])
+    assert all("the run ended" in row["reason"] for row in rows)
     assert not survivors(folder)
 
 

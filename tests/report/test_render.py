@@ -51,3 +51,25 @@ def test_a_table_is_as_wide_as_the_terminal_at_most(width: int) -> None:
     stream = io.StringIO()
     render.show_summary(Summary((Table("A table", HEAD, (BODY, ("", "", "—"))),)), Console(file=stream, width=width))
     assert max(map(len, stream.getvalue().splitlines())) <= width
+
+
+EVIL = ("a|b", "<script>x</script>", "`c`_ *d* :role:`e`")
+
+
+def test_a_table_as_rst_has_nothing_that_acts() -> None:
+    lines = render.rst_table(Table("T", ("one", "two", "three"), (EVIL,), "note"))
+    assert lines[:3] == [".. list-table:: T", "   :header-rows: 1", ""]
+    assert lines[3:6] == ["   * - one", "     - two", "     - three"]
+    assert lines[6:9] == [
+        r"   * - a\|b",
+        r"     - \<script\>x\</script\>",
+        r"     - \`c\`\_ \*d\* \:role\:\`e\`",
+    ]
+    assert lines[9:] == ["", "note"]
+
+
+def test_a_table_as_html_has_nothing_that_acts() -> None:
+    text = "\n".join(render.html_table(Table("<T>", ("one", "two", "three"), (EVIL,))))
+    assert "<caption>&lt;T&gt;</caption>" in text
+    assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in text
+    assert "<script>" not in text

@@ -1,9 +1,9 @@
-"""What a run says of how long it will take: on a clock of our own."""
+"""What a run shows while it measures: on a clock of our own."""
 
 import pytest
 
 from gpubench.supervise import progress
-from gpubench.supervise.progress import FURTHER, START_S, Progress, whole_s
+from gpubench.supervise.progress import EVERY_S, FURTHER, START_S, Progress, TimeLeft, clock_text, whole_s
 
 CASES = [f"case {i}" for i in range(40)]
 CASE_S = 1.0
@@ -18,55 +18,124 @@ def clock(monkeypatch):
     return Clock
 
 
-def session(process):
-    return {"event": "session", "process": process, "cases": CASES, "estimated_s": CASE_S * len(CASES)}
+def session(process, **facts):
+    return {"event": "session", "process": process, "cases": CASES, "estimated_s": CASE_S * len(CASES)} | facts
 
 
-def end(process, status="ok"):
-    return {"event": "end", "process": process, "status": status, "reason": "" if status == "ok" else status}
+def end(process, status="ok", fullname="case 0", **facts):
+    reason = "" if status == "ok" else status
+    return {"event": "end", "process": process, "fullname": fullname, "status": status, "reason": reason} | facts
 
 
 @pytest.mark.parametrize("pace", [0.5, 1.0, 3.0])
-def test_what_is_left_follows_the_pace_seen(clock, capsys, pace):
-    """A run that takes ``pace`` times what was predicted, from the time a tenth of it is done to its end."""
-    told = Progress()
-    told.expect(3, [])
-    told.tell(session(0))
+def test_what_is_left_follows_the_pace_seen(clock, pace):
+    """A run that takes ``pace`` times what was estimated, from the time a tenth of it is done to its end."""
+    left = TimeLeft()
+    left.expect(3, [])
+    left.note(session(0))
     whole = whole_s(CASE_S * len(CASES), 3)
-    assert told.estimated_s == whole == 3 * START_S + 2 * len(CASES)
-    assert told.left_s() == pytest.approx(whole - START_S)
+    assert left.estimated_s == whole == 3 * START_S + 2 * len(CASES)
+    assert left.seconds() == pytest.approx(whole - START_S)
     end_of_run = (whole - START_S) * pace
     for process in range(3):
         if process:
             clock.now += START_S * pace
-            told.tell(session(process))
+            left.note(session(process))
         for _ in CASES:
             clock.now += CASE_S * (FURTHER if process else 1) * pace
-            told.tell(end(process))
+            left.note(end(process))
             if clock.now >= end_of_run / 10 + CASE_S * pace:
-                assert told.left_s() == pytest.approx(end_of_run - clock.now)
-    assert (told.done, told.left_s()) == (3 * len(CASES), pytest.approx(0))
-    assert "40 benchmarks in 3 processes, about 1 min 32 s" in capsys.readouterr().err
+                assert left.seconds() == pytest.approx(end_of_run - clock.now)
+    assert (left.done, left.seconds()) == (3 * len(CASES), pytest.approx(0))
 
 
 def test_a_skipped_case_is_no_pace_and_no_longer_to_come(clock):
-    told = Progress()
-    told.expect(3, [])
-    told.tell(session(0))
-    before = told.left_s()
-    told.tell(end(0, "skipped"))
-    assert told.left_s() == pytest.approx(before - 2 * CASE_S)
-    assert told.cases == 3 * len(CASES) - 2
+    left = TimeLeft()
+    left.expect(3, [])
+    left.note(session(0))
+    before = left.seconds()
+    left.note(end(0, "skipped"))
+    assert left.seconds() == pytest.approx(before - 2 * CASE_S)
+    assert left.cases == 3 * len(CASES) - 2
 
 
 def test_a_resumed_run_expects_what_is_left(clock):
-    told = Progress()
-    told.expect(2, [session(0), end(0), end(0, "error")])
-    assert told.cases == 2 * len(CASES) - 1 - 2
-    assert told.left_s() == pytest.approx(whole_s(CASE_S * len(CASES), 2) - START_S - 1 - 1.5)
+    left = TimeLeft()
+    left.expect(2, [session(0), end(0), end(0, "error")])
+    assert left.cases == 2 * len(CASES) - 1 - 2
+    assert left.seconds() == pytest.approx(whole_s(CASE_S * len(CASES), 2) - START_S - 1 - 1.5)
+
+
+DEVICES = [{"name": "cpu", "label": "A CPU"}, {"name": "cuda:0", "label": "A GPU"}]
+MACHINE = {"gpubench": {"devices": DEVICES, "threads": 2}}
+
+
+def test_the_devices_come_first_and_how_to_go_on(clock, capsys):
+    shown = Progress("gpubench run --resume out")
+    shown.expect(3, [])
+    shown.note(session(0, machine_info=MACHINE))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "Devices: CPU (A CPU, 2 threads), cuda:0 (A GPU). 40 benchmarks in 3 processes, about 1 min 32 s. "
+        "Ctrl-C is safe: gpubench run --resume out continues."
+    )
 
 
 def test_one_is_no_plural(clock, capsys):
-    told = Progress()
-    told.tell(session(0) | {"cases": ["a"], "estimated_s": 1.0})
-    assert "gpubench run: 1 case, about" in capsys.readouterr().err
+    shown = Progress()
+    shown.note(session(0) | {"cases": ["a"], "estimated_s": 1.0})
+    assert "1 benchmark, about" in capsys.readouterr().err
+
+
+def case(device, implementation="torch"):
+    return {"id": "a.b[float32-n=8]", "device": device, "implementation": implementation}
+
+
+def result(device, median, implementation="torch"):
+    return {"stats": {"median": median}, "extra_info": {"gpubench": case(device, implementation)}}
+
+
+def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
+    names = ["cpu", "gpu", "numpy", "other"]
+    identities = {name: case(name) for name in names[:3]}
+    shown = Progress()
+    shown.expect(2, [])
+    shown.note(session(0) | {"cases": names, "identities": identities})
+    capsys.readouterr()
+    shown.note(end(0, fullname="gpu", benchmark=result("cuda:0", 1e-3)))
+    shown.note(end(0, fullname="numpy", benchmark=result("cpu", 4e-3, "numpy")))
+    assert capsys.readouterr().err == ""
+    shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("[3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2x  ")
+    assert line.endswith(" left")
+    shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
+    assert capsys.readouterr().err.startswith("[4/4]  other  CPU error: error  ")
+
+
+def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):
+    shown = Progress()
+    shown.note(session(0) | {"cases": ["a", "b"]})
+    capsys.readouterr()
+    shown.note(end(0, "skipped", fullname="a", case={"device": "cpu"}))
+    assert capsys.readouterr().err == ""
+    assert shown.reasons == {"skipped: skipped": 1}
+
+
+def test_repeats_are_a_line_now_and_then(clock, capsys):
+    shown = Progress()
+    shown.expect(2, [])
+    shown.note(session(0))
+    shown.note(end(0))
+    shown.note(session(1))
+    capsys.readouterr()
+    shown.note(end(1))
+    assert capsys.readouterr().err == ""
+    clock.now += EVERY_S
+    shown.note(end(1, fullname="case 1"))
+    assert capsys.readouterr().err.startswith("process 2 of 2: 3 of 80 measurements, ")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (392, "6:32"), (3992, "1:06:32")])
+def test_the_clock(seconds, text):
+    assert clock_text(seconds) == text

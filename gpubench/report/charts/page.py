@@ -1,136 +1,220 @@
-"""What all charts share: the theme, the ticks, the page around the panels, and what a chart must offer.
-
-A page is laid out in inches: title, legend and caption at the edges, panels in between.
-"""
+"""The page of a chart: title, finding and legend above its panels, the small print below, all in pixels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ...format import text
-from ...runfile.schema import Parallel
-from ..labels import Names, Row, raised, size_text
-from ..speedup import Baseline, pair
-from ..table import records
-from ..trend import Trend
+from ..labels import raised, size_text
+from .theme import NORMAL, PX, SHAPES, SMALL, TINY, TITLE, WIDTH, colour
 
-LIGHT, DARK = "light", "dark"
-
-# After Okabe and Ito, "Color Universal Design" (2008); each darkened or lightened until it stands out 3:1 against
-# the page (WCAG 2.1, 1.4.11), which their sky blue, yellow and orange don't on white.
-_SERIES = {
-    LIGHT: ("#0072b2", "#d55e00", "#00865f", "#a8488a", "#9a6b00", "#3d7fb8", "#555555", "#8a3324"),
-    DARK: ("#56b4e9", "#ff8c42", "#2dc79c", "#e59ac8", "#f0c541", "#a6c8ff", "#b8b8b8", "#ff9e8f"),
-}
-_ROLES = {
-    LIGHT: {"page": "#ffffff", "text": "#1f2328", "muted": "#59636e", "grid": "#e3e6ea", "shade": "#f1f3f6"},
-    DARK: {"page": "#0d1117", "text": "#e6edf3", "muted": "#9aa4b0", "grid": "#262c36", "shade": "#1a2029"},
-}
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 2)),
-    (0, (1, 1.4)),
-    (0, (6, 2, 1, 2)),
-    (0, (3, 1.2, 1, 1.2, 1, 1.2)),
-    (0, (9, 3)),
-)
-
-SETTINGS: dict[Any, Any] = {
-    "font.family": ["DejaVu Sans"],  # ships with matplotlib: the same everywhere
-    "svg.hashsalt": "gpubench",
-    "svg.fonttype": "path",
-    "axes.unicode_minus": True,
-    "path.simplify": False,
-    "text.usetex": False,
-    "text.parse_math": False,  # a name from a file may hold dollars
-}
-
-
-def colour(theme: str, role: str | int) -> str:
-    """``role`` is the name of a part of the page, or the number of a series."""
-    return _SERIES[theme][role % len(_SERIES[theme])] if isinstance(role, int) else _ROLES[theme][role]
-
-
-def marker(index: int) -> str:
-    return MARKERS[index % len(MARKERS)]
-
-
-def dashes(index: int) -> Any:
-    return DASHES[index % len(DASHES)]
+MARGIN = 20.0
+_MOST_HEIGHT = 700.0
+MOST_PANELS, MOST_LINES = 6, 4
+"""A panel holds MOST_LINES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
-    """Remembers what was painted in which role, so that one drawing serves both themes."""
+class Key:
+    """An entry of a legend; ``role`` says its colour and shape. ``look`` is line, dashed, mark, hollow or bar."""
 
-    strokes: list[tuple[Callable[[str], Any], str | int]]
-
-    def __call__(self, setter: Callable[[str], Any], role: str | int) -> None:
-        self.strokes.append((setter, role))
-
-    def apply(self, theme: str) -> None:
-        for setter, role in self.strokes:
-            setter(colour(theme, role))
+    label: str
+    role: str
+    look: str = "line"
 
 
-Ticks = list[tuple[float, str]]
+CALLS = "calls"
+"""A unit without prefixes."""
 
 
-def size_ticks(sizes: Iterable[float], name: str, most: int) -> Ticks:
-    """Ticks at sizes that were measured, as many as there is room for."""
-    values = sorted(set(sizes))
-    if len(values) == 1:
-        return [(values[0], size_text(values[0], name))]
-    gap = math.log(values[-1] / values[0]) / most
-    kept = [values[0]]
-    for value in values[1:]:
-        if math.log(value / kept[-1]) >= gap * 0.99:
-            kept.append(value)
-    return [(value, size_text(value, name)) for value in kept]
+class Chart(Protocol):
+    """What a figure holds: plain data that knows how to draw itself."""
+
+    def draw(self, figure: Figure, theme: str) -> Page: ...
 
 
-def log_ticks(low: float, high: float, unit: str, most: int = 6) -> Ticks:
-    """Decades, or steps of 1-2-5 where there are few decades, or every so many decades; ``×`` without a unit."""
-    if high / low < 2:
-        return linear_ticks(low, high, unit)
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    values: list[float] = []
-    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        values = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-        values = [value for value in values if low <= value <= high]
-        if len(values) <= most:
-            break
-    if len(values) > most:
-        stride = math.ceil(len(values) / most)
-        values = [value for value in values if round(math.log10(value)) % stride == 0]
-    if len(values) < 2:
-        return linear_ticks(low, high, unit, most=4)
-    return [(value, tick_text(value, unit)) for value in values]
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One picture and the words around it.
+
+    ``kind`` names the module that made it, ``notice`` is a warning above the panels. A report shows pictures of the
+    lowest ``rank`` first, and those that aren't ``default`` only when it is asked for all.
+    """
+
+    name: str
+    kind: str
+    title: str
+    subtitle: str
+    caption: str
+    chart: Chart
+    rank: float = 0
+    default: bool = True
+    notice: str = ""
+    width: float = WIDTH
+    height: float | None = None
 
 
-def linear_ticks(low: float, high: float, unit: str, most: int = 6) -> Ticks:
-    """Round values within the range."""
-    rough = (high - low) / max(1, most - 1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
-    values = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-    return [(value, tick_text(value, unit)) for value in values]
+class Page:
+    """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
+
+    def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
+        self.theme, self.width = theme, figure.width
+        room = figure.width - 2 * MARGIN
+        lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
+        lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
+        lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
+        rows = _packed(keys, figure.width)
+        small_print = wrapped(figure.caption, room, TINY)
+        self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
+        foot = 14.0 + 1.4 * TINY * len(small_print)
+        body = figure.height - self.top - foot if figure.height else min(body, _MOST_HEIGHT - self.top - foot)
+        body = max(120.0, body)
+        self.bottom = self.top + body
+        self.height = self.bottom + foot
+        self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
+        y = 14.0
+        for words, size, role, weight in lines:
+            y += 1.42 * size
+            self.text(MARGIN, y - 0.36 * size, words, size, role, weight=weight)
+        for row in rows:
+            y += 23.0
+            for x, key in row:
+                self._legend(key, x, y)
+        for i, words in enumerate(small_print):
+            self.text(MARGIN, self.bottom + 4 + 1.4 * TINY * (i + 1), words, TINY, "muted")
+
+    def ink(self, role: str) -> str:
+        """A role's colour in this page's theme."""
+        return colour(self.theme, role)
+
+    def text(self, x: float, y: float, words: str, size: float, role: str = "text", **how: Any) -> None:
+        """``y`` is the baseline, from the upper edge."""
+        how.setdefault("va", "baseline")
+        self.canvas.text(
+            x / self.width,
+            1 - y / self.height,
+            words,
+            fontsize=size * PX,
+            color=self.ink(role),
+            parse_math=False,
+            **how,
+        )
+
+    def axes(self, x: float, width: float, top: float | None = None, bottom: float | None = None) -> Axes:
+        """Bare axes between ``top`` and ``bottom``."""
+        top, bottom = self.top if top is None else top, self.bottom if bottom is None else bottom
+        box = (x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height)
+        return self.canvas.add_axes(box)
+
+    def panels(self, rows: int, columns: int, **shared: Any) -> list[Axes]:
+        """Axes in the room for panels, kept apart by constrained layout."""
+        box = (
+            MARGIN / self.width,
+            1 - self.bottom / self.height,
+            1 - 2 * MARGIN / self.width,
+            (self.bottom - self.top) / self.height,
+        )
+        self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
+        return list(self.canvas.subplots(rows, columns, squeeze=False, **shared).flat)
+
+    def lay_out(self) -> None:
+        """Give the panels their places now and not only when the page is saved."""
+        engine = self.canvas.get_layout_engine()
+        assert engine is not None
+        engine.execute(self.canvas)
+
+    def size(self, axes: Axes) -> tuple[float, float]:
+        """Width and height of axes."""
+        box = axes.get_position()
+        return box.width * self.width, box.height * self.height
+
+    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, size: float = 7.0) -> None:
+        """One marker of that role's shape."""
+        axes.plot(
+            [x], [y], marker=SHAPES.get(role, "o"), markersize=size, linestyle="", zorder=6, clip_on=False,
+            markerfacecolor=self.ink("page" if hollow else role), markeredgecolor=self.ink(role if hollow else "page"),
+            markeredgewidth=1.4 if hollow else 0.8,
+        )  # fmt: skip
+
+    def _legend(self, key: Key, x: float, y: float) -> None:
+        hollow = key.look == "hollow"
+        line = Line2D(
+            [(x + at) / self.width for at in (0, 12, 24)],
+            [1 - (y - 5) / self.height] * 3,
+            color=self.ink(key.role),
+            linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
+            linestyle=(0, (4, 2)) if key.look == "dashed" else "-",
+            solid_capstyle="butt",
+            marker={"bar": "", "tick": "|"}.get(key.look, SHAPES.get(key.role, "o")),
+            markevery=[1],
+            markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
+            markerfacecolor=self.ink("page" if hollow else key.role),
+            markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
+            transform=self.canvas.transFigure,
+        )
+        self.canvas.add_artist(line)
+        self.text(x + 30, y, key.label, NORMAL, "text")
+
+
+def _packed(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
+    """Entries in rows from left to right; matplotlib's legend doesn't wrap."""
+    rows: list[list[tuple[float, Key]]] = []
+    x = MARGIN
+    for key in keys:
+        room = 30 + text_width(key.label, NORMAL) + 22
+        if not rows or x + room > width:
+            rows.append([])
+            x = MARGIN
+        rows[-1].append((x, key))
+        x += room
+    return rows
+
+
+@lru_cache(maxsize=4096)
+def text_width(words: str, size: float) -> float:
+    """Pixels, in the widest font of the stack."""
+    return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0])
+
+
+def shortened(words: str, room: float, size: float) -> str:
+    """Cut off with an ellipsis where it is wider than ``room`` pixels."""
+    if text_width(words, size) <= room:
+        return words
+    while words and text_width(f"{words}…", size) > room:
+        words = words[:-1]
+    return f"{words}…"
+
+
+def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
+    """Lines of at most ``room`` pixels; a word longer than that is cut."""
+    room *= 0.97  # renderers round the widths of letters
+    lines: list[str] = []
+    for word in words.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(joined, size) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(shortened(word, room, size))
+    return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
 
 
 def tick_text(value: float, unit: str) -> str:
-    """``100 µs``, ``2 TFLOP/s``, ``0.5×``: as short as a round value can be."""
+    """``100 µs``, ``2 TFLOP/s``, ``0.5×`` without a unit, ``50%``: as short as a round value can be."""
+    if unit == "%":
+        return f"{value:g}%"
     if not unit and (value < 0.001 or value >= 1e6):
         power = math.floor(math.log10(value) + 1e-9)
         lead = f"{value / 10.0**power:.3g}"
@@ -139,27 +223,51 @@ def tick_text(value: float, unit: str) -> str:
         return f"{value:,.0f}×" if value >= 1000 else f"{value:.4g}×"
     if value == 0:
         return "0"
+    if unit == CALLS:
+        return f"{value:,.0f} call{'s' if value != 1 else ''}"
     number, _, rest = text(value, unit, 4).partition(" ")
     return f"{float(number):g} {rest}"
 
 
-BEYOND = 10.0
-"""How many times beyond the outermost values their ranges are shown: wider ones would flatten what they surround."""
+def log_axis(axis: Axis, low: float, high: float, unit: str, most: int = 6) -> None:
+    """Ticks at round values of a logarithmic axis. EngFormatter would write millisamples, :func:`tick_text` doesn't."""
+    values: list[float] = []
+    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        values = [value for value in LogLocator(subs=steps, numticks=99).tick_values(low, high) if low <= value <= high]
+        if 2 <= len(values) <= most:
+            break
+    else:
+        if len(values) > most:
+            values = values[:: math.ceil(len(values) / most)]
+        elif len(values) < 2:
+            values = [value for value in MaxNLocator(4).tick_values(low, high) if low <= value <= high]
+    _ticks(axis, values, [tick_text(value, unit) for value in values])
 
-CUT = "Axes end a decade beyond the values: wider {} are cut there. "
+
+def linear_axis(axis: Axis, unit: str, most: int = 6) -> None:
+    """Ticks at round values of a linear axis."""
+    axis.set_major_locator(MaxNLocator(most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, unit)))
 
 
-def shown(values: Sequence[float], ranges: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """Ends of the values and of their ranges, as far as these are worth showing."""
-    low, high = min(values), max(values)
-    lows, highs = zip((low, high), *ranges, strict=True)
-    return max(min(lows), low / BEYOND), min(max(highs), high * BEYOND)
+def size_axis(axis: Axis, sizes: Iterable[float], name: str, room: float) -> None:
+    """Ticks at sizes that were measured, the largest always, as many as there is room for in pixels."""
+    values = sorted(set(sizes))
+    labels = [size_text(value, name) for value in values]
+    span = math.log(values[-1] / values[0]) or 1.0
+    kept = [len(values) - 1]
+    for i in range(len(values) - 2, -1, -1):
+        need = (text_width(labels[i], TINY) + text_width(labels[kept[-1]], TINY)) / 2 + 6
+        if math.log(values[kept[-1]] / values[i]) / span * room >= need:
+            kept.append(i)
+    _ticks(axis, [values[i] for i in kept], [labels[i] for i in kept])
 
 
-def is_cut(values: Sequence[float], ranges: Sequence[tuple[float, float]]) -> bool:
-    """Whether an end of a range lies beyond what is shown."""
-    low, high = shown(values, ranges)
-    return any(start < low or end > high for start, end in ranges)
+def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
+    axis.set_major_locator(FixedLocator(list(places)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_ticklabels(list(labels), parse_math=False)
 
 
 def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
@@ -172,176 +280,28 @@ def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) ->
     return low / room, high * room
 
 
-WIDTH = 10.0
-LEFT, RIGHT = 0.3, 0.25
-TITLE, NORMAL, SMALL = 14.0, 9.0, 8.0
-_ROW = 0.24
-_LINE = 0.16
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places moved apart to at least ``gap``, as little as that takes, kept between ``low`` and ``high``.
 
-Key = tuple[str, int | None, int | None, int | None]
-"""An entry of a legend: its label, and the colour, dashes and marker that it stands for."""
-
-
-class Page:
-    """``top`` and ``bottom`` (inches from the lower edge) are the ends of the room left for panels.
-
-    ``swatch`` is what stands for a colour in the legend: ``line``, ``bar`` or ``point``.
+    In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Neither adjustText nor
+    matplotlib-label-lines keeps labels in one column beside the ends of lines.
     """
-
-    def __init__(
-        self, title: str, subtitle: str, caption: str, keys: list[Key], room: float, swatch: str = "line"
-    ) -> None:
-        self.ink = Ink([])
-        rows = _packed(keys)
-        small_print = wrapped(caption, WIDTH - LEFT - RIGHT, SMALL)
-        self.bottom = 0.22 + _LINE * len(small_print)
-        self.top = self.bottom + room
-        self.height = self.top + 0.76 + _ROW * len(rows)
-        self.figure = Canvas(figsize=(WIDTH, self.height))
-        self.ink(self.figure.patch.set_facecolor, "page")
-        self.text(LEFT, self.height - 0.36, fitted(title, WIDTH - LEFT - RIGHT, TITLE), TITLE, "text", weight="bold")
-        self.text(LEFT, self.height - 0.62, fitted(subtitle, WIDTH - LEFT - RIGHT, NORMAL), NORMAL, "muted")
-        for i, row in enumerate(rows):
-            self._legend(row, self.height - 0.9 - _ROW * i, swatch)
-        for i, line in enumerate(small_print):
-            self.text(LEFT, self.bottom - 0.14 - _LINE * i, line, SMALL, "muted")
-
-    def text(self, x: float, y: float, words: str, size: float, role: str, **how: Any) -> None:
-        artist = self.figure.text(x / WIDTH, y / self.height, words, fontsize=size, parse_math=False, **how)
-        self.ink(artist.set_color, role)
-
-    def mark(self, x: float, y: float, colour: int) -> None:
-        """The marker that the legend has for a colour."""
-        mark = Line2D([x / WIDTH], [y / self.height], linestyle="", marker=marker(colour), markersize=5.5)
-        mark.set_transform(self.figure.transFigure)
-        self.figure.add_artist(mark)
-        self.ink(mark.set_color, colour)
-
-    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        """Bare axes with their lower left corner at (x, y), themed; ticks are the caller's."""
-        axes = self.figure.add_axes((x / WIDTH, y / self.height, width / WIDTH, height / self.height))
-        self.ink(axes.set_facecolor, "page")
-        for side, spine in axes.spines.items():
-            spine.set_visible(side in ("left", "bottom"))
-            spine.set_linewidth(0.8)
-            self.ink(spine.set_edgecolor, "grid")
-        axes.tick_params(labelsize=SMALL, length=0, pad=4)
-        self.ink(lambda role: axes.tick_params(labelcolor=role), "muted")
-        return axes
-
-    def grid(self, axes: Axes, which: str) -> None:
-        axes.set_axisbelow(True)
-        axes.grid(True, axis=which, linewidth=0.7)  # type: ignore[arg-type]
-        for line in (*axes.xaxis.get_gridlines(), *axes.yaxis.get_gridlines()):
-            self.ink(line.set_color, "grid")
-
-    def _legend(self, row: list[tuple[float, Key]], y: float, swatch: str) -> None:
-        for x, (label, colour, style, shape) in row:
-            line = Line2D(
-                [x / WIDTH, (x + 0.19) / WIDTH, (x + 0.38) / WIDTH],
-                [(y + 0.045) / self.height] * 3,
-                linewidth={"bar": 7.0, "point": 0.0}.get(swatch, 1.8),
-                solid_capstyle="butt",
-                linestyle=dashes(style or 0),
-                marker=marker(shape) if shape is not None and swatch != "bar" else "",
-                markevery=[1],
-                markersize=5.5,
-                transform=self.figure.transFigure,
-            )
-            self.figure.add_artist(line)
-            self.ink(line.set_color, "muted" if colour is None else colour)
-            self.text(x + 0.46, y, label, NORMAL, "text")
-
-
-def _packed(keys: list[Key]) -> list[list[tuple[float, Key]]]:
-    """Entries in rows from left to right; what stands for dashes starts a row of its own."""
-    rows: list[list[tuple[float, Key]]] = []
-    x = LEFT
-    for i, key in enumerate(keys):
-        width = 0.46 + text_width(key[0], NORMAL) + 0.3
-        turns = i > 0 and (key[1] is None) != (keys[i - 1][1] is None)
-        if not rows or turns or x + width > WIDTH - RIGHT:
-            rows.append([])
-            x = LEFT
-        rows[-1].append((x, key))
-        x += width
-    return rows
-
-
-@lru_cache(maxsize=4096)
-def text_width(words: str, size: float) -> float:
-    """Inches."""
-    return float(text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0]) / 72
-
-
-def fitted(words: str, room: float, size: float) -> str:
-    """Cut off with an ellipsis where it is wider than ``room`` inches."""
-    if text_width(words, size) <= room:
-        return words
-    while words and text_width(f"{words}…", size) > room:
-        words = words[:-1]
-    return f"{words}…"
-
-
-def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
-    """Lines of at most ``room`` inches; a word longer than that is cut."""
-    lines: list[str] = []
-    for word in words.split():
-        joined = f"{lines[-1]} {word}" if lines else word
-        if lines and text_width(joined, size) <= room:
-            lines[-1] = joined
-        else:
-            lines.append(fitted(word, room, size))
-    return [*lines[: most - 1], fitted(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
-
-
-@dataclass(frozen=True, slots=True)
-class ChartData:
-    """What charts are made from: the tables of a report and the trends of its runs."""
-
-    results: pd.DataFrame
-    speedups: pd.DataFrame
-    baseline: Baseline | None = None
-    scaled: pd.DataFrame | None = None
-    trends: tuple[Trend, ...] = ()
-
-    @property
-    def names(self) -> Names:
-        return Names(self.results)
-
-    @property
-    def rows(self) -> list[Row]:
-        """The measured cases."""
-        return [row for row in records(self.results) if row["_result"].times]
-
-    @property
-    def single(self) -> list[Row]:
-        """Those of workloads that use one device; the others have charts of their own."""
-        several = {row["workload"] for row in self.rows if (row["_result"].parallel or Parallel()).devices > 1}
-        return [row for row in self.rows if row["workload"] not in several]
-
-    @property
-    def pairs(self) -> list[Row]:
-        """Of a report without a pair inside a run also those against NumPy."""
-        pairs = records(self.speedups)
-        if self.baseline is None and not any(row["run"] == row["baseline_run"] for row in pairs):
-            pairs += records(pair(self.results, Baseline("implementation", "numpy")).table)
-        return pairs
-
-
-class Chart(Protocol):
-    """What a figure holds: plain data that knows how to draw itself."""
-
-    def draw(self, figure: Figure) -> Page: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One picture and the words around it; a report shows those of the lowest ``rank`` first."""
-
-    name: str
-    title: str
-    subtitle: str
-    caption: str
-    chart: Chart | None = None
-    rank: int = 0
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    if (len(places) - 1) * gap > high - low:
+        step = (high - low) / max(1, len(places) - 1)
+        moved = {i: low + rank * step for rank, i in enumerate(order)}
+        return [moved[i] for i in range(len(places))]
+    groups: list[tuple[float, list[int]]] = []
+    for i in order:
+        groups.append((places[i], [i]))
+        while True:
+            middle, members = groups[-1]
+            half = (len(members) - 1) * gap / 2
+            groups[-1] = (min(max(middle, low + half), high - half), members)
+            if len(groups) < 2 or groups[-1][0] - half - (groups[-2][0] + (len(groups[-2][1]) - 1) * gap / 2) >= gap:
+                break
+            (before, first), (after, second) = groups.pop(-2), groups.pop()
+            middle = (before * len(first) + after * len(second)) / (len(first) + len(second))
+            groups.append((middle, first + second))
+    moved = {i: middle + (k - (len(own) - 1) / 2) * gap for middle, own in groups for k, i in enumerate(own)}
+    return [moved[i] for i in range(len(places))]

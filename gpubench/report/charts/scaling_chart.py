@@ -1,193 +1,167 @@
-"""Charts of several devices: speedup and efficiency against devices, pipelines, phases, bus bandwidth."""
+"""What several devices bring: efficiency as bars with the ideal as a tick; on demand collectives and phases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ..labels import Names, Row, caption, heading
-from ..scaling import ONE_THREAD, SINGLE
-from ..sweep import Line, Point
+from ...format import seconds_text, text
+from ..labels import Row, grouped, heading
+from ..sweep import Point
 from ..table import records
-from .bar_chart import Bar, BarChart, BarPanel, Group
-from .line_chart import Curve, LineChart, LinePanel
-from .page import ChartData, Figure
+from .gpu_time_chart import SharedBar, StackedBars
+from .material import ChartData
+from .named_rows import row_axes, rows_height
+from .naming import model_name
+from .page import MOST_LINES, Figure, Key, Page, linear_axis
+from .panels import Curve, LinePanels, Panel
+from .small_print import caption
+from .theme import ACCELERATORS, PHASES, PX, SMALL
 
-IDEAL = "ideal"
-_METHODS = ("ddp", "fsdp", "data_parallel", "unsynchronised", "gpipe", "1f1b", IDEAL, SINGLE, ONE_THREAD, "naive")
-_LABELS = {
+_METHODS = {
     "ddp": "DistributedDataParallel", "fsdp": "FSDP2", "data_parallel": "DataParallel", "gpipe": "GPipe",
-    "1f1b": "1F1B", "unsynchronised": "the same step, nothing exchanged", "naive": "cut, one stage at a time",
-    IDEAL: "ideal for this split",
+    "1f1b": "1F1B", "unsynchronised": "without communication", "naive": "naive split",
 }  # fmt: skip
-_NOTE = "1× is one device (of a CPU: one process with one thread). "
+_COUNTED = ("ddp", "fsdp", "data_parallel", "gpipe")
+_MOST_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EfficiencyBar:
+    """A share of what the devices have, with its interval; ``ideal`` is the most that the split allows."""
+
+    group: str
+    name: str
+    detail: str
+    value: float
+    low: float
+    high: float
+    ideal: float
+
+
+@dataclass(frozen=True, slots=True)
+class EfficiencyBars:
+    """Bars in groups, a group a job."""
+
+    bars: tuple[EfficiencyBar, ...]
+    rows: tuple[Row, ...] = ()
+
+    def draw(self, figure: Figure, theme: str) -> Page:
+        """Bars from 0 %, the interval as a thin line, the ideal as a tick."""
+        keys = [Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")]
+        page = Page(figure, theme, rows_height(self.bars), keys)
+        axes, middles = row_axes(page, self.bars, 40)
+        most = max(max(bar.value, bar.ideal, min(bar.high, 2 * bar.value)) for bar in self.bars)
+        axes.set_xlim(0, max(1.0, most) * 104)
+        linear_axis(axes.xaxis, "%")
+        axes.grid(True, axis="x")
+        ink = page.ink("text")
+        for bar, middle in zip(self.bars, middles, strict=True):
+            axes.barh([middle], [100 * bar.value], height=14, color=page.ink("accelerator0"), zorder=3)
+            ends = [100 * max(0.0, bar.low), min(100 * bar.high, axes.get_xlim()[1])]
+            axes.plot(ends, [middle] * 2, color=ink, linewidth=1.2, zorder=4)
+            axes.plot([100 * bar.ideal] * 2, [middle - 9, middle + 9], color=ink, linewidth=2.4, zorder=5)
+            at = max(100 * bar.value, ends[1])
+            at = 100 * bar.ideal if at - 2 < 100 * bar.ideal < at + 9 else at
+            axes.annotate(
+                f"{bar.value:.0%}", (at, middle), (5, 0), textcoords="offset points", va="center", zorder=6,
+                fontsize=SMALL * PX, fontweight="bold", color=ink, annotation_clip=False,
+            )  # fmt: skip
+        return page
 
 
 def scaling_figures(data: ChartData) -> list[Figure]:
-    """Of the cases of several devices; none where there are none."""
+    """None where no case used several devices."""
     rows = [] if data.scaled is None else records(data.scaled)
-    names = data.names
-    several = [row for row in rows if row["scaling"] is not None and not row["microbatches"]]
-    piped = [row for row in rows if row["scaling"] is not None and row["microbatches"]]
-    found = [
-        _against(
-            several, names, "devices", "scaling-speedup", "Several devices: speedup over one",
-            "Items/s over those of one device, against devices", _speedup, "ideal_speedup", slower="one device",
-        ),
-        _against(
-            several, names, "devices", "scaling-efficiency", "Several devices: efficiency",
-            "Speedup over one device / devices; 100 % is all that they have", _efficiency, None, unit="%",
-        ),
-        _against(
-            piped, names, "microbatches", "scaling-pipeline", "A model cut into stages: speedup over one device",
-            "Items/s over those of one device, against microbatches", _speedup, "ideal_speedup", slower="one device",
-        ),
-        _bus(rows, names),
-        _phases([row for row in rows if row["phases"]], names),
-    ]  # fmt: skip
-    return [replace(figure, rank=7) for figure in found if figure]
+    bars = [row for row in rows if row["efficiency"] is not None and row["devices"] > 1]
+    collectives = [row for row in rows if row["bus_byte_per_s"] and row["nbytes"]]
+    figures = [
+        _efficiency(data, [row for row in bars if not row["microbatches"]], "scaling-efficiency", "devices"),
+        _efficiency(data, [row for row in bars if row["microbatches"]], "scaling-pipeline", "microbatches"),
+        _bandwidth(data, collectives),
+        _phases(data, [row for row in rows if row["phases"]]),
+    ]
+    return [figure for figure in figures if figure]
 
 
-def _speedup(row: Row) -> tuple[float, float, float]:
-    return _ranged(row, "scaling")
-
-
-def _efficiency(row: Row) -> tuple[float, float, float]:
-    value, low, high = _ranged(row, "efficiency")
-    return 100 * value, 100 * low, 100 * high
-
-
-def _ranged(row: Row, name: str) -> tuple[float, float, float]:
-    """A value and its range; the baseline itself has none."""
-    value = row[name]
-    return value, row[f"{name}_low"] or value, row[f"{name}_high"] or value
-
-
-def _against(
-    rows: list[Row],
-    names: Names,
-    axis: str,
-    name: str,
-    title: str,
-    subtitle: str,
-    measure: Callable[[Row], tuple[float, float, float]],
-    ideal: str | None,
-    *,
-    unit: str = "",
-    slower: str | None = None,
-) -> Figure | None:
-    """A panel a job, a line a method; with ``ideal``, what the split allows, and one process with all threads."""
-    panels, used = [], []
-    for label, members in _jobs(rows, names).items():
-        methods = dict.fromkeys(row["method"] for row in members if row["devices"] > 1)
-        base = [row for row in members if row["method"] == SINGLE and row["baseline_threads"] not in (None, 1)]
-        lines: dict[str, list[Row]] = {method: [r for r in members if r["method"] == method] for method in methods}
-        lines = {method: own for method, own in lines.items() if own}
-        if not lines:
-            continue
-        curves = []
-        for method, own in lines.items():
-            points = [Point(float(row[axis]), *measure(row)) for row in own if row["efficiency"] is not None]
-            if axis == "devices":
-                start = 1.0 if ideal else 100.0
-                points = [Point(1.0, start, start, start), *(p for p in points if p.x > 1)]
-            curves.append(_curve(method, points, own))
-        sizes = sorted({point.x for curve in curves for point in curve.line.points})
-        if ideal:
-            best = {float(row[axis]): row[ideal] for own in lines.values() for row in own if row[ideal]}
-            marks = ({1.0: 1.0} if axis == "devices" else {}) | best
-            curves.append(_curve(IDEAL, [Point(x, y, y, y) for x, y in sorted(marks.items())], members))
-            if base and base[0]["scaling"] is not None and len(sizes) > 1:
-                value = measure(base[0])
-                curves.append(_curve(SINGLE, [Point(x, *value) for x in (sizes[0], sizes[-1])], base))
-        panels.append(LinePanel(label, axis, tuple(curves)))
-        used += members
-    if not panels:
+def _efficiency(data: ChartData, rows: list[Row], name: str, axis: str) -> Figure | None:
+    """A group a job: the same network, mode and kind of device; a bar a method and number of devices."""
+    bars, used = [], []
+    for job, members in grouped(rows, lambda row: _job(row, data)).items():
+        for row in sorted(members, key=lambda row: (str(row["method"]), row["devices"], row["microbatches"] or 0)):
+            count = row["devices"]
+            ideal = (row["ideal_speedup"] or count) / count
+            pieces = row["microbatches"]
+            detail = f"{count} devices" + (f", {pieces} microbatch{'es' * (pieces > 1)}" if pieces else "")
+            label = _METHODS.get(str(row["method"]), str(row["method"]))
+            value = row["efficiency"]
+            low, high = row["efficiency_low"] or value, row["efficiency_high"] or value
+            bars.append(EfficiencyBar(job, label, detail, value, low, high, ideal))
+            used.append(row)
+    if len(bars) < 3:
         return None
-    colours = {curve.line.terms["method"]: curve.colour for panel in panels for curve in panel.curves}
-    threads = {row["baseline_threads"] for row in used if row["method"] == SINGLE}
-    words = {SINGLE: f"one process, {threads.pop() if len(threads) == 1 else 'all'} threads"}
-    keys = tuple((str(words.get(str(m)) or _LABELS.get(str(m), str(m))), c) for m, c in colours.items())
-    kinds = sorted({row["uncertainty"] for row in used if row["uncertainty"]})
-    note = (_NOTE if ideal else "") + f"Band: {', '.join(kinds)}. "
-    chart = LineChart(tuple(panels), keys, (), unit, slower, tuple(used))
-    return Figure(name, title, subtitle, caption(used, names, note + chart.cut), chart)
+    best = max(zip(bars, used, strict=True), key=lambda pair: pair[0].value * (pair[1]["method"] in _COUNTED))[0]
+    what = "Pipeline" if axis == "microbatches" else "Several devices"
+    title = f"{what}: up to {best.value:.0%} efficiency ({best.name}, {best.detail})"
+    subtitle = "Speedup over one device / number of devices; on a CPU one device is one process with one thread"
+    kinds = ", ".join(sorted({row["uncertainty"] for row in used if row["uncertainty"]}))
+    left = len(bars) - _MOST_ROWS
+    note = f"Thin line: {kinds}. " + (f"{left} more are in scaling.csv. " if left > 0 else "")
+    chart = EfficiencyBars(tuple(bars[:_MOST_ROWS]), tuple(used))
+    words = caption(used, data.naming, note, "")
+    return Figure(name, "scaling", title, subtitle, words, chart, 7.0 + 0.1 * (axis == "microbatches"))
 
 
-def _curve(method: str, points: list[Point], rows: list[Row]) -> Curve:
-    points = sorted(points, key=lambda point: point.x)
-    return Curve(Line({"method": method}, tuple(points), rows[-1], tuple(rows)), _colour(method), 0)
+def _job(row: Row, data: ChartData) -> str:
+    name = row["workload"].partition(".")[2] or row["workload"]
+    words = [heading(model_name(name)), f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""]
+    words += [data.naming.short(row)]
+    return " · ".join(word for word in words if word)
 
 
-def _colour(method: str) -> int:
-    """Grey for what is only there to compare with."""
-    grey = 6
-    free = [name for name in _METHODS if name != IDEAL]
-    if method == IDEAL:
-        return grey
-    place = free.index(method) if method in free else len(free)
-    return place if place < grey else place + 1
-
-
-def _jobs(rows: Iterable[Row], names: Names) -> dict[str, list[Row]]:
-    """Rows by what they do: the same network, mode, dtype and kind of device."""
-    rows = list(rows)
-    devices = len({row["device"] for row in rows}) > 1
-    jobs: dict[str, list[Row]] = {}
-    for row in rows:
-        name = row["workload"].partition(".")[2] or row["workload"]
-        words = [name, f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""]
-        words += [str(row["device"])] * devices + [str(row["run"])] * names.several
-        jobs.setdefault(" · ".join(word for word in words if word), []).append(row)
-    return jobs
-
-
-def _bus(rows: list[Row], names: Names) -> Figure | None:
-    own = [row for row in rows if row["bus_byte_per_s"] and row["nbytes"]]
-    if not own:
+def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
+    if len(rows) < 3:
         return None
     curves = []
-    for rank, (word, members) in enumerate(_grouped(own, _ranks).items()):
+    for role, members in zip(ACCELERATORS, list(grouped(rows, _ranks).values())[:MOST_LINES], strict=False):
         points = []
-        for row in members:
-            times, share = row["_result"].times, row["bus_byte_per_s"] * row["time_s"]
-            points.append(Point(float(row["nbytes"]), row["bus_byte_per_s"], share / times.q3_s, share / times.q1_s))
-        line = Line({"method": word}, tuple(sorted(points, key=lambda p: p.x)), members[-1], tuple(members))
-        curves.append(Curve(line, rank, 0))
-    panel = LinePanel("all_reduce", "nbytes", tuple(curves))
-    subtitle = "algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
-    colours = tuple((str(curve.line.terms["method"]), curve.colour) for curve in curves)
-    chart = LineChart((panel,), colours, (), "B/s", None, tuple(own))
-    note = "Line: median of the slowest rank; band: interquartile range of the rounds. "
-    words = caption(own, names, note + chart.cut)
-    return Figure("scaling-bus-bandwidth", "all_reduce: bus bandwidth", subtitle, words, chart)
+        for row in sorted(members, key=lambda row: row["nbytes"]):
+            times, moved = row["_result"].times, row["bus_byte_per_s"] * row["time_s"]
+            points.append(Point(float(row["nbytes"]), row["bus_byte_per_s"], moved / times.q3_s, moved / times.q1_s))
+        curves.append(Curve(tuple(points), role, f"{text(points[-1].y, 'B/s', 2)}, {_ranks(members[0])}"))
+    best = max(row["bus_byte_per_s"] for row in rows)
+    chart = LinePanels((Panel("", "nbytes", tuple(curves)),), "B/s", (), "", tuple(rows))
+    subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
+    words = caption(rows, data.naming, "Point: median of the slowest rank; bar: interquartile range of the rounds. ")
+    title = f"all_reduce: bus bandwidth up to {text(best, 'B/s', 2)}"
+    return Figure("scaling-bus-bandwidth", "scaling", title, subtitle, words, chart, 7.2, False)
 
 
 def _ranks(row: Row) -> str:
     over = f" over {row['interconnect']}" if row["interconnect"] else ""
-    return f"{row['device'].partition(':')[0]}: {row['devices']} ranks{over}"
+    return f"{row['devices']} ranks{over}"
 
 
-def _phases(rows: list[Row], names: Names) -> Figure | None:
+def _phases(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     """Where DataParallel's forward pass spends its time, phase by phase."""
     if not rows:
         return None
-    order = list(dict.fromkeys(name for row in rows for name in row["_result"].parallel.phases))
-    groups = []
+    phases = list(dict.fromkeys(name for row in rows for name in row["_result"].parallel.phases))[: len(PHASES)]
+    roles = dict(zip(phases, PHASES, strict=False))
+    bars = []
     for row in rows:
-        bars = [Bar(s, order.index(name)) for name, s in row["_result"].parallel.phases.items() if s > 0]
-        name = row["workload"].partition(".")[2]
-        groups.append(Group(f"{name}, {row['mode']}, {row['devices']} devices", tuple(bars)))
-    chart = BarChart(
-        (BarPanel("", "s", tuple(groups)),), tuple((heading(n), i) for i, n in enumerate(order)), "", tuple(rows)
-    )
-    words = caption(rows, names, "Median of each phase, waited for on every device. ")
-    facts = "A forward pass: the batch scattered, the network copied, the replicas run, the outputs gathered"
-    return Figure("scaling-phases", "DataParallel: where the time goes", facts, words, chart)
-
-
-def _grouped(rows: list[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
+        parts = tuple((roles[n], s) for n, s in row["_result"].parallel.phases.items() if n in roles and s > 0)
+        if parts:
+            name = heading(model_name(row["workload"].partition(".")[2]))
+            bars.append(
+                SharedBar("DataParallel, forward pass", name, f"{row['mode']}, {row['devices']} devices", parts)
+            )
+    if len(bars) * len(phases) < 3:
+        return None
+    keys = tuple(Key(heading(name), role, "bar") for name, role in roles.items())
+    longest = max(bars, key=lambda bar: bar.total)
+    words = caption(rows, data.naming, "Median of each phase, synchronized on every device. ", "")
+    title = f"DataParallel: where the {seconds_text(longest.total)} of a forward pass go"
+    facts = "The batch scattered, the network copied, the replicas run, the outputs gathered"
+    chart = StackedBars(tuple(bars[:_MOST_ROWS]), keys, tuple(rows))
+    return Figure("scaling-phases", "scaling", title, facts, words, chart, 7.3, False)

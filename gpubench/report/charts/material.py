@@ -1,0 +1,162 @@
+"""What charts are made from: a report's tables, its comparisons, and the few cases that stand for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from ...runfile.schema import Parallel
+from ..labels import Names, Row, grouped
+from ..speedup import Baseline, pair
+from ..sweep import size_of, size_parameter
+from ..table import records
+from ..trend import Trend
+from .naming import GROUPS, OTHERS, Naming, group_of, settings, workload_name
+from .page import Key
+
+_SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
+"""Shipped workloads that explain others and answer no question of their own."""
+_PREALLOCATED = ("out", "preallocated")
+_DTYPES_TOO = {"matmul.square": ("float32", "bfloat16", "float64")}
+_FIRST = (
+    "lenet", "resnet50", "gpt2", "cifar", "bert", "mlp", "vit", "square", "batched", "tall_skinny", "step", "add",
+    "exp", "sum",
+)  # fmt: skip
+"""Shipped workloads in the order in which they keep their row where there are too many."""
+_MOST = {"training": 4, "models": 6, "matmul": 5, "elementwise": 3, "classic": 1}
+MOST_NAMED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Notable:
+    """One setting of a workload at its largest size: a row for each device that has it."""
+
+    group: str
+    name: str
+    detail: str
+    rows: tuple[Row, ...]
+
+
+class ChartData:
+    """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes."""
+
+    def __init__(
+        self,
+        results: pd.DataFrame,
+        speedups: pd.DataFrame,
+        baseline: Baseline | None = None,
+        scaled: pd.DataFrame | None = None,
+        trends: Sequence[Trend] = (),
+    ) -> None:
+        self.results, self.speedups, self.baseline = results, speedups, baseline
+        self.scaled, self.trends = scaled, tuple(trends)
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.results)
+
+    @cached_property
+    def naming(self) -> Naming:
+        return Naming(self.results)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Measured cases of workloads that use one device; the others have charts of their own."""
+        rows = [row for row in records(self.results) if row["_result"].times]
+        several = {row["workload"] for row in rows if (row["_result"].parallel or Parallel()).devices > 1}
+        return [row for row in rows if row["workload"] not in several]
+
+    @cached_property
+    def comparisons(self) -> list[list[Row]]:
+        """Pairs by what they are measured against, the most telling first: the CPU of the same machine, else another
+        machine; NumPy where there is nothing inside a run."""
+        pairs = records(self.speedups)
+        if self.baseline is not None:
+            return [pairs] if pairs else []
+        inside = [row for row in pairs if row["run"] == row["baseline_run"]]
+        across = [row for row in pairs if row["run"] != row["baseline_run"]]
+        numpy = [] if inside else records(pair(self.results, Baseline("implementation", "numpy")).table)
+        return [rows for rows in (inside, across, numpy) if rows]
+
+    def on_accelerators(self, rows: Iterable[Row]) -> list[Row]:
+        return [row for row in rows if row["_run"].machine.device(row["device"]).accelerator]
+
+    def devices(self, rows: Iterable[Row]) -> list[str]:
+        """Names of the rows' devices, in the order of the report."""
+        return list(dict.fromkeys(self.naming.device(row) for row in sorted(rows, key=self.naming.order)))
+
+    def keys(self, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
+        """Legend entries of the rows' devices."""
+        roles = {self.naming.device(row): self.naming.role(row) for row in sorted(rows, key=self.naming.order)}
+        return tuple(Key(name, role, look) for name, role in roles.items())
+
+    def notable(self, rows: Iterable[Row]) -> list[Notable]:
+        """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
+
+        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16.
+        """
+        rows = list(rows)
+        marks = len({self.naming.order(row) for row in rows})
+        most = max(10, min(MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
+        picked: list[Notable] = []
+        counts: dict[str, int] = {}
+        by_workload = grouped(rows, lambda row: row["workload"])
+        for workload, members in sorted(by_workload.items(), key=lambda item: _precedence(item[0])):
+            family, _, name = workload.partition(".")
+            if family == "transfer" or (family in GROUPS and name in _SECONDARY):
+                continue
+            for each in self._settings(workload, members):
+                counts[family] = counts.get(family, 0) + 1
+                if counts[family] <= _MOST.get(family, most):
+                    picked.append(each)
+        order = [*dict.fromkeys(GROUPS.values()), OTHERS]
+        own = [each for each in picked if each.group == OTHERS][:most]
+        shipped = [each for each in picked if each.group != OTHERS]
+        while len(shipped) + len(own) > most:
+            largest = max(order, key=lambda group: sum(each.group == group for each in shipped))
+            shipped.remove([each for each in shipped if each.group == largest][-1])
+        return sorted([*shipped, *own], key=lambda each: order.index(each.group))
+
+    def _settings(self, workload: str, rows: list[Row]) -> Iterable[Notable]:
+        size = size_parameter(rows)
+        by_setting = grouped(rows, lambda row: _setting(row, size))
+        ranked = sorted(by_setting.values(), key=lambda members: plainness(members[0]))
+        dtypes = _DTYPES_TOO.get(workload, ())
+        chosen = ranked[:1] if not dtypes else []
+        for dtype in dtypes:
+            chosen += [members for members in ranked if members[0]["dtype"] == dtype][:1]
+        for members in chosen or ranked[:1]:
+            at = grouped(members, lambda row: size_of(row, size) if size else None)
+            most = max(len({row["run"] + row["device"] for row in each}) for each in at.values())
+            value = max(
+                (v for v, each in at.items() if len({r["run"] + r["device"] for r in each}) == most), key=_number
+            )
+            first = at[value][0]
+            shown = {self.naming.order(row): row for row in reversed(at[value])}
+            chosen_rows = tuple(row for _, row in sorted(shown.items(), key=lambda item: item[0]))
+            yield Notable(group_of(workload), workload_name(workload), settings(first), chosen_rows)
+
+
+def _precedence(workload: str) -> int:
+    family, _, name = workload.partition(".")
+    return _FIRST.index(name) if family in GROUPS and name in _FIRST else len(_FIRST)
+
+
+def _number(value: float | None) -> float:
+    return value or 0.0
+
+
+def _setting(row: Row, size: str | None) -> Hashable:
+    case = row["_result"].case
+    params = tuple((name, repr(value)) for name, value in case.params.items() if name != size)
+    return case.dtype, case.variant, case.cache, params
+
+
+def plainness(row: Row) -> tuple[bool, ...]:
+    """What sorts a workload's plainest setting first; of equals the first measured stays first."""
+    case = row["_result"].case
+    forms = [value for value in case.params.values() if isinstance(value, str)]
+    return case.dtype != "float32", case.variant != "eager", case.cache == "cold", not set(forms) & set(_PREALLOCATED)

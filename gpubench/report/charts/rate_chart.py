@@ -1,0 +1,100 @@
+"""One picture a family: what rate each device reaches by size, or how long a call takes; a panel a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...format import text
+from ..labels import Row, family, grouped, heading
+from ..metrics import Rate
+from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
+from .material import ChartData, plainness
+from .naming import GROUPS, doubtful, family_name, warning, workload_name
+from .page import MOST_LINES, MOST_PANELS, Figure
+from .panels import Curve, LinePanels, Panel
+from .small_print import caption, waited
+
+_DEFAULT = ("matmul", "models", "elementwise")
+"""Families whose rates a report shows unless it is asked for all; one's own come first."""
+_MOST_DEFAULT = 4
+
+
+def rate_figures(data: ChartData) -> list[Figure]:
+    """Rates of every family, and on demand times."""
+    rates, times = [], []
+    plain = data.naming.several or data.on_accelerators(data.rows)
+    rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
+    for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
+        by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
+        made = [_family(data, kind, members, rate.measure, rate) for rate, members in by_rate if rate]
+        shown = [figure for figure in made if figure]
+        rates += [replace(figure, default=figure.default and i == 0) for i, figure in enumerate(shown)]
+        figure = _family(data, kind, rows, time_of, None)
+        times += [figure] if figure else []
+    figures = sorted([*rates, *times], key=lambda figure: figure.rank)
+    defaults = [figure.name for figure in figures if figure.default][:_MOST_DEFAULT]
+    return [replace(figure, default=figure.name in defaults) for figure in figures]
+
+
+def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate: Rate | None) -> Figure | None:
+    """A panel for each dtype of the family's first workload, then for its other workloads; lines are devices."""
+    panels = _panels(sweeps(rows, measure, data.names)[0])
+    if not panels:
+        return None
+    unit = rate.unit if rate else "s"
+    used = [row for _, _, lines in panels for line in lines for row in line.rows]
+    drawn = []
+    for label, size, lines in panels:
+        curves = [
+            _curve(data, line, unit, used) for line in sorted(lines, key=lambda line: data.naming.order(line.row))
+        ]
+        drawn.append(Panel(label, size, tuple(curves[:MOST_LINES])))
+    if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
+        return None
+    quantity = rate.label.lower() if rate else "time per call"
+    best = min if rate is None else max
+    tops = []
+    for name in data.devices(used)[:2]:
+        mine = [line for _, _, lines in panels for line in lines if data.naming.device(line.row) == name]
+        value = best(point.y for line in mine for point in line.points)
+        where = "with" if name.startswith("NumPy") else "on the"
+        tops.append(f"{text(value, unit, 2)} {where} {name.partition(',')[0]}")
+    title = f"{family_name(kind)}: up to {', '.join(tops)}"
+    title = title if rate else f"{family_name(kind)}: {quantity}"
+    subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
+    words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
+    chart = LinePanels(tuple(drawn), unit, data.keys(used), "", tuple(used))
+    name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
+    own = kind not in GROUPS
+    order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
+    default = (own and (rate is not None or not any(map(rate_of, rows)))) or (rate is not None and kind in _DEFAULT)
+    rank = (2.0 if default else 10.0) + order * 0.1
+    return Figure(name, "rate" if rate else "time", title, subtitle, words, chart, rank, default, warning(used))
+
+
+def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
+    """(title, size, lines) of the plainest setting of every workload and dtype, those of most sizes first."""
+    panels = []
+    for sweep in found:
+        for dtype, lines in grouped(sweep.lines, lambda line: line.terms["dtype"]).items():
+            plainest = min(lines, key=lambda line: plainness(line.row)[1:])
+            same = [line for line in lines if _setting(line) == _setting(plainest) and len(line.points) > 1]
+            if same:
+                panels.append((sweep, str(dtype or ""), same))
+    counts = {id(lines): max(len(line.points) for line in lines) for _, _, lines in panels}
+    panels.sort(key=lambda entry: (-counts[id(entry[2])], entry[1] != "float32"))
+    alike = len({dtype for _, dtype, _ in panels}) == 1
+    return [
+        (workload_name(sweep.workload) + f" {dtype}" * (not alike), sweep.size, lines)
+        for sweep, dtype, lines in panels[:MOST_PANELS]
+    ]
+
+
+def _setting(line: Line) -> tuple[object, ...]:
+    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype"))
+
+
+def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
+    doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)

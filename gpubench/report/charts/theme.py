@@ -1,0 +1,113 @@
+"""Colours, shapes and type sizes of the charts, light and dark: a device or a dtype looks the same in every picture.
+
+Colours of one chart differ by ΔE00 of 12 or more also under protanopia, deuteranopia and tritanopia, and stand out
+3:1 against the page (WCAG 2.1, 1.4.11); tests/report/charts/test_theme.py computes both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+LIGHT, DARK = THEMES = ("light", "dark")
+
+ACCELERATORS = ("accelerator0", "accelerator1", "accelerator2", "accelerator3")
+CPUS = ("cpu0", "cpu1")
+DTYPE_ROLES = ("float32", "bfloat16", "float64", "tf32", "float16")
+VERDICTS = ("slower", "faster", "same", "inconclusive")
+PHASES = ("copy in", "launch", "compute", "copy out")
+
+_COLOURS = {
+    LIGHT: {
+        **dict(zip(ACCELERATORS, ("#0072b2", "#c2410c", "#4b0082", "#701f12"), strict=True)),
+        **dict(zip(CPUS, ("#30363d", "#848d97"), strict=True)),
+        **dict(zip(DTYPE_ROLES, ("#0072b2", "#c2410c", "#3b0f70", "#701f30", "#c0727e"), strict=True)),
+        **dict(zip(PHASES, ("#c2410c", "#838c96", "#0072b2", "#3b0f70"), strict=True)),
+        **dict(zip(VERDICTS, ("#c2410c", "#0072b2", "#30363d", "#848d97"), strict=True)),
+        "page": "#ffffff",
+        "text": "#1f2328",
+        "muted": "#59636e",
+        "grid": "#e3e6ea",
+        "shade": "#f1f3f6",
+    },
+    DARK: {
+        **dict(zip(ACCELERATORS, ("#56b4e9", "#ff7a4d", "#6770f8", "#f9f416"), strict=True)),
+        **dict(zip(CPUS, ("#e6edf3", "#7d8793"), strict=True)),
+        **dict(zip(DTYPE_ROLES, ("#56b4e9", "#ff7a4d", "#7b6cf0", "#f0e442", "#f4b4c8"), strict=True)),
+        **dict(zip(PHASES, ("#ff7a4d", "#c3cad2", "#56b4e9", "#7b6cf0"), strict=True)),
+        **dict(zip(VERDICTS, ("#ff7a4d", "#56b4e9", "#e6edf3", "#7d8793"), strict=True)),
+        "page": "#0d1117",
+        "text": "#e6edf3",
+        "muted": "#9aa4b0",
+        "grid": "#262c36",
+        "shade": "#1a2029",
+    },
+}
+SHAPES = {
+    **dict(zip(ACCELERATORS, "os^v", strict=True)),
+    **dict(zip(CPUS, "DP", strict=True)),
+    **dict(zip(DTYPE_ROLES, "osD^v", strict=True)),
+    **dict(zip(VERDICTS, "sD^P", strict=True)),
+}
+
+PX = 0.75
+"""Points in a pixel of the page; a picture is laid out for WIDTH pixels."""
+WIDTH = 800.0
+TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
+"""Type sizes in pixels; none is smaller than TINY."""
+
+
+def colour(theme: str, role: str) -> str:
+    """Of a device's, a dtype's or the page's part; a role that the theme doesn't know is muted."""
+    return _COLOURS[theme].get(role, _COLOURS[theme]["muted"])
+
+
+def recoloured(svg: bytes, theme: str) -> bytes:
+    """A light picture in another theme: every colour of the light one stands for one colour there."""
+    if theme == LIGHT:
+        return svg
+    others = {light.encode(): _COLOURS[theme][role].encode() for role, light in _COLOURS[LIGHT].items()}
+    return re.sub(b"#[0-9a-f]{6}", lambda match: others.get(match[0], match[0]), svg)
+
+
+def rc_settings(theme: str) -> dict[Any, Any]:
+    """matplotlib's settings for pictures whose bytes are equal on every machine."""
+    muted, grid = colour(theme, "muted"), colour(theme, "grid")
+    return {
+        "font.family": ["sans-serif"],
+        # The first ships with matplotlib and is the widest: what fits in it fits in the others, which a browser picks.
+        "font.sans-serif": ["DejaVu Sans", "Verdana", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"],
+        "font.size": NORMAL * PX,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gpubench",
+        "path.simplify": False,
+        "text.usetex": False,
+        "text.parse_math": False,  # a name from a file may hold dollars
+        "text.color": colour(theme, "text"),
+        "figure.facecolor": colour(theme, "page"),
+        "axes.facecolor": colour(theme, "page"),
+        "axes.edgecolor": grid,
+        "axes.labelcolor": muted,
+        "axes.labelsize": SMALL * PX,
+        "axes.titlesize": NORMAL * PX,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.unicode_minus": True,
+        "grid.color": grid,
+        "grid.linewidth": 0.7,
+        "xtick.labelcolor": muted,
+        "ytick.labelcolor": muted,
+        "xtick.labelsize": TINY * PX,
+        "ytick.labelsize": TINY * PX,
+        "xtick.color": grid,
+        "ytick.color": grid,
+        "xtick.major.size": 3,
+        "ytick.major.size": 0,
+        "xtick.minor.size": 0,
+        "ytick.minor.size": 0,
+        "lines.linewidth": 1.7,
+        "lines.markersize": 5.0,
+    }

@@ -1,0 +1,101 @@
+"""Figures from hand-made run files, drawn, and what a reader would stumble over in them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from gpubench.report import scaling, speedup, table
+from gpubench.report.charts import selection
+from gpubench.report.charts.material import ChartData
+from gpubench.report.charts.page import Figure, Page
+from gpubench.report.charts.theme import LIGHT, TINY, WIDTH, rc_settings
+from gpubench.runfile import reader
+
+MOST_HEIGHT = 700
+_NEAR = 1.0
+"""Pixels by which the boxes of two texts may touch: a box is higher than its letters."""
+
+
+def chart_data(folder: Path, *runs: dict[str, Any], **more: Any) -> ChartData:
+    loaded = []
+    for i, data in enumerate(runs):
+        path = folder / f"run{i}.json"
+        path.write_text(json.dumps(data))
+        loaded.append(reader.read(path))
+    results = table.results_table(loaded)
+    return ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results), **more)
+
+
+def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
+    data = chart_data(folder, *runs)
+    found = selection.plan(data.results, data.speedups, None, data.scaled, every=every, kinds=kinds)
+    return {figure.name: figure for figure in found}
+
+
+def drawn(figure: Figure, theme: str = LIGHT) -> Page:
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(rc_settings(theme))
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        page = figure.chart.draw(figure, theme)
+        FigureCanvasAgg(page.canvas)
+        page.canvas.set_dpi(96)
+        page.canvas.draw_without_rendering()
+    return page
+
+
+def texts(page: Page) -> Iterator[Text]:
+    for text in page.canvas.findobj(Text):
+        if text.get_visible() and text.get_text().strip() and text.get_window_extent().width > 0:
+            axes = text.axes
+            if axes is None or axes.get_visible():
+                yield text
+
+
+def words(page: Page) -> list[str]:
+    return [text.get_text() for text in texts(page)]
+
+
+def faults(page: Page) -> list[str]:
+    """Small type, words that leave the page or lie on each other, a page that is too wide or too high."""
+    found = []
+    if page.width > WIDTH or page.height > MOST_HEIGHT + 0.01:
+        found.append(f"{page.width:.0f} × {page.height:.0f} px")
+    boxes = []
+    for text in _shown(page):
+        label, box = text.get_text(), Text.get_window_extent(text)  # without an annotation's leader
+        if text.get_fontsize() < TINY * 0.75 - 1e-6:
+            found.append(f"{label!r}: {text.get_fontsize() / 0.75:.1f} px")
+        if box.x0 < -1 or box.y0 < -1 or box.x1 > page.width + 1 or box.y1 > page.height + 1:
+            found.append(f"{label!r} leaves the page")
+        if not text.get_rotation():
+            boxes.append((label, box))
+    for i, (label, box) in enumerate(boxes):
+        for other, beside in boxes[:i]:
+            across = min(box.x1, beside.x1) - max(box.x0, beside.x0)
+            along = min(box.y1, beside.y1) - max(box.y0, beside.y0)
+            if across > _NEAR and along > 3.5:
+                found.append(f"{label!r} lies on {other!r}")
+    return found
+
+
+def _shown(page: Page) -> list[Text]:
+    """Without tick labels outside the limits, which matplotlib keeps but doesn't draw."""
+    hidden = set()
+    for axes in page.canvas.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if not low * 0.999 <= tick.get_loc() <= high * 1.001 or not axis.get_visible():
+                    hidden |= {id(tick.label1), id(tick.label2)}
+            if not axis.get_visible():
+                hidden |= {id(axis.label), id(axis.offsetText)}
+    return [text for text in texts(page) if id(text) not in hidden]

@@ -1,0 +1,288 @@
+"""The headline, rates, rooflines, break-even calls, where time goes, and energy: what stands where."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from drawing import chart_data, drawn, faults, plan, words
+
+from gpubench.report.charts.gpu_time_chart import StackedBars
+from gpubench.report.charts.headline_chart import ratio_text
+from gpubench.report.charts.named_rows import NamedRows
+from gpubench.report.charts.naming import OTHERS, Naming
+from gpubench.report.charts.page import Figure
+from gpubench.report.charts.panels import LinePanels
+from gpubench.report.charts.roofline_chart import Roofline
+from gpubench.runfile.schema import Case
+
+
+def rows_of(figure: Figure) -> NamedRows:
+    assert isinstance(figure.chart, NamedRows)
+    return figure.chart
+
+
+def pair_of(workload: str, speedup: float, **how: Any) -> list[dict[str, Any]]:
+    return [
+        records.benchmark(
+            Case(workload, device, how.pop("dtype", "float32"), {"n": 10}, size="n", devices=(device,)), median, **how
+        )
+        for device, median in (("cpu", 1e-3), ("cuda:0", 1e-3 / speedup))
+    ]
+
+
+def run_of(*marks: list[dict[str, Any]], **how: Any) -> dict[str, Any]:
+    return records.run_file([mark for each in marks for mark in each], devices=(records.CPU, records.GPU), **how)
+
+
+def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run(3))["headline"]
+    entries = rows_of(figure).entries
+    assert 10 <= len(entries) <= 16
+    assert [*dict.fromkeys(entry.group for entry in entries)] == ["Run a network", "Matrix products", "Elementwise"]
+    assert all(entry.detail for entry in entries)
+    shown = words(drawn(figure))
+    for entry in entries:
+        assert entry.name in shown
+        assert all(mark.words in shown for mark in entry.marks)
+    assert any(mark.hollow for entry in entries for mark in entry.marks)
+    assert "Synthetic H: " in figure.title
+    assert figure.title.endswith("the speed of Synthetic, 2 threads")
+
+
+def test_ones_own_benchmarks_keep_their_rows(tmp_path: Path) -> None:
+    data = records.gpu_run()
+    own = [pair_of(f"mine.job{i}", 3.0 + i) for i in range(5)]
+    data["benchmarks"] += [mark for each in own for mark in each]
+    entries = rows_of(plan(tmp_path, data)["headline"]).entries
+    assert [entry.name for entry in entries if entry.group == OTHERS] == [f"mine.job{i}" for i in range(5)]
+    assert len(entries) <= 16
+
+
+def test_what_is_too_noisy_has_no_mark(tmp_path: Path) -> None:
+    data = run_of(pair_of("a.x", 2.0), pair_of("a.y", 2.0, medians=(1e-5, 1e-3, 1e-1)), pair_of("a.z", 2.0))
+    marks = [entry.marks[0] for entry in rows_of(plan(tmp_path, data)["headline"]).entries]
+    assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "2.0×"]
+    assert marks[1].value is None
+
+
+def test_two_machines_have_a_mark_each(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run(), records.gpu_run(1, 2.0, "Other (synthetic)"))["headline"]
+    assert {len(entry.marks) for entry in rows_of(figure).entries} == {2}
+    assert {mark.role for entry in rows_of(figure).entries for mark in entry.marks} == {"accelerator0", "accelerator1"}
+    assert "the CPU of the same machine" in figure.subtitle
+
+
+def test_without_a_gpu_the_headline_shows_shares_of_the_peak(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.cpu_run())["headline"]
+    assert rows_of(figure).unit == "%"
+    assert "measured peak" in figure.title
+    assert "No GPU used" in figure.caption
+    above = records.benchmark(
+        Case("mine.job", "cpu", "float32", {"n": 1}, size="n"), 1e-9, work={"bytes": 1e9, "items": 1}
+    )
+    data = records.cpu_run()
+    data["benchmarks"].append(above)
+    (mine,) = [e for e in rows_of(plan(tmp_path, data)["headline"]).entries if e.name == "mine.job"]
+    assert (mine.marks[0].value, mine.marks[0].words) == (None, "— above the measured peak")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1234.0, "1,200×"), (126.0, "130×"), (9.96, "10×"), (1.04, "1.0×"), (0.24, "0.24×")]
+)
+def test_ratios_have_two_digits(value: float, expected: str) -> None:
+    assert ratio_text(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA RTX 4060 Laptop GPU", "RTX 4060 Laptop"),
+        ("AMD Instinct MI300X", "Instinct MI300X"),
+        ("Apple M2", "Apple M2"),
+        ("", "cuda:0"),
+    ],
+)
+def test_devices_are_called_as_people_do(tmp_path: Path, label: str, expected: str) -> None:
+    marks = pair_of("a.x", 2.0)
+    data = records.run_file(marks, devices=(records.CPU, {**records.GPU, "label": label}))
+    found = chart_data(tmp_path, data)
+    (row,) = found.on_accelerators(found.rows)
+    assert found.naming.device(row) == expected
+
+
+def test_equal_devices_are_told_apart(tmp_path: Path) -> None:
+    devices = [{**records.GPU, "name": f"cuda:{i}"} for i in range(2)]
+    marks = [
+        records.benchmark(Case("a.x", device["name"], "float32", devices=(device["name"],)), 1.0) for device in devices
+    ]
+    found = chart_data(tmp_path, records.run_file(marks, devices=(records.CPU, *devices)))
+    naming = Naming(found.results)
+    assert [naming.device(row) for row in found.rows] == ["Synthetic H 0", "Synthetic H 1"]
+    assert len({naming.role(row) for row in found.rows}) == 2
+
+
+def test_cpu_and_gpu_are_in_every_panel_of_a_rate(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run())["throughput-matmul"]
+    assert isinstance(figure.chart, LinePanels)
+    panels = figure.chart.panels
+    assert all("n × n" in panel.title for panel in panels[:5])
+    both = [panel for panel in panels if not panel.title.endswith(("tf32", " float16"))]
+    assert all([curve.role for curve in panel.curves] == ["accelerator0", "cpu0"] for panel in both)
+    assert all(curve.label.endswith("FLOP/s") for panel in panels for curve in panel.curves)
+
+
+def test_one_s_own_benchmark_without_work_has_a_picture_of_its_time(tmp_path: Path) -> None:
+    marks = [records.benchmark(Case("mine.job", "cpu", "float32", {"n": n}, size="n"), n * 1e-6) for n in (1, 2, 4)]
+    (figure,) = plan(tmp_path, records.run_file(marks), every=False).values()
+    assert figure.name == "time-mine"
+
+
+def test_a_device_without_one_s_dtype_still_has_its_rates(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run())["throughput-matmul"]
+    assert isinstance(figure.chart, LinePanels)
+    (tf32,) = [panel for panel in figure.chart.panels if panel.title.endswith("tf32")]
+    assert [curve.role for curve in tf32.curves] == ["accelerator0"]
+
+
+CEILINGS: dict[str, Any] = {
+    "bandwidth": [
+        {"pattern": "read", "level": "l2", "footprint_bytes": 1e6, "byte_per_s": 8e11},
+        {"pattern": "copy", "level": "l2", "footprint_bytes": 1e6, "byte_per_s": 6e11},
+        {"pattern": "read", "level": "memory", "footprint_bytes": 1e9, "byte_per_s": 2e11},
+        {"pattern": "copy", "level": "memory", "footprint_bytes": 1e9, "byte_per_s": 1e11},
+    ],
+    "throughput": {"float32": 1e13, "float64": 1e12},
+    "launch_floor_s": 5e-6,
+}
+
+
+def mark(workload: str, median: float, dtype: str = "float32", **work: float) -> dict[str, Any]:
+    case = Case(workload, "cuda:0", dtype, {"n": int(sum(work.values()))}, size="n", devices=("cuda:0",))
+    return records.benchmark(case, median, work=work)
+
+
+MARKS = [
+    mark("elementwise.add", 1.0, flops=1e9, bytes=12e9),
+    mark("elementwise.add", 1.0, flops=2e9, bytes=24e9),
+    mark("matmul.square", 2.0, flops=4e12, bytes=2e9),
+    mark("matmul.square", 2.0, dtype="bfloat16", flops=8e12, bytes=2e9),
+    mark("transfer.copy", 0.5, bytes=1e9),
+    mark("models.mlp", 0.5, flops=1e10),
+]
+
+
+def rooflines(folder: Path, marks: list[dict[str, Any]], ceilings: dict[str, Any] | None = None) -> list[Figure]:
+    known = {"cuda:0": CEILINGS if ceilings is None else ceilings}
+    data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=known)
+    return list(plan(folder, data, kinds=("roofline",)).values())
+
+
+def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: Path) -> None:
+    (figure,) = rooflines(tmp_path, MARKS)
+    chart = figure.chart
+    assert isinstance(chart, Roofline)
+    assert figure.name == "roofline-cuda-0"
+    assert [(dot.x, dot.y, dot.label) for dot in chart.dots] == [
+        (1 / 12, 1e9, ""), (1 / 12, 2e9, "add"), (2e3, 2e12, ""), (4e3, 4e12, "n × n"),
+    ]  # fmt: skip
+    assert [(roof.label, roof.dtype) for roof in chart.roofs] == [
+        ("float32 10.0 TFLOP/s", "float32"),
+        ("memory 200 GB/s", ""),
+        ("l2 800 GB/s", ""),
+    ]
+    page = drawn(figure)
+    assert len(page.canvas.axes) == 1
+    assert faults(page) == []
+    shown = words(page)
+    assert {"add", "n × n", *(roof.label for roof in chart.roofs)} <= set(shown)
+    (axes,) = page.canvas.axes
+    assert axes.get_xlim()[0] < min(dot.x for dot in chart.dots) < max(dot.x for dot in chart.dots) < axes.get_xlim()[1]
+    assert axes.get_ylim()[0] < 1e9
+    assert axes.get_ylim()[1] > 1e13
+
+
+def test_a_small_footprint_that_reads_low_is_no_roof(tmp_path: Path) -> None:
+    low = {"pattern": "read", "level": "l1d", "footprint_bytes": 2e4, "byte_per_s": 1e11}
+    between = {"pattern": "read", "level": "l2+", "footprint_bytes": 1e7, "byte_per_s": 3e11}
+    (figure,) = rooflines(tmp_path, MARKS, {**CEILINGS, "bandwidth": [low, between, *CEILINGS["bandwidth"]]})
+    assert isinstance(figure.chart, Roofline)
+    assert [roof.label.partition(" ")[0] for roof in figure.chart.roofs if not roof.dtype] == ["memory", "l2"]
+
+
+def test_no_peaks_no_roofline(tmp_path: Path) -> None:
+    assert rooflines(tmp_path, MARKS, {}) == []
+    assert rooflines(tmp_path, [mark("a.b", 1.0)] * 3, CEILINGS) == []
+
+
+def test_peaks_of_a_busy_machine_are_called_too_low(tmp_path: Path) -> None:
+    marks = [mark("a.b", 1e-3, flops=2e10 + i, bytes=1e6) for i in range(3)]
+    for flags in ((), ("contended",)):
+        data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings={"cuda:0": CEILINGS}, flags=flags)
+        (figure,) = plan(tmp_path, data, kinds=("roofline",)).values()
+        assert ("are too low" in figure.caption) == bool(flags)
+
+
+def test_flagged_results_are_hollow_on_a_roofline(tmp_path: Path) -> None:
+    marks = copy.deepcopy(MARKS)
+    marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "implausible", "seen": "3 × the peak"}]
+    (figure,) = rooflines(tmp_path, marks)
+    assert isinstance(figure.chart, Roofline)
+    assert [dot.doubtful for dot in figure.chart.dots] == [False, False, True, False]
+    assert "Hollow: noisy" in figure.caption
+
+
+@pytest.mark.parametrize("span", [1.0, 1e-12, 1e12])
+def test_extreme_results_are_drawn(tmp_path: Path, span: float) -> None:
+    marks = [mark("a.b", 1e-3, flops=1e6 * span, bytes=1e3), mark("a.c", 1e3, flops=1.0, bytes=1e3 * span)]
+    (figure,) = rooflines(tmp_path, [*marks, mark("a.d", 1.0, flops=1e3, bytes=1e3)])
+    assert faults(drawn(figure)) == []
+
+
+def test_break_even_counts_calls(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run())["break-even"]
+    assert isinstance(figure.chart, LinePanels)
+    labels = [curve.label for panel in figure.chart.panels for curve in panel.curves]
+    assert all(label.partition(" ")[2] in ("call", "calls") for label in labels)
+    assert all(point.y >= 1 for panel in figure.chart.panels for curve in panel.curves for point in curve.points)
+    assert "break-even" not in plan(tmp_path, records.cpu_run())
+
+
+def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None:
+    moved = {"in_bytes": 8, "out_bytes": 8, "in_s": 3e-3, "out_s": 1e-3, "in_pinned_s": None, "out_pinned_s": None}
+    marks = [
+        records.benchmark(
+            Case(f"mine.{name}", "cuda:0", "float32", {"n": 1}, size="n", devices=("cuda:0",)),
+            5e-3, latency=6e-3, device_s=4e-3, transfer=moved,
+        )
+        for name in "abc"
+    ]  # fmt: skip
+    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["gpu-time"]
+    assert isinstance(figure.chart, StackedBars)
+    bar = figure.chart.bars[0]
+    assert dict(bar.parts) == pytest.approx({"copy in": 3e-3, "launch": 2e-3, "compute": 4e-3, "copy out": 1e-3})
+    assert bar.total == pytest.approx(10e-3)
+    shown = words(drawn(figure))
+    assert {"30%", "20%", "40%", "10%", "10.0 ms"} <= set(shown)
+    assert "3 of 3 workloads" in figure.title
+
+
+def test_energy_is_counted_by_item(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(
+            Case(f"mine.{name}", "cuda:0", "float32", {"n": 1}, size="n", devices=("cuda:0",)), 1e-3,
+            work={"items": 100, "unit": "sample"}, energy_j=0.5,
+        )
+        for name in "abc"
+    ]  # fmt: skip
+    figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["energy"]
+    assert [entry.marks[0].value for entry in rows_of(figure).entries] == [0.005] * 3
+    assert "5.0 mJ/sample" in words(drawn(figure))
+    assert "500 W" in figure.title

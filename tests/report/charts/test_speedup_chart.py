@@ -1,0 +1,164 @@
+"""Speedup pictures: the crossover on its line, what is too noisy to mark, and the finding in the title."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from drawing import drawn, plan, words
+from matplotlib.axes import Axes
+from test_page import crossing
+
+from gpubench.report.charts.page import Figure
+from gpubench.report.charts.panels import Curve, LinePanels
+from gpubench.report.charts.theme import LIGHT, colour
+from gpubench.runfile.schema import Case
+
+
+def speedup(folder: Path, data: dict[str, Any], name: str = "speedup-a.b") -> Figure:
+    return plan(folder, data, kinds=("speedup",))[name]
+
+
+def curves(figure: Figure) -> list[Curve]:
+    assert isinstance(figure.chart, LinePanels)
+    return [curve for panel in figure.chart.panels for curve in panel.curves]
+
+
+def axes_of(figure: Figure) -> Axes:
+    axes = drawn(figure).canvas.axes[0]
+    assert isinstance(axes, Axes)
+    return axes
+
+
+def with_processes(factors: tuple[float, ...] = (1.0, 1.02, 1 / 1.02)) -> dict[str, Any]:
+    data = crossing()
+    for mark in data["benchmarks"]:
+        ours, median = mark["extra_info"]["gpubench"], mark["stats"]["median"]
+        ours["processes"] = [
+            {**ours["processes"][0], "process": i, "median_s": median * (each if ours["device"] == "cpu" else 1.0)}
+            | {"kept": 0}
+            for i, each in enumerate(factors)
+        ]
+        mark["stats"]["data"] = []
+    return data
+
+
+def diamonds(axes: Axes) -> list[float]:
+    return [
+        float(line.get_xdata()[0]) for line in axes.lines if line.get_marker() == "D" and len(line.get_xdata()) == 1
+    ]
+
+
+def test_the_crossover_stands_on_its_line_and_in_the_title(tmp_path: Path) -> None:
+    figure = speedup(tmp_path, with_processes())
+    assert figure.title == "a.b: the Synthetic H wins from n ≈ 11k"
+    (size,) = diamonds(axes := axes_of(figure))
+    assert size == pytest.approx(11_400, rel=0.05)
+    assert "n ≈ 11k" in [text.get_text() for text in axes.texts]
+    assert "CPU faster" in [text.get_text() for text in axes.texts]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_without_an_interval_the_sizes_on_either_side_are_all_that_is_said(tmp_path: Path) -> None:
+    figure = speedup(tmp_path, crossing())
+    assert figure.title == "a.b: the Synthetic H wins from between n = 10⁴ and 10⁵"
+    axes = axes_of(figure)
+    assert diamonds(axes) == []
+    assert any(list(line.get_xdata()) == [1e4, 1e5] and set(line.get_ydata()) == {1.0} for line in axes.lines)
+    assert "10⁴ to 10⁵" in [text.get_text() for text in axes.texts]
+
+
+def test_no_crossover_no_mark(tmp_path: Path) -> None:
+    data = with_processes()
+    data["benchmarks"] = [mark for mark in data["benchmarks"] if mark["params"]["n"] < 10**5]
+    extra = [
+        records.benchmark(
+            Case("a.b", device, "float32", {"n": 100}, size="n", devices=(device,)), median, work={"items": 100}
+        )
+        for device, median in (("cpu", 1e-7), ("cuda:0", 1e-5))
+    ]
+    data["benchmarks"] += extra
+    figure = speedup(tmp_path, data)
+    assert diamonds(axes_of(figure)) == []
+    assert figure.title == "a.b: the Synthetic H isn't faster up to n = 10⁴"
+
+
+def test_an_interval_that_leaves_it_open_is_unsure(tmp_path: Path) -> None:
+    figure = speedup(tmp_path, with_processes((0.01, 1.0, 100.0)))
+    assert figure.title == "a.b: unsure from which size the Synthetic H wins"
+    axes = axes_of(figure)
+    assert diamonds(axes) == []
+    assert not any("≈" in text.get_text() for text in axes.texts)
+    assert any("too noisy" in text.get_text() for text in axes.texts)
+    (line,) = [line for line in axes.lines if len(line.get_xdata()) == 4 and line.get_markevery() is not None]
+    assert line.get_markevery() == []  # no mark where nothing is known
+
+
+def test_the_uncertainty_is_drawn_at_the_points_and_not_between(tmp_path: Path) -> None:
+    figure = speedup(tmp_path, with_processes())
+    (curve,) = [curve for curve in curves(figure) if not curve.dashed]
+    assert all(point.low < point.y < point.high for point in curve.points)
+    axes = axes_of(figure)
+    assert len(axes.containers) == 1
+    assert not [
+        each for each in axes.collections if type(each).__name__ in ("PolyCollection", "FillBetweenPolyCollection")
+    ]
+    assert "Bar at a point: 95 % interval, 3 processes" in figure.caption.replace("95%", "95 %")
+
+
+def test_a_wide_interval_does_not_flatten_the_lines(tmp_path: Path) -> None:
+    data = with_processes()
+    for entry in data["benchmarks"][3]["extra_info"]["gpubench"]["processes"]:
+        entry["median_s"] *= (1e-3, 1.0, 1e3)[entry["process"]]
+    figure = speedup(tmp_path, data)
+    values = [point.y for curve in curves(figure) for point in curve.points]
+    low, high = axes_of(figure).get_ylim()
+    assert math.log10(high / low) < math.log10(max(values) / min(values)) + 3
+
+
+def test_flagged_results_are_hollow_unless_most_are(tmp_path: Path) -> None:
+    data = crossing()
+    flags = [{"flag": "noisy", "seen": "IQR 40 % of the median"}]
+    data["benchmarks"][-1]["extra_info"]["gpubench"]["processes"][0]["flags"] = flags
+    figure = speedup(tmp_path, data)
+    assert [curve.doubts for curve in curves(figure)] == [frozenset({3})]
+    assert "Hollow: noisy measurement" in figure.caption
+    assert figure.notice == ""
+    hollow = [line for line in axes_of(figure).lines if line.get_markerfacecolor() == colour(LIGHT, "page")]
+    assert any(list(line.get_xdata()) == [10**6] for line in hollow)
+    for mark in data["benchmarks"][:6]:
+        mark["extra_info"]["gpubench"]["processes"][0]["flags"] = flags
+    figure = speedup(tmp_path, data)
+    assert [curve.doubts for curve in curves(figure)] == [frozenset()]
+    assert "Hollow" not in figure.caption
+    assert figure.notice == "4 of 4 results are noisy and may be off; summary.md says why"
+    assert any(figure.notice in word for word in words(drawn(figure)))
+
+
+def test_copies_are_dashed_and_each_line_ends_in_its_value(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))["speedup-matmul.square"]
+    solid, dashed = curves(figure)
+    assert (solid.dashed, dashed.dashed) == (False, True)
+    assert solid.label.endswith("× data stays there")
+    assert dashed.label.endswith("× with copies")
+    assert solid.role == dashed.role == "accelerator0"
+    assert all(a.y >= b.y for a, b in zip(solid.points, dashed.points, strict=True))
+    assert "with copies from" in figure.title
+
+
+def test_a_dtype_has_its_colour_and_an_emulated_one_never_leads(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))["speedup-by-dtype-matmul.square"]
+    assert {curve.role for curve in curves(figure)} <= {"float32", "bfloat16", "float16", "float64", "tf32"}
+    (half,) = [curve for curve in curves(figure) if curve.role == "float16"]
+    assert half.points[-1].y == max(curve.points[-1].y for curve in curves(figure))  # 200 times slower on that CPU
+    assert not figure.title.endswith(" float16")
+
+
+def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
+    figure = plan(tmp_path, records.gpu_run(), kinds=("speedup",))["speedup-elementwise.add"]
+    assert isinstance(figure.chart, LinePanels)
+    assert [panel.title for panel in figure.chart.panels] == ["out", "allocating", "inplace"]
+    assert figure.title.startswith("Elementwise add (out): ")
