@@ -49,7 +49,7 @@ KEPT = {
     "contended": "name of a flag",
 }
 """Strings that are names and no texts, each with what it names."""
-NAMES = r"--no-ceilings|\.ledger\.jsonl|--allow WHAT|dtype, precision, regime, cache, threads, seed"
+NAMES = r"--no-ceilings|implementation, regime, cache, threads|resident or one-shot|\.ledger\.jsonl|--allow WHAT|dtype, precision, regime, cache, threads, seed"
 """Names that stand within texts."""
 SPOKEN = (
     "cli.py",
