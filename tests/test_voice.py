@@ -49,7 +49,16 @@ KEPT = {
     "contended": "name of a flag",
 }
 """Strings that are names and no texts, each with what it names."""
-NAMES = r"--no-ceilings|implementation, regime, cache, threads|resident or one-shot|\.ledger\.jsonl|--allow WHAT|dtype, precision, regime, cache, threads, seed"
+NAMES = "|".join(
+    (
+        r"--no-ceilings",
+        r"\.ledger\.jsonl",
+        r"--allow WHAT",
+        r"dtype, precision, regime, cache, threads, seed",
+        r"implementation, regime, cache, threads",
+        r"resident or one-shot",
+    )
+)
 """Names that stand within texts."""
 SPOKEN = (
     "cli.py",
