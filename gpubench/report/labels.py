@@ -197,7 +197,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     facts.append(_threads(cases))
     facts.append(_tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes))
     if regimes := sorted({case.regime for case in cases if case.regime}):
-        facts.append(" and ".join("data resident" if regime == "resident" else regime for regime in regimes))
+        facts.append(" and ".join("data on the device" if regime == "resident" else regime for regime in regimes))
     torch = list(dict.fromkeys(run.machine.torch for run in runs.values() if run.machine.torch))
     facts.append(f"torch {listed(torch)}" if torch else "")
     facts.append(listed(sorted({run.date for run in runs.values() if run.date})))
@@ -206,7 +206,7 @@ def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     if any(flagged(row) for row in rows):
         note += "Hollow: flagged while it was measured, see the summary. "
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
-        note += f"Paired although they differ: {listed(differing)}. "
+        note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
 
 
@@ -234,7 +234,7 @@ def beyond(rows: Iterable[Row]) -> str:
     ]
     if not above:
         return ""
-    return f" Up to {max(above):.0%} of a ceiling: the ceilings of this run are too low, see the flags."
+    return f" Up to {max(above):.0%} of a peak: the peaks were measured while the machine was busy and are too low."
 
 
 def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
