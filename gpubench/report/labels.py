@@ -1,4 +1,4 @@
-"""What things are called in charts and summaries, and the small print under a chart: how its numbers were taken."""
+"""What things are called in charts and summaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import TIMERS, Result, Run, Scalar
+from ..runfile.schema import Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
@@ -182,6 +182,7 @@ def grouped(members: Iterable[_T], key: Callable[[_T], Any]) -> dict[Any, list[_
     return groups
 
 
+<<<<<<< HEAD
 def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
     """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
     rows = list(rows)
@@ -220,6 +221,8 @@ def waited(rows: Iterable[Row]) -> str:
     return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
 
 
+=======
+>>>>>>> charts
 def beyond(rows: Iterable[Row]) -> str:
     """A sentence where cases exceed their ceilings, measured on a busy machine, by more than noise.
 
@@ -234,6 +237,7 @@ def beyond(rows: Iterable[Row]) -> str:
     ]
     if not above:
         return ""
+<<<<<<< HEAD
     return f" Up to {max(above):.0%} of a peak: the peaks were measured while the machine was busy and are too low."
 
 
@@ -265,3 +269,6 @@ def _tf32(states: list[bool | None], named: bool) -> str:
     words = {True: "on", False: "off", None: "unknown"}
     state = " and ".join(dict.fromkeys(words[state] for state in states))
     return f"TF32 {state}" + (" but for dtype tf32" if named and state != "on" else "")
+=======
+    return f" Up to {max(above):.0%} of a ceiling: the ceilings of this run are too low, see the flags."
+>>>>>>> charts

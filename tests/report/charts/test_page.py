@@ -20,7 +20,7 @@ from matplotlib.figure import Figure as Canvas
 from gpubench.report.charts import draw
 from gpubench.report.charts.named_rows import NamedRows
 from gpubench.report.charts.page import (
-    MOST_LINES,
+    MOST_CURVES,
     MOST_PANELS,
     linear_axis,
     log_axis,
@@ -75,7 +75,7 @@ def test_no_chart_is_crowded_or_of_fewer_than_three_values(tmp_path: Path, runs:
         if isinstance(figure.chart, LinePanels):
             panels = figure.chart.panels
             assert 1 <= len(panels) <= MOST_PANELS
-            assert all(1 <= len(panel.curves) <= MOST_LINES for panel in panels)
+            assert all(1 <= len(panel.curves) <= MOST_CURVES for panel in panels)
             assert sum(len(curve.points) for panel in panels for curve in panel.curves) >= 3
         if isinstance(figure.chart, NamedRows):
             assert sum(len(entry.marks) for entry in figure.chart.entries) >= 3
