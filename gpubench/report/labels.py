@@ -196,4 +196,4 @@ def beyond(rows: Iterable[Row]) -> str:
     ]
     if not above:
         return ""
-    return f" Up to {max(above):.0%} of a ceiling: the ceilings of this run are too low, see the flags."
+    return f" Up to {max(above):.0%} of a peak: the peaks were measured while the machine was busy and are too low."
