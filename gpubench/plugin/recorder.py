@@ -28,7 +28,7 @@ from .settings import usage_errors
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 """Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
-MEASURING_FILES = ("statistics.py",)
+MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Files beside them that do."""
 
 
@@ -131,7 +131,7 @@ class Recorder:
             path.unlink(missing_ok=True)  # of an earlier run into the same file
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
             if not path.parent.is_dir():
-                raise UsageError(f"{path.parent}: no such folder, so no run file can be written there")
+                raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
         self.poisoned = False
         self._outcomes: dict[str, tuple[str, str]] = {}

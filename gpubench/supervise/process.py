@@ -22,7 +22,7 @@ PATIENCE_S = 2.0
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
-_SILENT = "the measuring process was measuring no case and said nothing"
+_SILENT = "the measuring process was measuring no benchmark and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable with our process number: a child whose parent is another one has lost us."""
 

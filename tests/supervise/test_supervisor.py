@@ -138,7 +138,7 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, 
     )
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
-    assert ended.reason == "the measuring process was measuring no case and said nothing for 2 s: it was ended"
+    assert ended.reason == "the measuring process was measuring no benchmark and said nothing for 2 s: it was ended"
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
@@ -146,7 +146,7 @@ def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys)
     (tmp_path / "test_hang.py").write_text("import time\ntime.sleep(1000)\n")
     told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--no-charts"])
     assert told == 1
-    assert "measuring no case and said nothing for 2 s: it was ended" in capsys.readouterr().err
+    assert "measuring no benchmark and said nothing for 2 s: it was ended" in capsys.readouterr().err
 
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
