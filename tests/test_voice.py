@@ -39,6 +39,8 @@ KEPT = {
     "cases": "key of compare's JSON",
     "unmeasured": "key of the results file",
     "utilisation": "key of the results file and column of results.csv",
+    "case": "key of a ledger's events",
+    "canary": "key of the results file",
     "ledger": "argument of recover",
     "ceilings": "attribute of the settings",
     "no-ceilings": "name of an option",
@@ -47,10 +49,29 @@ KEPT = {
     "contended": "name of a flag",
 }
 """Strings that are names and no texts, each with what it names."""
-NAMES = r"--no-ceilings|\.ledger\.jsonl|--allow WHAT|dtype, precision, regime, cache, threads, seed"
+NAMES = "|".join(
+    (
+        r"--no-ceilings",
+        r"\.ledger\.jsonl",
+        r"--allow WHAT",
+        r"dtype, precision, regime, cache, threads, seed",
+        r"implementation, regime, cache, threads",
+        r"resident or one-shot",
+    )
+)
 """Names that stand within texts."""
-SPOKEN = ("cli.py", "options.py", "commands/*.py", "compare/*.py", "runfile/flags.py", "report/answer.py")
-"""Modules whose strings a person reads: the command line, the flags, the verdicts."""
+SPOKEN = (
+    "cli.py",
+    "options.py",
+    "commands/*.py",
+    "compare/*.py",
+    "plugin/*.py",
+    "report/*.py",
+    "supervise/*.py",
+    "runfile/flags.py",
+    "measure/disturbance.py",
+)
+"""Modules whose strings a person reads: the command line, the progress, the flags, the verdicts, the report."""
 
 
 def avoidable(text: str) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 _FORMATS = ("svg", "png")
+WHICH = ("default", "all", "none")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """What two benchmarks must share to be compared, unless a difference is allowed."""
 
@@ -58,14 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME "
         "is a machine, a device (cuda:0) or its name (H200); may be repeated",
     )
-    parser.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
+    add_chart_arguments(parser)
+
+
+def add_chart_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """What every command that draws has: which charts, in which themes and kinds of file."""
+    parser.add_argument("--charts", choices=WHICH, default="default", help="about ten charts (default), all, or none")
+    parser.add_argument("--no-charts", dest="charts", action="store_const", const="none", help="as --charts none")
+    parser.add_argument(
+        "--theme", choices=("light", "dark", "both"), default="light", help="background of the charts (default: light)"
+    )
     parser.add_argument(
         "--format",
         dest="formats",
         type=formats,
-        default=_FORMATS,
+        default=("svg",),
         metavar="svg,png",
-        help="kinds of chart files (default: both)",
+        help="kinds of chart files (default: svg)",
     )
 
 
@@ -75,6 +85,20 @@ def formats(text: str) -> tuple[str, ...]:
     if not names or not set(names) <= set(_FORMATS):
         raise argparse.ArgumentTypeError(f"unknown chart format {text!r}: choose from {', '.join(_FORMATS)}")
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """Which charts a report draws, and into which files."""
+
+    which: str = "default"
+    formats: Sequence[str] = ("svg",)
+    themes: Sequence[str] = ("light",)
+
+
+def charts_of(args: argparse.Namespace) -> Charts:
+    """What :func:`add_chart_arguments` declared."""
+    return Charts(args.charts, args.formats, ("light", "dark") if args.theme == "both" else (args.theme,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +115,7 @@ class Report:
 def main(args: argparse.Namespace) -> int:
     """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
     try:
-        report = write_report(args.runs, args.output, args.baseline, args.charts, args.formats, args.allow, args.prices)
+        report = write_report(args.runs, args.output, args.baseline, charts_of(args), args.allow, args.prices)
     except GpubenchError as error:
         print(f"gpubench report: {error}", file=sys.stderr)
         return 2
@@ -112,8 +136,7 @@ def write_report(
     paths: Iterable[str | Path],
     folder: str | Path,
     baseline: str | None = None,
-    charts: bool = True,
-    formats: Sequence[str] = _FORMATS,
+    charts: Charts = Charts(),
     allow: Collection[str] = (),
     prices: Iterable[str] = (),
 ) -> Report:
@@ -135,20 +158,20 @@ def write_report(
     costs = dict(price.parse_price(words) for words in prices)
     side_by_side = (*machines.machine_tables(compared, allow), *price.price_tables(compared, costs, allow))
     output.prepare_folder(folder)
-    trends = trend.trends(runs, results) if charts else []
+    trends = trend.trends(runs, results) if charts.which != "none" else []
     pictures: dict[str, bytes] = {}
     drawn = []
-    if charts:
+    if charts.which != "none":
         from ..report.charts import draw, selection
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends)
-        pictures = draw.render(drawn, formats)
+        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends, every=charts.which == "all")
+        pictures = draw.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
-    words = replace(words, charts=charts_drawn, picture=formats[0])
+    words = replace(words, charts=charts_drawn, picture=charts.formats[0], themes=charts.themes)
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),

@@ -22,7 +22,7 @@ from ..supervise import plan, process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
 from .env import writable
-from .report import formats
+from .report import add_chart_arguments, charts_of
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
     output.add_argument("--baseline", metavar="NAME", help="what speedups are measured against, see gpubench report"
                         " (default: the CPU)")  # fmt: skip
-    output.add_argument("--no-charts", dest="charts", action="store_false", help="write the tables only")
-    output.add_argument("--format", dest="formats", type=formats, default=formats("svg,png"), metavar="svg,png",
-                        help="kinds of chart files (default: both)")  # fmt: skip
+    add_chart_arguments(output)
     advanced.add_argument("--deadline", type=float, metavar="S", help="stop a benchmark that takes longer, in seconds"
                           " (default: 120; full: 600)")  # fmt: skip
     options.declare(groups)
@@ -269,7 +267,7 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
     from ..report.ending import ending
     from .report import write_report
 
-    report = write_report([run_file], folder, args.baseline, args.charts, args.formats)
+    report = write_report([run_file], folder, args.baseline, charts_of(args))
     if report.summary.left_out:
         _say(report.summary.left_out)
     lines = ending(report.answer, report.runs[0], report.files, elapsed_s)

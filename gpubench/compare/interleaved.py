@@ -31,6 +31,7 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     folder = _empty(Path(args.output)) if args.output else _numbered(Path("out"))
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     judge = _Judge(args, (before, after))
+    _say("starting: each side imports PyTorch and collects its benchmarks first")
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
     _say(f"{pairs} pairs in {judge.elapsed_s():.0f} s; results files in {folder}/base and {folder}/new")
     return judge.comparison(pairs, turns.interrupted)

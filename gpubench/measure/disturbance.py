@@ -212,7 +212,7 @@ def impossible(
     slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
     use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
-        yield Flag("implausible", f"{use.fraction:.3g} times the measured ceiling ({use.of})")
+        yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({use.of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
         least = seconds_text(ceilings.launch_floor_s)
         yield Flag("implausible", f"{seconds_text(seconds)}, and the least that launching anything takes is {least}")

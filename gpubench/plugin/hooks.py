@@ -17,24 +17,13 @@ from ..matching import matcher
 from ..measure.session import Session
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
+from .equipment import RANKS, Attempt, equip, fixture_names, lengthen_rounds
 
 if TYPE_CHECKING:
-    from .fixtures import Equipment
     from .recorder import Recorder
 
-RANKS = "gpubench_ranks"
-"""The fixture of tests whose times come from other processes."""
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 _STATE = pytest.StashKey["Plugin"]()
-
-
-class Attempt:
-    """One test that is measured: its identity, what it is measured with, and the fixture that it was given."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.equipment: Equipment | None = None
-        self.fixture: Any = None
 
 
 class Plugin:
@@ -140,8 +129,11 @@ class Plugin:
             from .recorder import Recorder
 
             with settings.usage_errors():
-                self.recorder = Recorder(self, path)
-                self.recorder.begin(session.items)
+                tests = [item for item in session.items if "benchmark" in fixture_names(item)]
+                tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
+                self.recorder = Recorder(self.config, self.session, path)
+                cases = {item.nodeid: self.case_of(item) for item in tests}
+                self.recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
 
     def case_of(self, item: pytest.Item) -> Case:
         """The identity of a test, before it is known with how many threads it runs."""
@@ -173,8 +165,6 @@ class Plugin:
         """
         from msgspec import structs
 
-        from . import fixtures
-
         names = fixture_names(item)
         if "gpubench" in names:
             if not self.session.settings.plan:
@@ -182,11 +172,10 @@ class Plugin:
             self._start(item, structs.replace(self.case_of(item), threads=self.session.threads))
             self.session.begun[item.nodeid] = self.attempts[item.nodeid].case
             if item.get_closest_marker("skip") is None and self.equipped:
-                self.attempts[item.nodeid].equipment = fixtures.equip(
-                    item, self.attempts[item.nodeid].case, self.session
-                )
+                attempt = self.attempts[item.nodeid]
+                attempt.equipment = equip(item, attempt.case, self.session)
         elif "benchmark" in names and self.equipped:
-            fixtures.lengthen_rounds(item)
+            lengthen_rounds(item)
             if self.recorder:  # of a plain benchmark's device and dtype nothing is known
                 self._start(item, structs.replace(self.case_of(item), dtype=""))
         try:
@@ -291,8 +280,3 @@ class Plugin:
             from .recorder import complete_run
 
             complete_run(output_json, self.session)
-
-
-def fixture_names(item: pytest.Item) -> list[str]:
-    """Names of the fixtures that a test uses."""
-    return list(getattr(item, "fixturenames", ()))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..errors import RankFailure
+from ..format import counted
 from ..measure.session import Session, Unmeasured
 from ..runfile.redact import without_paths
 from ..runfile.schema import OK
 
 if TYPE_CHECKING:
-    from .hooks import Attempt
+    from .equipment import Attempt
 
 LONGEST_REASON = 500
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
@@ -67,7 +68,7 @@ def summary_lines(session: Session) -> list[str]:
     lines += [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]
     for name, count in raised.most_common():
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
-        lines.append(f"{name}: {count} case{'s' * (count > 1)}, first {case.id} on {case.device}: {first.seen}")
+        lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id} on {case.device}: {first.seen}")
     return lines
 
 

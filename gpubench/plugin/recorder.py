@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,16 +23,12 @@ from ..runfile.ledger import Follower, Ledger
 from ..runfile.schema import KEY, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import write
 from ..version import __version__
-from .hooks import RANKS, fixture_names
 from .settings import usage_errors
-
-if TYPE_CHECKING:
-    from .hooks import Plugin
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 """Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
-MEASURING_FILES = ("statistics.py",)
+MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Files beside them that do."""
 
 
@@ -128,39 +124,40 @@ def thin(samples: list[float]) -> list[float]:
 class Recorder:
     """Writes one measuring process's events. Each is on disk before anything else happens."""
 
-    def __init__(self, plugin: Plugin, path: Path) -> None:
-        self.plugin, self.session, config = plugin, plugin.session, plugin.config
+    def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
+        self.config, self.session = config, session
         self._earlier = None
         if not config.getoption("--gpubench-ledger"):
             path.unlink(missing_ok=True)  # of an earlier run into the same file
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
             if not path.parent.is_dir():
-                raise UsageError(f"{path.parent}: no such folder, so no run file can be written there")
+                raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
         self.poisoned = False
         self._outcomes: dict[str, tuple[str, str]] = {}
 
-    def begin(self, items: list[pytest.Item]) -> None:
+    def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
         """Write down what will be measured, on which machine, and with which code. Raises UsageError if that isn't
-        what an earlier session of this journal was measured with."""
+        what an earlier session of this journal was measured with.
+
+        ``cases`` are the tests by full name, ``of_several_processes`` how many of them need several processes, and
+        ``sources`` the files that hold them.
+        """
         import pytest_benchmark
 
-        tests = [item for item in items if "benchmark" in fixture_names(item)]
-        tests.sort(key=lambda item: self.plugin.order.get(item.nodeid, 0))
-        cases = {item.nodeid: self.plugin.case_of(item) for item in tests}
-        config, hook = self.plugin.config, self.plugin.config.hook
+        config, hook = self.config, self.config.hook
         machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
         hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
         commit = hook.pytest_benchmark_generate_commit_info(config=config)
         hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
-        fingerprint = self._fingerprint(machine[KEY])
+        fingerprint = self._fingerprint(machine[KEY], sources)
         require_same(self.ledger.path, fingerprint)
         self.ledger.append(
             "session",
             process=self.session.settings.process,
             cases=list(cases),
             identities={name: case.as_dict() for name, case in cases.items()},
-            estimated_s=self._estimated_s(list(cases.values()), sum(RANKS in fixture_names(item) for item in tests)),
+            estimated_s=self._estimated_s(list(cases.values()), of_several_processes),
             fingerprint=fingerprint,
             machine_info=machine,
             commit_info=commit,
@@ -180,7 +177,7 @@ class Recorder:
             seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
         return seconds
 
-    def _fingerprint(self, machine: Mapping[str, Any]) -> dict[str, Any]:
+    def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """What must be equal for the numbers of two sessions to belong to one run."""
         return {
             "machine": machine["label"],
@@ -189,7 +186,7 @@ class Recorder:
             "python": machine["python"],
             "threads": self.session.threads,
             "gpubench": __version__,
-            "code": code_hash(self.plugin.sources),
+            "code": code_hash(sources),
         }
 
     def _append(self, event: str, **facts: Any) -> None:

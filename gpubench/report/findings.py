@@ -73,7 +73,7 @@ def answer_tables(answered: Answer) -> tuple[Table, ...]:
     if answered.times:
         flagged = any(cells.time.endswith("*") for cells in answered.times)
         rows = tuple(cells.cells for cells in answered.times)
-        cards.append(Table("Times", TIMING_COLUMNS, rows, "* noisy, see the flags below." * flagged))
+        cards.append(Table("Times", TIMING_COLUMNS, rows, "* flagged: see the column flags of results.csv." * flagged))
     return tuple(cards)
 
 

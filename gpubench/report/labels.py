@@ -1,4 +1,4 @@
-"""What things are called in charts and summaries, and the small print under a chart: how its numbers were taken."""
+"""What things are called in charts and summaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import text
-from ..runfile.schema import TIMERS, Result, Run, Scalar
+from ..runfile.schema import Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
@@ -182,44 +182,6 @@ def grouped(members: Iterable[_T], key: Callable[[_T], Any]) -> dict[Any, list[_
     return groups
 
 
-def caption(rows: Iterable[Row], names: Names, note: str = "") -> str:
-    """Devices, dtypes, threads, TF32, regime, torch and date of the rows, baselines included."""
-    rows = list(rows)
-    runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
-    cases = [result for row in rows for result in (row["_result"], row.get(BASE)) if result]
-    devices = list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices)))
-    facts = [_devices(devices, runs, names)]
-    if dtypes := sorted({case.dtype for case in cases if case.dtype}):
-        facts.append(listed(dtypes))
-    variants = sorted({case.variant for case in cases if case.variant}, reverse=True)
-    if variants not in ([], ["eager"]):
-        facts.append(" and ".join(variants))
-    facts.append(_threads(cases))
-    facts.append(_tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes))
-    if regimes := sorted({case.regime for case in cases if case.regime}):
-        facts.append(" and ".join("data resident" if regime == "resident" else regime for regime in regimes))
-    torch = list(dict.fromkeys(run.machine.torch for run in runs.values() if run.machine.torch))
-    facts.append(f"torch {listed(torch)}" if torch else "")
-    facts.append(listed(sorted({run.date for run in runs.values() if run.date})))
-    counts = sorted({len(row["_result"].times.processes) for row in rows if row["_result"].times})
-    facts.append(f"{' and '.join(map(str, counts))} process{'es' if counts != [1] else ''}" if counts else "")
-    if any(flagged(row) for row in rows):
-        note += "Hollow: flagged while it was measured, see the summary. "
-    if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
-        note += f"Paired although they differ: {listed(differing)}. "
-    return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
-
-
-def uncertainty(rows: Iterable[Row], drawn: str) -> str:
-    """A sentence: what the drawn intervals of these rows are."""
-    return f"Uncertainty ({drawn}): {listed(sorted({row['uncertainty'] for row in rows}))}. "
-
-
-def waited(rows: Iterable[Row]) -> str:
-    """A clause where every time was read after a wait for the device."""
-    return ", the wait for the device included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
-
-
 def beyond(rows: Iterable[Row]) -> str:
     """A sentence where cases exceed their ceilings, measured on a busy machine, by more than noise.
 
@@ -234,34 +196,4 @@ def beyond(rows: Iterable[Row]) -> str:
     ]
     if not above:
         return ""
-    return f" Up to {max(above):.0%} of a ceiling: the ceilings of this run are too low, see the flags."
-
-
-def _devices(devices: list[str], runs: dict[str, Run], names: Names) -> str:
-    words = []
-    for name, run in runs.items():
-        order = [device.name for device in run.machine.devices]
-        used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
-        known = [(device, run.machine.device(device).label) for device in used]
-        labels = [f"{device}: {shorten(label, 60)}" for device, label in known if label] or devices
-        words.append(f"{shorten(name)} — {', '.join(labels)}" if names.several else ", ".join(labels))
-    return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
-
-
-def _threads(cases: list[Result]) -> str:
-    """``2 CPU threads``; by implementation where they differ."""
-    counts: dict[str, set[int]] = {}
-    for case in cases:
-        if case.threads is not None:
-            counts.setdefault(case.implementation, set()).add(case.threads)
-    words = {name: " and ".join(map(str, sorted(threads))) for name, threads in counts.items()}
-    if len(set(words.values())) > 1:
-        return "CPU threads: " + ", ".join(f"{name} {threads}" for name, threads in words.items())
-    threads = next(iter(words.values()), "")
-    return f"{threads} CPU thread{'s' if threads != '1' else ''}" if threads else "threads unknown"
-
-
-def _tf32(states: list[bool | None], named: bool) -> str:
-    words = {True: "on", False: "off", None: "unknown"}
-    state = " and ".join(dict.fromkeys(words[state] for state in states))
-    return f"TF32 {state}" + (" but for dtype tf32" if named and state != "on" else "")
+    return f" Up to {max(above):.0%} of a peak: the peaks were measured while the machine was busy and are too low."

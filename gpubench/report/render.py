@@ -50,6 +50,7 @@ class Summary:
     tables: tuple[Table, ...]
     charts: tuple[tuple[str, str], ...] = ()
     picture: str = "svg"
+    themes: Sequence[str] = ("light", "dark")
     left_out: str = ""
     lead: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -66,10 +67,9 @@ def summary_markdown(summary: Summary) -> str:
     if summary.charts:
         lines += ["## Charts", ""]
     for title, name in summary.charts:
-        light, dark = (f"{CHARTS}/{name}-{theme}.{summary.picture}" for theme in ("light", "dark"))
-        alt = html.escape(title)
-        source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        lines += [f'<picture>{source}<img alt="{alt}" src="{light}"></picture>', ""]
+        first, *dark = (f"{CHARTS}/{name}-{theme}.{summary.picture}" for theme in summary.themes)
+        source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark[0]}">' if dark else ""
+        lines += [f'<picture>{source}<img alt="{html.escape(title)}" src="{first}"></picture>', ""]
     for table in summary.details:
         lines += [f"<details><summary>{html.escape(table.title)}</summary>", "", *markdown_table(table), ""]
         lines += ["</details>", ""]

@@ -79,7 +79,7 @@ def _sections(
 
 _FOLDED = (
     ("Roofline: how close to the measured peak", "roofline", "rooflines"),
-    ("Scaling over several devices", "bars", "bars"),
+    ("Multi-GPU and distributed", "bars", "bars"),
     ("Runs in time", "trend", "trends"),
 )
 """Title, kind of picture to the script, and its key in the data."""

@@ -22,7 +22,7 @@ PATIENCE_S = 2.0
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
-_SILENT = "the measuring process was measuring no case and said nothing"
+_SILENT = "the measuring process was measuring no benchmark and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable with our process number: a child whose parent is another one has lost us."""
 
@@ -145,7 +145,7 @@ def run_process(
     on_event: Callable[[Event], None],
     deadline_s: float,
     interpreter: Interpreter | None = None,
-    silence_s: float = SILENCE_S,
+    silence_s: float | None = None,
 ) -> ProcessEnd:
     """Run the child, pass its events on as they come, and return how it ended.
 
@@ -155,7 +155,7 @@ def run_process(
     """
     follower = Follower(ledger)
     child = _start(arguments, log, interpreter or Interpreter())
-    watch = _Watch(child, log, deadline_s, max(silence_s, deadline_s))
+    watch = _Watch(child, log, deadline_s, max(SILENCE_S if silence_s is None else silence_s, deadline_s))
     with _on_signals(watch.interrupt):
         try:
             alive = True

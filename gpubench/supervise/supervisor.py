@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError
+from ..format import counted
 from ..runfile.ledger import Event, Ledger, Lock
 from ..runfile.redact import without_paths
 from ..runfile.schema import OK
@@ -66,7 +67,7 @@ class Supervisor:
                 return
             if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
                 if ended.finished and todo is not None:
-                    raise Unable(ended.code, f"{len(todo)} cases were not measured: {todo[0]} …")
+                    raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
             if ended.status == "timeout" and not ended.case:
                 print(f"gpubench run: {ended.reason}", file=sys.stderr)

@@ -14,10 +14,11 @@ import records
 from suites import NAMES, plain, run_file
 
 from gpubench.cli import main
-from gpubench.compare import document
-from gpubench.compare.comparison import Comparison
+from gpubench.compare import document, interleaved
+from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict
+from gpubench.options import OPTIONS
 from gpubench.runfile.schema import Case
 from gpubench.statistics import Interval
 
@@ -363,6 +364,23 @@ def test_bad_options(save, capsys, more, says) -> None:
         code = error.code
     assert code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_measuring_in_turn_passes_every_option_of_measuring_on(monkeypatch, capsys, option) -> None:
+    """Without it one side's numbers would be of another seed, cache or variant than asked for."""
+    value = option.choices[-1] if option.choices else {int: "3", float: "5.0"}.get(option.type, "cpu")
+    given = "" if option.switch else f"={value}"
+    received = []
+
+    def compare_in_turn(args, pytest_options):
+        received.extend(pytest_options)
+        return Comparison((), (), (), 0.05)
+
+    monkeypatch.setattr(interleaved, "compare_in_turn", compare_in_turn)
+    words = ["compare", "--interleave", "--base=a", "--new=b", f"--{option.name}{given}"]
+    assert main([*words, "--", "--durations=3"]) == EXIT_NOTHING
+    assert received == [f"{option.flag}{given}", "--durations=3"]
 
 
 def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:

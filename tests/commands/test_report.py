@@ -26,11 +26,11 @@ def report(*words: str | Path) -> int:
     return main(parser.parse_args([str(word) for word in words]))
 
 
-def small(**how: Any) -> dict[str, Any]:
+def small(sizes: tuple[int, ...] = (1, 10), **how: Any) -> dict[str, Any]:
     marks = [
         records.benchmark(Case("a.b", device, "float32", {"n": n}, size="n", devices=(device,)), time * n)
         for device, time in (("cpu", 1e-6), ("cuda:0", 1e-7))
-        for n in (1, 10)
+        for n in sizes
     ]
     return records.run_file(marks, devices=(records.CPU, records.GPU), **how)
 
@@ -48,7 +48,7 @@ def names(folder: Path) -> set[str]:
 
 def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "out"
-    assert report(run, "-o", out) == 0
+    assert report(run, "-o", out, "--charts", "all", "--theme", "both", "--format", "svg,png") == 0
     assert {
         "results.csv",
         "speedup.csv",
@@ -60,9 +60,9 @@ def test_everything(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "10×" in shown
     assert str(out) in shown
-    assert "charts/speedup-over-cpu-light.svg" in (out / "summary.md").read_text()
+    assert "charts/time-a-light.svg" in (out / "summary.md").read_text()
     before = {name: (out / name).read_bytes() for name in names(out)}
-    assert report(run, "-o", out) == 0
+    assert report(run, "-o", out, "--charts", "all", "--theme", "both", "--format", "svg,png") == 0
     assert {name: (out / name).read_bytes() for name in names(out)} == before
 
 
@@ -73,7 +73,7 @@ def test_no_charts(run: Path, tmp_path: Path) -> None:
 
 def test_formats(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(run, "-o", tmp_path / "out", "--format", "png") == 0
-    assert {Path(name).suffix for name in names(tmp_path / "out") if name.startswith("charts/t")} == {".png"}
+    assert {Path(name).suffix for name in names(tmp_path / "out") if name.startswith("charts/")} == {".png"}
     assert "-light.png" in (tmp_path / "out" / "summary.md").read_text()
     with pytest.raises(SystemExit, match="2"):
         report(run, "-o", tmp_path / "out", "--format", "gif")
@@ -230,16 +230,16 @@ def test_bad_input_leaves_the_old_report(run: Path, tmp_path: Path, capsys: pyte
 
 
 def test_unlike_cases_are_left_out_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = small()
-    for mark in data["benchmarks"][:2]:
+    data = small((1, 10, 100))
+    for mark in data["benchmarks"][:3]:
         mark["extra_info"]["gpubench"]["threads"] = 1
-    for mark in data["benchmarks"][2:]:
+    for mark in data["benchmarks"][3:]:
         mark["extra_info"]["gpubench"]["threads"] = 2
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data))
     assert report(path, "-o", tmp_path / "out", "--no-charts") == 0
     assert capsys.readouterr().err == (
-        "gpubench report: not compared: 2 benchmarks have no comparable baseline, the nearest differs in threads (2). "
+        "gpubench report: not compared: 3 benchmarks have no comparable baseline, the nearest differs in threads (3). "
         "Use --allow threads to compare anyway\n"
     )
     assert len((tmp_path / "out" / "speedup.csv").read_text().splitlines()) == 1
@@ -247,9 +247,9 @@ def test_unlike_cases_are_left_out_aloud(tmp_path: Path, capsys: pytest.CaptureF
     assert report(path, "-o", tmp_path / "out", "--allow", "seed", "--allow", "threads", "--format", "svg") == 0
     assert capsys.readouterr().err == ""
     lines = (tmp_path / "out" / "speedup.csv").read_text().splitlines()
-    assert [line.count("threads 2 against 1") for line in lines] == [0, 1, 1]
-    chart = (tmp_path / "out" / "charts" / "speedup-over-cpu-a-light.svg").read_text()
-    assert "Paired although they differ: threads 2 against 1" in chart
+    assert [line.count("threads 2 against 1") for line in lines] == [0, 1, 1, 1]
+    chart = (tmp_path / "out" / "charts" / "speedup-a.b-light.svg").read_text()
+    assert "threads 2 against 1" in chart
 
 
 def test_a_term_that_is_none(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,15 +288,15 @@ def test_charts_folder_that_leads_elsewhere(run: Path, tmp_path: Path, capsys: p
 
 
 def test_plain_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = small()
+    data = small((1, 10, 100))
     del data["gpubench"]
     del data["machine_info"]["gpubench"]
     for mark in data["benchmarks"]:
         mark |= {"extra_info": {}, "options": {"timer": "perf_counter"}}
-    data["benchmarks"] = data["benchmarks"][:2]
+    data["benchmarks"] = data["benchmarks"][:3]
     path = tmp_path / "plain.json"
     path.write_text(json.dumps(data))
-    assert report(path, "-o", tmp_path / "out") == 0
+    assert report(path, "-o", tmp_path / "out", "--charts", "all") == 0
     assert "charts/time-a-light.svg" in names(tmp_path / "out")
     assert "wait for the device" not in (tmp_path / "out" / "summary.md").read_text()
 

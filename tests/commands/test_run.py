@@ -1,7 +1,5 @@
 """``gpubench run`` with real child processes, on small benchmark files of our own."""
 
-import contextlib
-import io
 import json
 import os
 import signal
@@ -10,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from inprocess import gpubench
 from waiting import survivors, wait_for
 
-from gpubench.cli import main
 from gpubench.commands.run import FIRST_WORDS
 
 CASES = """
@@ -33,17 +31,6 @@ def test_sleep(gpubench, n):
 
 
 FIRST = f"gpubench run: {FIRST_WORDS}"
-
-
-def gpubench(*arguments, cwd):
-    """The command in this process, which has loaded what it draws with; it measures in a process of its own."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(list(arguments))
-        except SystemExit as end:
-            code = end.code
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def raised(run):
 def test_a_missing_wait_is_implausible(measured, monkeypatch):
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, preset: {"cpu": CEILINGS})
     seen = raised(measured(NO_WAIT, "--gpubench-threads=1"))
-    assert "times the measured ceiling (float32 matmul)" in seen["implausible"]
+    assert "times the measured peak (float32 matmul)" in seen["implausible"]
 
 
 @pytest.mark.parametrize("source", [NEVER_WRITTEN, HALF_WRITTEN])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import records
 
-from gpubench.commands.report import write_report
+from gpubench.commands.report import Charts, write_report
 from gpubench.report.ending import MOST_LINES, WIDTH, ending, skip_kind
 from gpubench.runfile.schema import Case
 
@@ -19,7 +19,7 @@ def lines_of(data: dict | Path, folder: Path) -> list[str]:
     if isinstance(data, dict):
         (folder / "run.json").write_text(json.dumps(data))
         data = folder / "run.json"
-    report = write_report([data], folder / "out", charts=False)
+    report = write_report([data], folder / "out", charts=Charts("none"))
     lines = ending(report.answer, report.runs[0], report.files, 684.0)
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= WIDTH + len(str(folder))  # names of files may be longer

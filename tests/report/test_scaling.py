@@ -12,7 +12,10 @@ import records
 from gpubench.errors import RunFileError
 from gpubench.report import scaling, speedup, table
 from gpubench.report.charts import scaling_chart, selection
-from gpubench.report.charts.page import ChartData
+from gpubench.report.charts.gpu_time_chart import StackedBars
+from gpubench.report.charts.material import ChartData
+from gpubench.report.charts.panels import LinePanels
+from gpubench.report.charts.scaling_chart import EfficiencyBars
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
@@ -71,6 +74,10 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     results = table.results_table([read(tmp_path, [alone, two])])
     (first, _) = scaling.several_devices(scaling.scaling_table(results)).rows
     assert first[5:8] == ("1.00×", "1.00×", "100%")
+    more = [
+        mark(t, "data_parallel", k, workload="data_parallel.lenet", device="cuda:0") for k, t in ((3, 0.6), (4, 0.5))
+    ]
+    results = table.results_table([read(tmp_path, [alone, two, *more])])
     data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
     assert scaling_chart.scaling_figures(data)
 
@@ -170,21 +177,26 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
     results = table.results_table([read(tmp_path, many())])
     data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
     charts = {figure.name: figure for figure in scaling_chart.scaling_figures(data)}
-    assert list(charts) == ["scaling-speedup", "scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
-    strong = charts["scaling-speedup"].chart.panels[0]
-    lines = {curve.line.terms["method"]: curve.line.points for curve in strong.curves}
-    assert [(point.x, point.y) for point in lines["ideal"]] == [(1, 1), (2, 2), (4, 4), (8, 8)]
-    assert [point.x for point in lines["ddp"]] == [1, 2, 4, 8]
-    assert lines["ddp"][1].y == pytest.approx(1 / 0.52)
-    bars = charts["scaling-phases"].chart
-    assert bars is not None
-    assert [word for word, _ in bars.colours] == ["Scatter", "Replicate", "Forward", "Gather"]
+    assert list(charts) == ["scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
+    bars = charts["scaling-efficiency"].chart
+    assert isinstance(bars, EfficiencyBars)
+    strong = [bar for bar in bars.bars if bar.name == "DistributedDataParallel" and "strong" in bar.group]
+    assert [bar.detail for bar in strong] == ["2 devices", "4 devices", "8 devices"]
+    assert [bar.ideal for bar in strong] == [1, 1, 1]
+    assert strong[0].value == pytest.approx(1 / 0.52 / 2)
+    assert all(bar.low <= bar.value <= bar.high for bar in bars.bars)
+    collective = charts["scaling-bus-bandwidth"].chart
+    assert isinstance(collective, LinePanels)
+    assert collective.unit == "B/s"
+    phases = charts["scaling-phases"].chart
+    assert isinstance(phases, StackedBars)
+    assert [key.label for key in phases.keys] == ["Scatter", "Replicate", "Forward", "Gather"]
 
 
 def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
-    alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2)]
+    alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2, 4)]
     results = table.results_table([read(tmp_path, [*CPU, *alone])])
-    names = {figure.name for figure in selection.plan(results, speedup.pair(results).table)}
+    names = {figure.name for figure in selection.plan(results, speedup.pair(results).table, every=True)}
     assert "time-training" in names
     assert "samples-per-second-training" in names
     assert not [name for name in names if "distributed" in name or "one-size" in name]

@@ -12,8 +12,9 @@ import records
 
 from gpubench.cli import main
 from gpubench.report import table, trend
-from gpubench.report.charts.page import ChartData
-from gpubench.report.charts.trend_chart import draw_trend, trend_figures
+from gpubench.report.charts.material import ChartData
+from gpubench.report.charts.theme import LIGHT
+from gpubench.report.charts.trend_chart import trend_figures
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.statistics import change_points
@@ -62,14 +63,14 @@ def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> No
 
 
 def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
-    found = seen(history(tmp_path))
-    for figure, each in zip(
-        trend_figures(ChartData(pd.DataFrame(), pd.DataFrame(), trends=tuple(found))), found, strict=True
-    ):
-        page = draw_trend(figure, each)
-        words = [text.get_text() for text in page.figure.texts]
+    series = seen(history(tmp_path))
+    data = ChartData(table.results_table([]), pd.DataFrame(), trends=tuple(series))
+    for figure, each in zip(trend_figures(data), series, strict=True):
+        page = figure.chart.draw(figure, LIGHT)
+        words = [text.get_text() for text in page.canvas.texts]
         assert ("change" in words) == (each.workload == "a.stepped")
-        assert not any(line.get_clip_on() for line in page.figure.axes[0].lines if len(line.get_xdata()) == RUNS)
+        assert ("no change detected" in figure.title) == (each.workload == "a.steady")
+        assert not any(line.get_clip_on() for line in page.canvas.axes[0].lines if len(line.get_xdata()) == RUNS)
 
 
 def test_among_many_workloads_only_those_that_changed_are_drawn(tmp_path: Path) -> None:

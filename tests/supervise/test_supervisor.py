@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 
+import measuring_stub
 import psutil
 import pytest
+from inprocess import gpubench
 from waiting import survivors, wait_for
 
 from gpubench import cli
 from gpubench.runfile import merge, reader
 from gpubench.runfile.ledger import Ledger, read_ledger
 from gpubench.supervise import process as measuring
+from gpubench.supervise.supervisor import Supervisor
 
 GOOD = """
 import torch, pytest
@@ -84,10 +87,13 @@ def test_poison(gpubench):
 
 
 def run(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "gpubench", "run", "--no-charts", *arguments],
-        capture_output=True, text=True, cwd=folder, timeout=180,
-    )  # fmt: skip
+    return gpubench("run", "--no-charts", *arguments, cwd=folder)
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Measuring processes that write their journal at once: the supervisor alone is tested."""
+    monkeypatch.setattr(measuring, "pytest_command", measuring_stub.command)
 
 
 def start(folder, *arguments):
@@ -132,7 +138,7 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, 
     )
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
-    assert ended.reason == "the measuring process was measuring no case and said nothing for 2 s: it was ended"
+    assert ended.reason == "the measuring process was measuring no benchmark and said nothing for 2 s: it was ended"
 
 
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
@@ -140,7 +146,7 @@ def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys)
     (tmp_path / "test_hang.py").write_text("import time\ntime.sleep(1000)\n")
     told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--no-charts"])
     assert told == 1
-    assert "measuring no case and said nothing for 2 s: it was ended" in capsys.readouterr().err
+    assert "measuring no benchmark and said nothing for 2 s: it was ended" in capsys.readouterr().err
 
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
@@ -216,7 +222,7 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
 
 
-def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
+def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path, stub):
     (tmp_path / "test_good.py").write_text(GOOD)
     (tmp_path / "out").mkdir()
     ledger = Ledger(tmp_path / "out/run.ledger.jsonl")
@@ -228,7 +234,7 @@ def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path):
     assert (tmp_path / "out/run.1.ledger.jsonl").exists()
 
 
-def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path):
+def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
     (tmp_path / "test_good.py").write_text(GOOD)
     out = tmp_path / "out"
     assert run(tmp_path, "test_good.py", "--preset=smoke", "--seed=1").returncode == 0
@@ -236,7 +242,7 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path):
     refused = run(tmp_path, "test_good.py", "-k", "nothing")
     assert refused.stderr.splitlines()[-1] == "gpubench run: no benchmark matches"
     assert {name: (out / name).read_bytes() for name in first} == first
-    second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "16")
+    second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "n=16")
     assert second.returncode == 0, second.stderr
     assert second.stderr.count(f"finished run was here: it is now out{os.sep}run.1.json and run.1.ledger.jsonl") == 1
     assert [(out / name.replace("run", "run.1")).read_bytes() for name in first] == list(first.values())
@@ -303,6 +309,39 @@ def test_merging_pools_samples_and_keeps_exact_sums():
     ours = merged["extra_info"]["gpubench"]
     assert [entry["process"] for entry in ours["processes"]] == [0, 1]
     assert ours["latency_s"] == 0.5
+
+
+def test_a_child_that_does_not_finish_when_interrupted_is_killed_and_its_case_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
+    ledger = tmp_path / "ledger"
+    code = f"""
+import signal, time
+from gpubench.runfile.ledger import Ledger
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+Ledger({str(ledger)!r}).append("start", process=0, fullname="a", name="a", case={{}})
+time.sleep(1000)
+"""
+    interrupt = lambda event: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
+    command = [sys.executable, "-c", code]
+    ended = measuring.run_process(command, tmp_path / "log", ledger, interrupt, 100.0)
+    assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
+
+
+def test_an_interrupted_case_is_neither_a_result_nor_a_failure(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "run.ledger.jsonl")
+    facts = {"fingerprint": {}, "machine_info": {}, "gpubench": {}}
+
+    def interrupted(command, log, path, on_event, *rest):
+        on_event({"event": "session", "process": 0, "cases": ["a"], **facts})
+        on_event({"event": "start", "process": 0, "fullname": "a", "case": {}})
+        return measuring.ProcessEnd(-9, interrupted=True, case="a", reason="killed by SIGKILL")
+
+    monkeypatch.setattr(measuring, "run_process", interrupted)
+    supervisor = Supervisor(tmp_path, [str(tmp_path / "test_x.py")], [], 1, 1.0, lambda event: None)
+    supervisor.measure()
+    assert supervisor.interrupted
+    assert supervisor.missing(0) == ["a"]
+    ledger.close()
 
 
 def test_a_child_whose_supervisor_is_gone_ends(tmp_path):

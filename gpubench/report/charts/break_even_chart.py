@@ -7,7 +7,7 @@ from ..labels import Row, grouped
 from ..sweep import sweeps
 from .material import ChartData, plainness
 from .naming import family_name, warning, workload_name
-from .page import CALLS, MOST_LINES, MOST_PANELS, Figure
+from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption
 
@@ -19,7 +19,7 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     for sweep in sweeps(pairs, _calls, data.names)[0]:
         plainest = min(sweep.lines, key=lambda line: plainness(line.row))
         terms = _same(plainest.terms)
-        lines = [line for line in sweep.lines if _same(line.terms) == terms and len(line.points) > 1][:MOST_LINES]
+        lines = [line for line in sweep.lines if _same(line.terms) == terms and len(line.points) > 1][:MOST_CURVES]
         if lines and not sweep.workload.startswith("transfer."):
             panels.append((sweep, lines))
     panels.sort(key=lambda entry: -max(len(line.points) for line in entry[1]))
@@ -40,7 +40,7 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     title = f"Copies are repaid after {_words(least)} ({easy}) to {_words(most)} ({hard})"
     subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
-    chart = LinePanels(tuple(drawn), CALLS, data.keys(used), "", tuple(used))
+    chart = LinePanels(tuple(drawn), CALL_UNIT, data.keys(used), "", tuple(used))
     words = caption(used, data.naming, note)
     return [Figure("break-even", "break_even", title, subtitle, words, chart, 4.0, True, warning(used))]
 

@@ -117,24 +117,10 @@ def _shares(data: ChartData) -> list[Figure]:
     shares = " and ".join(f"{share:.0f}% ({group})" for share, group in reached[:2])
     title = f"{devices[0]}, of its measured peak: {shares}"
     subtitle = "Share of the roofline limit that was measured at the start of the run; largest size of each workload"
-    note = (
-        "No GPU in this run: install a GPU build of PyTorch (pytorch.org/get-started) and run again to see speedups. "
-    )
-    note = "" if data.on_accelerators(data.rows) else note
+    note = "No GPU used. Have one? Install a GPU build of PyTorch (pytorch.org/get-started), then run again. "
+    small = caption(shown, naming, "" if data.on_accelerators(data.rows) else note, STAR)
     chart = NamedRows(tuple(entries), "%", keys, None, tuple(shown))
-    return [
-        Figure(
-            "headline",
-            "headline",
-            title,
-            subtitle,
-            caption(shown, data.naming, note, STAR),
-            chart,
-            0,
-            True,
-            warning(shown),
-        )
-    ]
+    return [Figure("headline", "headline", title, subtitle, small, chart, notice=warning(shown))]
 
 
 def _share(each: Notable) -> float:

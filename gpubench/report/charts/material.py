@@ -14,7 +14,7 @@ from ..speedup import Baseline, pair
 from ..sweep import size_of, size_parameter
 from ..table import records
 from ..trend import Trend
-from .naming import GROUPS, OTHERS, Naming, group_of, settings, workload_name
+from .naming import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
 from .page import Key
 
 _SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
@@ -27,7 +27,7 @@ _FIRST = (
 )  # fmt: skip
 """Shipped workloads in the order in which they keep their row where there are too many."""
 _MOST = {"training": 4, "models": 6, "matmul": 5, "elementwise": 3, "classic": 1}
-MOST_NAMED = 16
+_MOST_NAMED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +100,19 @@ class ChartData:
         """
         rows = list(rows)
         marks = len({self.naming.order(row) for row in rows})
-        most = max(10, min(MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
+        most = max(10, min(_MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
         picked: list[Notable] = []
         counts: dict[str, int] = {}
         by_workload = grouped(rows, lambda row: row["workload"])
         for workload, members in sorted(by_workload.items(), key=lambda item: _precedence(item[0])):
             family, _, name = workload.partition(".")
-            if family == "transfer" or (family in GROUPS and name in _SECONDARY):
+            if family == "transfer" or (family in WORK_GROUPS and name in _SECONDARY):
                 continue
             for each in self._settings(workload, members):
                 counts[family] = counts.get(family, 0) + 1
                 if counts[family] <= _MOST.get(family, most):
                     picked.append(each)
-        order = [*dict.fromkeys(GROUPS.values()), OTHERS]
+        order = [*dict.fromkeys(WORK_GROUPS.values()), OTHERS]
         own = [each for each in picked if each.group == OTHERS][:most]
         shipped = [each for each in picked if each.group != OTHERS]
         while len(shipped) + len(own) > most:
@@ -142,7 +142,7 @@ class ChartData:
 
 def _precedence(workload: str) -> int:
     family, _, name = workload.partition(".")
-    return _FIRST.index(name) if family in GROUPS and name in _FIRST else len(_FIRST)
+    return _FIRST.index(name) if family in WORK_GROUPS and name in _FIRST else len(_FIRST)
 
 
 def _number(value: float | None) -> float:

@@ -19,7 +19,7 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 """What a maker's name of a device has beyond the name that people use."""
-GROUPS = {
+WORK_GROUPS = {
     "training": "Train a network, one step",
     "models": "Run a network",
     "matmul": "Matrix products",
@@ -125,13 +125,13 @@ def _device_name(row: Row) -> str:
 
 def group_of(workload: str) -> str:
     """The heading that its family stands under."""
-    return GROUPS.get(workload.partition(".")[0], OTHERS)
+    return WORK_GROUPS.get(workload.partition(".")[0], OTHERS)
 
 
 def workload_name(workload: str) -> str:
     """``LeNet`` of ``models.lenet``; a name that isn't known stays as it is."""
     kind, _, name = workload.partition(".")
-    return shorten(_WORKLOADS.get(name, name or kind).replace("_", " ") if kind in GROUPS else workload, 32)
+    return shorten(_WORKLOADS.get(name, name or kind).replace("_", " ") if kind in WORK_GROUPS else workload, 32)
 
 
 def model_name(name: str) -> str:
@@ -148,7 +148,7 @@ def title_name(workload: str) -> str:
 
 
 def family_name(kind: str) -> str:
-    return GROUPS.get(kind, heading(kind))
+    return WORK_GROUPS.get(kind, heading(kind))
 
 
 def settings(row: Row, without: Iterable[str] = ()) -> str:
@@ -175,6 +175,6 @@ def warning(rows: Sequence[Row]) -> str:
     return f"{count} of {len(rows)} results are noisy and may be off; summary.md says why"
 
 
-def doubtful(row: Row, rows: Sequence[Row]) -> bool:
+def drawn_hollow(row: Row, rows: Sequence[Row]) -> bool:
     """Whether its mark is to show that it is flagged: not where most are."""
     return flagged(row) and not warning(rows)

@@ -19,12 +19,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from ...format import text
 from ..labels import raised, size_text
-from .theme import NORMAL, PX, SHAPES, SMALL, TINY, TITLE, WIDTH, colour
+from .theme import MARK_SHAPES, NORMAL, PAGE_WIDTH, PX, SMALL, TINY, TITLE, colour
 
 MARGIN = 20.0
 _MOST_HEIGHT = 700.0
-MOST_PANELS, MOST_LINES = 6, 4
-"""A panel holds MOST_LINES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
+MOST_PANELS, MOST_CURVES = 6, 4
+"""A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Key:
     look: str = "line"
 
 
-CALLS = "calls"
+CALL_UNIT = "calls"
 """A unit without prefixes."""
 
 
@@ -63,7 +63,7 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
-    width: float = WIDTH
+    width: float = PAGE_WIDTH
     height: float | None = None
 
 
@@ -144,7 +144,7 @@ class Page:
     def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, size: float = 7.0) -> None:
         """One marker of that role's shape."""
         axes.plot(
-            [x], [y], marker=SHAPES.get(role, "o"), markersize=size, linestyle="", zorder=6, clip_on=False,
+            [x], [y], marker=MARK_SHAPES.get(role, "o"), markersize=size, linestyle="", zorder=6, clip_on=False,
             markerfacecolor=self.ink("page" if hollow else role), markeredgecolor=self.ink(role if hollow else "page"),
             markeredgewidth=1.4 if hollow else 0.8,
         )  # fmt: skip
@@ -158,7 +158,7 @@ class Page:
             linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
             linestyle=(0, (4, 2)) if key.look == "dashed" else "-",
             solid_capstyle="butt",
-            marker={"bar": "", "tick": "|"}.get(key.look, SHAPES.get(key.role, "o")),
+            marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
             markevery=[1],
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
             markerfacecolor=self.ink("page" if hollow else key.role),
@@ -223,7 +223,7 @@ def tick_text(value: float, unit: str) -> str:
         return f"{value:,.0f}×" if value >= 1000 else f"{value:.4g}×"
     if value == 0:
         return "0"
-    if unit == CALLS:
+    if unit == CALL_UNIT:
         return f"{value:,.0f} call{'s' if value != 1 else ''}"
     number, _, rest = text(value, unit, 4).partition(" ")
     return f"{float(number):g} {rest}"

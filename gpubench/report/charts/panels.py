@@ -13,7 +13,7 @@ from matplotlib.text import Annotation
 from ..labels import Row, size_label
 from ..sweep import Point
 from .page import MARGIN, Figure, Key, Page, log_axis, padded, size_axis, spread, text_width
-from .theme import PX, SHAPES, SMALL, TINY
+from .theme import MARK_SHAPES, PX, SMALL, TINY
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows; two columns where there are several panels."""
@@ -142,7 +142,7 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         spans = [[max(0.0, v - low) for v, (low, _) in zip(y, ends, strict=True)]]
         spans.append([max(0.0, high - v) for v, (_, high) in zip(y, ends, strict=True)])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
-    shape, size = SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
+    shape, size = MARK_SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
     sure = [i for i, point in enumerate(curve.points) if not too_wide(point.low, point.high)]
     axes.plot(
         x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,

@@ -10,8 +10,8 @@ from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
 from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
 from .material import ChartData, plainness
-from .naming import GROUPS, doubtful, family_name, warning, workload_name
-from .page import MOST_LINES, MOST_PANELS, Figure
+from .naming import WORK_GROUPS, drawn_hollow, family_name, warning, workload_name
+from .page import MOST_CURVES, MOST_PANELS, Figure
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption, waited
 
@@ -49,7 +49,7 @@ def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate:
         curves = [
             _curve(data, line, unit, used) for line in sorted(lines, key=lambda line: data.naming.order(line.row))
         ]
-        drawn.append(Panel(label, size, tuple(curves[:MOST_LINES])))
+        drawn.append(Panel(label, size, tuple(curves[:MOST_CURVES])))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
@@ -66,7 +66,7 @@ def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate:
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
     chart = LinePanels(tuple(drawn), unit, data.keys(used), "", tuple(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
-    own = kind not in GROUPS
+    own = kind not in WORK_GROUPS
     order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
     default = (own and (rate is not None or not any(map(rate_of, rows)))) or (rate is not None and kind in _DEFAULT)
     rank = (2.0 if default else 10.0) + order * 0.1
@@ -96,5 +96,5 @@ def _setting(line: Line) -> tuple[object, ...]:
 
 
 def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
-    doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
     return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)

@@ -18,10 +18,10 @@ from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
 from ..labels import Row, grouped, shorten
 from .material import ChartData
-from .naming import doubtful, title_name, warning, workload_name
+from .naming import drawn_hollow, title_name, warning, workload_name
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .small_print import caption, too_low
-from .theme import DTYPE_ROLES, PX, SHAPES, TINY
+from .theme import DTYPE_ROLES, MARK_SHAPES, PX, TINY
 
 FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -79,7 +79,7 @@ class Roofline:
         for dot in sorted(self.dots, key=lambda dot: bool(dot.label)):
             named, role = bool(dot.label), dot.dtype if dot.dtype in DTYPE_ROLES else "muted"
             axes.plot(
-                [dot.x], [dot.y], marker=SHAPES.get(role, "o"), markersize=6.5 if named else 4.5, linestyle="",
+                [dot.x], [dot.y], marker=MARK_SHAPES.get(role, "o"), markersize=6.5 if named else 4.5, linestyle="",
                 zorder=5 if named else 3, alpha=1 if named else 0.3, markeredgewidth=1.3 if dot.doubtful else 0.7,
                 markerfacecolor=page.ink("page" if dot.doubtful else role),
                 markeredgecolor=page.ink(role if dot.doubtful else "page"),
@@ -216,7 +216,7 @@ def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
         if label:
             best[workload] = -1.0  # of equals the first
         dtype = compute_dtype(row["dtype"] or "", row["variant"] or "")
-        dots.append(Dot(work.flops / work.bytes, height, dtype, label, doubtful(row, rows)))
+        dots.append(Dot(work.flops / work.bytes, height, dtype, label, drawn_hollow(row, rows)))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)

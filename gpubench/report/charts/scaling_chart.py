@@ -13,7 +13,7 @@ from .gpu_time_chart import SharedBar, StackedBars
 from .material import ChartData
 from .named_rows import row_axes, rows_height
 from .naming import model_name
-from .page import MOST_LINES, Figure, Key, Page, linear_axis
+from .page import MOST_CURVES, Figure, Key, Page, linear_axis
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption
 from .theme import ACCELERATORS, PHASES, PX, SMALL
@@ -123,7 +123,7 @@ def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
     if len(rows) < 3:
         return None
     curves = []
-    for role, members in zip(ACCELERATORS, list(grouped(rows, _ranks).values())[:MOST_LINES], strict=False):
+    for role, members in zip(ACCELERATORS, list(grouped(rows, _ranks).values())[:MOST_CURVES], strict=False):
         points = []
         for row in sorted(members, key=lambda row: row["nbytes"]):
             times, moved = row["_result"].times, row["bus_byte_per_s"] * row["time_s"]

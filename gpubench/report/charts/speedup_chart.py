@@ -13,15 +13,15 @@ from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .headline_chart import ratio_text
 from .material import ChartData, plainness
-from .naming import doubtful, title_name, warning
-from .page import MOST_LINES, MOST_PANELS, Figure, Key
+from .naming import drawn_hollow, title_name, warning
+from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .panels import Curve, LinePanels, Mark, Panel, too_wide
 from .small_print import caption, uncertainty
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
 """Workloads, each of another family, that a report shows unless it is asked for all."""
-UNSURE = "unsure"
+_UNSURE = "unsure"
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
 Setting = tuple[tuple[str, object], ...]
@@ -75,7 +75,7 @@ def _by_regime(
     single = len(shown) == 1
     used = [row for lines in shown.values() for _, line in lines for row in line.rows]
     for words, lines in shown.items():
-        lines = lines if len(lines) <= MOST_LINES else [entry for entry in lines if entry[0] == RESIDENT][:MOST_LINES]
+        lines = lines if len(lines) <= MOST_CURVES else [entry for entry in lines if entry[0] == RESIDENT][:MOST_CURVES]
         several = len({data.naming.order(line.row) for _, line in lines}) > 1
         curves = [_curve(data, regime, line, size, used, several or not single) for regime, line in lines]
         said = said or [(regime, line, crossing_of(line, regime)) for regime, line in lines]
@@ -116,12 +116,12 @@ def _by_dtype(
     used = [row for line in lines for row in line.rows]
     panels = []
     for name, own in list(grouped(lines, lambda line: data.naming.device(line.row)).items())[:MOST_PANELS]:
-        ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_LINES]
+        ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_CURVES]
         curves = []
         for line in ends:
             label = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}"
             mark = _mark(crossing_of(line, RESIDENT), line, size)
-            doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+            doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
             curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, doubts, mark))
         panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
     best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
@@ -180,7 +180,7 @@ def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[R
     alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
-    doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
     return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, doubts, mark, not copies)
 
 
@@ -219,7 +219,7 @@ def since(crossing: Crossing, line: Line, size: str) -> str:
     if mark:
         return f"from between {label} = {rounded(mark.low, size)} and {rounded(mark.high, size)}"
     if known.kind == CROSSES or crossing.disputed:
-        return UNSURE
+        return _UNSURE
     if known.kind == ALWAYS:
         return "at every size measured"
     return f"up to {label} = {size_text(sizes[-1], size)}"
@@ -232,13 +232,13 @@ def _finding(data: ChartData, said: Sequence[tuple[str, Line, Crossing]], size: 
     for subject in subjects[:2]:
         mine = [entry for entry in reversed(said) if data.naming.subject(entry[1].row) == subject]
         words = {regime: since(crossing, line, size) for regime, line, crossing in mine}
-        first, copied = words.get(RESIDENT, UNSURE), words.get(ONE_SHOT, "") if len(subjects) == 1 else ""
-        if first == UNSURE:
+        first, copied = words.get(RESIDENT, _UNSURE), words.get(ONE_SHOT, "") if len(subjects) == 1 else ""
+        if first == _UNSURE:
             parts.append(f"unsure from which size {subject} wins")
             continue
         verb = "isn't faster" if first.startswith("up to") else "wins"
         copied = f"nowhere {copied}" if copied.startswith("up to") else copied
-        parts.append(f"{subject} {verb} {first}" + (f", with copies {copied}" if copied not in ("", UNSURE) else ""))
+        parts.append(f"{subject} {verb} {first}" + (f", with copies {copied}" if copied not in ("", _UNSURE) else ""))
     return "; ".join(parts)
 
 

@@ -43,7 +43,7 @@ _COLOURS = {
         "shade": "#1a2029",
     },
 }
-SHAPES = {
+MARK_SHAPES = {
     **dict(zip(ACCELERATORS, "os^v", strict=True)),
     **dict(zip(CPUS, "DP", strict=True)),
     **dict(zip(DTYPE_ROLES, "osD^v", strict=True)),
@@ -51,8 +51,8 @@ SHAPES = {
 }
 
 PX = 0.75
-"""Points in a pixel of the page; a picture is laid out for WIDTH pixels."""
-WIDTH = 800.0
+"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels."""
+PAGE_WIDTH = 800.0
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 

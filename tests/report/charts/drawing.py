@@ -16,7 +16,7 @@ from gpubench.report import scaling, speedup, table
 from gpubench.report.charts import selection
 from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.page import Figure, Page
-from gpubench.report.charts.theme import LIGHT, TINY, WIDTH, rc_settings
+from gpubench.report.charts.theme import LIGHT, PAGE_WIDTH, TINY, rc_settings
 from gpubench.runfile import reader
 
 MOST_HEIGHT = 700
@@ -67,7 +67,7 @@ def words(page: Page) -> list[str]:
 def faults(page: Page) -> list[str]:
     """Small type, words that leave the page or lie on each other, a page that is too wide or too high."""
     found = []
-    if page.width > WIDTH or page.height > MOST_HEIGHT + 0.01:
+    if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT + 0.01:
         found.append(f"{page.width:.0f} × {page.height:.0f} px")
     boxes = []
     for text in _shown(page):

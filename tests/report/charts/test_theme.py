@@ -15,8 +15,8 @@ from gpubench.report.charts.theme import (
     DARK,
     DTYPE_ROLES,
     LIGHT,
+    MARK_SHAPES,
     PHASES,
-    SHAPES,
     THEMES,
     VERDICTS,
     colour,
@@ -127,7 +127,7 @@ def test_colours_stand_out(theme: str) -> None:
 
 def test_shape_stands_beside_colour() -> None:
     for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES, VERDICTS):
-        assert len({SHAPES[role] for role in roles}) == len(roles)
+        assert len({MARK_SHAPES[role] for role in roles}) == len(roles)
 
 
 def test_a_light_picture_in_the_other_theme_has_no_light_colour_left() -> None:

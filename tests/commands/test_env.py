@@ -1,0 +1,170 @@
+"""``gpubench env``: what it prints for people and for machines, and how it ends without torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpubench import devices
+from gpubench.commands import env
+from gpubench.measure import environment
+
+ENV = """
+import argparse, sys
+{before}
+from gpubench.commands import env
+parser = argparse.ArgumentParser()
+env.add_arguments(parser)
+assert "torch" not in sys.modules or sys.modules["torch"] is None, "the command line must not import torch"
+sys.exit(env.main(parser.parse_args()))
+"""
+NO_TORCH = "sys.modules['torch'] = None"
+
+
+def run(*arguments: str, before: str = "", **variables: str | None) -> subprocess.CompletedProcess[bytes]:
+    """Run ``gpubench env`` on a pipe; a variable that is ``None`` is unset."""
+    keep = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    everything = {name: value for name, value in {**keep, **variables}.items() if value is not None}
+    command = [sys.executable, "-c", ENV.format(before=before), *arguments]
+    return subprocess.run(command, capture_output=True, env=everything, cwd=Path(__file__).parents[2], check=False)
+
+
+class Gpu(devices.Device):
+    """A GPU that can tell all that a person is shown of one."""
+
+    kind = "gpu"
+    label = "NVIDIA H200 [SXM]"
+    present = True
+
+    @classmethod
+    def count(cls) -> int:
+        return int(cls.present)
+
+    def synchronize(self) -> None:
+        raise AssertionError("nothing here needs a wait")
+
+    def total_memory(self) -> int:
+        return 150_754_820_096
+
+    def details(self) -> dict[str, object]:
+        return {"capability": "9.0", "multiprocessors": 132, "driver": "570.86"}
+
+
+def test_the_same_in_another_process_at_another_load():
+    told = [json.loads(run("--json").stdout)["machine"] for _ in range(2)]
+    assert told[0] == told[1]
+
+
+def test_json_is_one_document_with_everything():
+    ran = run("--json", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", COMPILER_SECRET="1")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == b""
+    told = json.loads(ran.stdout)
+    assert set(told) == {
+        *("machine", "moment", "absent", "variables", "thread_pools", "warnings", "problem"),
+    }
+    assert told["variables"].items() >= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}.items()
+    assert not {"PATH", "HOME", "COMPILER_SECRET"} & set(told["variables"])
+    assert told["machine"]["threads"] == 1
+    assert told["problem"] is None
+
+
+def test_people_read_it_at_80_columns():
+    ran = run(CUDA_VISIBLE_DEVICES="")
+    text = ran.stdout.decode()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == b""
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    for part in (
+        f"Devices  cpu       {devices.CPU.label[:20]}",
+        f"version   {torch.__version__}",
+        "TF32 matmul off",
+    ):
+        assert part in text
+    assert "CUDA_VISIBLE_DEVICES=''" in text
+
+
+def test_a_narrow_terminal():
+    ran = run(COLUMNS="40")
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.decode().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert any(line.startswith("cores ") for line in lines)  # no room for headings
+
+
+def test_an_ascii_terminal_gets_ascii():
+    ran = run(PYTHONIOENCODING="ascii", PYTHONUTF8="0", OMP_PLACES="µ")
+    assert ran.returncode == 0, ran.stderr
+    text = ran.stdout.decode("ascii")
+    assert " - no cgroup limit" in text or " - cgroup limit" in text
+    assert "OMP_PLACES='?'" in text
+
+
+def test_no_home_and_colours():
+    ran = run(HOME=None, NO_COLOR="1", FORCE_COLOR="1")
+    assert ran.returncode == 0, ran.stderr
+    assert b"\x1b[3" not in ran.stdout
+
+
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_without_torch_the_cpu_is_told_all_the_same(option):
+    ran = run(*filter(None, [option]), before=NO_TORCH)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.decode().splitlines()
+    assert line.startswith("gpubench env: torch is not installed: pip install torch")
+    assert "https://pytorch.org/get-started/locally/" in line
+    assert devices.CPU.label in ran.stdout.decode()
+    if option:
+        assert json.loads(ran.stdout)["machine"]["torch"] is None
+
+
+def test_a_torch_that_cannot_be_loaded_says_why(tmp_path):
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open\\nshared object file')")
+    ran = run(before=f"sys.path.insert(0, {str(tmp_path)!r})")
+    assert ran.returncode == 1
+    assert ran.stderr.decode().splitlines() == [
+        "gpubench env: torch can't be imported: libcudart.so.13: cannot open shared object file"
+    ]
+
+
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    """What a person sees on a machine of four cores."""
+
+    def show(load: float = 0.0) -> str:
+        real = environment.machine()
+        four = {**real, "cpu": {**real["cpu"], "cores": 4}}
+        monkeypatch.setattr(environment, "machine", lambda: four)
+        monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+        monkeypatch.setenv("COLUMNS", "80")
+        assert env.main(argparse.Namespace(json=False)) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    return show
+
+
+@pytest.mark.parametrize(("load", "warned"), [(2.0, False), (2.1, True)])
+def test_a_busy_machine_is_said_plainly(shown, load, warned):
+    text = shown(load)
+    assert ("Warning: the load is 2.1 with 4 core(s) to use" in text) is warned
+    assert ("timings will suffer" in text) is warned
+
+
+def test_devices_and_reasons(shown, monkeypatch):
+    monkeypatch.setattr(devices, "kinds", lambda: {"cpu": type(devices.CPU), "gpu": Gpu})
+    assert "gpu:0 NVIDIA H200 [SXM] · 140.4 GiB · compute 9.0 · 132 SMs · driver 570.86" in shown()
+    monkeypatch.setattr(Gpu, "present", False)
+    assert "no gpu no gpu device found" in shown()
+
+
+@pytest.mark.parametrize(("number", "text"), [(91002, "9.10.2"), (92000, "9.20.0"), (8902, "8.9.2"), (90100, "9.1.0")])
+def test_cudnn_versions(number, text):
+    assert env._cudnn(number) == text
