@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..report.charts.page import Figure
     from ..runfile.schema import DeviceFacts, Run
 
-KINDS = {
+PICTURE_KINDS = {
     # name: (module of report.charts, kind of its figures)
     "speedup": ("speedup", "speedup"),
     "rate": ("rate", "rate"),
@@ -38,7 +38,7 @@ _WIDTHS, _HEIGHTS = (400, 4000), (240, 4000)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    parser.add_argument("--kind", required=True, metavar="KIND", help=f"what to draw: {', '.join(KINDS)}")
+    parser.add_argument("--kind", required=True, metavar="KIND", help=f"what to draw: {', '.join(PICTURE_KINDS)}")
     options.add_expression(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     parser.add_argument("--title", metavar="TEXT", help="title of the picture (default: what the numbers show)")
@@ -70,8 +70,8 @@ def main(args: argparse.Namespace) -> int:
 
 def _picture(args: argparse.Namespace) -> bytes:
     """Everything that can be refused is refused before a file is read."""
-    if args.kind not in KINDS:
-        raise UsageError(f"unknown kind of picture {args.kind!r}: choose from {', '.join(KINDS)}")
+    if args.kind not in PICTURE_KINDS:
+        raise UsageError(f"unknown kind of picture {args.kind!r}: choose from {', '.join(PICTURE_KINDS)}")
     suffix = Path(args.output).suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
         raise UsageError(f"{args.output}: a picture's name ends in {' or '.join(f'.{name}' for name in _FORMATS)}")
@@ -103,7 +103,7 @@ def one_figure(results: pd.DataFrame, kind: str) -> Figure:
     from ..report.charts import selection
     from ..report.speedup import pair
 
-    module, wanted = KINDS[kind]
+    module, wanted = PICTURE_KINDS[kind]
     speedups = pair(results).table
     figures = selection.plan(results, speedups, every=True, kinds=[module])
     for figure in figures:
@@ -111,7 +111,7 @@ def one_figure(results: pd.DataFrame, kind: str) -> Figure:
             return figure
     possible = [
         name
-        for name, (other, made) in KINDS.items()
+        for name, (other, made) in PICTURE_KINDS.items()
         if any(figure.kind == made for figure in selection.plan(results, speedups, every=True, kinds=[other]))
     ]
     advice = f"these results make {', '.join(possible)}" if possible else "a picture needs three values"

@@ -10,7 +10,7 @@ import pytest
 import records
 
 from gpubench import cli
-from gpubench.commands.chart import KINDS
+from gpubench.commands.chart import PICTURE_KINDS
 from gpubench.runfile.schema import Case
 
 SIZES = (16, 64, 256, 1024)
@@ -43,7 +43,7 @@ def chart(*words: str | Path) -> int:
     return cli.main(["chart", *map(str, words)])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PICTURE_KINDS)
 def test_each_kind_is_one_file(run: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "picture.svg"
     assert chart(run, "--kind", kind, "-k", "matmul.square", "-o", out) == 0
