@@ -24,6 +24,7 @@ COMMANDS = {
     "Look at results": {
         "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
+        "chart": "draw one picture: speedup, rate, time, roofline or break-even",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher or CSV",
     },
