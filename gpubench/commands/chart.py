@@ -13,7 +13,7 @@ from msgspec import structs
 
 from .. import options
 from ..errors import GpubenchError, UsageError
-from ..matching import matcher
+from ..runfile.matching import matcher
 
 if TYPE_CHECKING:
     import pandas as pd
