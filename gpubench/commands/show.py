@@ -10,7 +10,7 @@ from typing import Any
 from .. import options
 from ..errors import GpubenchError, UsageError
 from ..format import aligned, seconds_text, text
-from ..matching import matcher
+from ..runfile.matching import matcher
 from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
-from .version import __version__
+from ..version import __version__
 
 COMMANDS = {
     # heading: {name in gpubench.commands: help}
@@ -121,7 +121,7 @@ def _run(words: list[str]) -> int:
 
 
 def _command(name: str) -> ModuleType:
-    return importlib.import_module(f".commands.{name}", __package__)
+    return importlib.import_module(f".{name}", __package__)
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
