@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ..errors import GpubenchError, UsageError
-from ..matching import matcher
 from ..options import add_expression
+from ..runfile.matching import matcher
 
 if TYPE_CHECKING:
     import pandas as pd
