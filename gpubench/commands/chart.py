@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from .. import options
 from ..errors import GpubenchError, UsageError
+from ..options import add_expression
 from ..runfile.matching import matcher
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     parser.add_argument("--kind", required=True, metavar="KIND", help=f"what to draw: {', '.join(PICTURE_KINDS)}")
-    options.add_expression(parser)
+    add_expression(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     parser.add_argument("--title", metavar="TEXT", help="title of the picture (default: what the numbers show)")
     parser.add_argument("--width", type=int, metavar="PIXELS", help="default: 800")
