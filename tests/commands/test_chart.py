@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench import cli
+from gpubench.commands import cli
 from gpubench.commands.chart import PICTURE_KINDS
 from gpubench.runfile.schema import Case
 
