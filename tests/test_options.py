@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.commands import cli, options
+from gpubench import options
+from gpubench.commands import cli
 from gpubench.errors import UsageError
 from gpubench.measure.session import Settings
 from gpubench.options import OPTIONS, Option
