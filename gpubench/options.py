@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import UsageError
-from .matching import matcher
+from .runfile.matching import matcher
 
 PRESETS = ("smoke", "quick", "full")
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")

@@ -4,7 +4,7 @@ import contextlib
 import io
 import subprocess
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 
 
 def gpubench(*arguments, cwd):

@@ -17,8 +17,8 @@ def command(paths, options, python=sys.executable):
 def main(words):
     import records
 
-    from gpubench.matching import matcher
     from gpubench.runfile.ledger import Ledger
+    from gpubench.runfile.matching import matcher
     from gpubench.runfile.schema import Case
 
     given = dict(word.removeprefix("--gpubench-").split("=", 1) for word in words if "=" in word)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import cli
+from gpubench.commands import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import cli, options
+from gpubench import options
+from gpubench.commands import cli
 from gpubench.errors import UsageError
 from gpubench.measure.session import Settings
 from gpubench.options import OPTIONS, Option
@@ -138,7 +139,7 @@ def test_a_bad_value_is_refused_by_name(
 
 
 def test_help_is_instant_and_names_every_command() -> None:
-    code = "import sys; from gpubench.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    code = "import sys; from gpubench.commands.cli import main; main(sys.argv[1:]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for commands in cli.COMMANDS.values():
         for name in commands:
@@ -150,7 +151,7 @@ def test_help_is_instant_and_names_every_command() -> None:
 @pytest.mark.parametrize("command", [name for commands in cli.COMMANDS.values() for name in commands])
 def test_a_commands_help_loads_the_standard_library_only(command: str) -> None:
     code = (
-        "import sys; from gpubench import cli; print(cli.parser(sys.argv[1]).format_help());"
+        "import sys; from gpubench.commands import cli; print(cli.parser(sys.argv[1]).format_help());"
         "heavy = {'numpy', 'pandas', 'torch', 'rich', 'matplotlib', 'scipy', 'pytest'} & set(sys.modules);"
         "assert not heavy, heavy"
     )

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import cli
+from gpubench.commands import cli
 from gpubench.compare import verdict
 from gpubench.options import OPTIONS
 from gpubench.runfile.flags import ADVICE
 
-PACKAGE = Path(cli.__file__).parent
+PACKAGE = Path(cli.__file__).parent.parent
 PLAIN = {
     # pattern to avoid: what to write
     r"cases?": "benchmark",
@@ -61,7 +61,7 @@ NAMES = "|".join(
 )
 """Names that stand within texts."""
 SPOKEN = (
-    "cli.py",
+    "commands/cli.py",
     "options.py",
     "commands/*.py",
     "compare/*.py",

@@ -76,7 +76,7 @@ def main() -> int:
             }
             for what, words in commands.items():
                 code = (
-                    "import resource, sys; from gpubench.cli import main; code = main(sys.argv[1:]);"
+                    "import resource, sys; from gpubench.commands.cli import main; code = main(sys.argv[1:]);"
                     "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
                 )
                 began = time.monotonic()

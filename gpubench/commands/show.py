@@ -10,7 +10,7 @@ from typing import Any
 from .. import options
 from ..errors import GpubenchError, UsageError
 from ..format import aligned, seconds_text, text
-from ..matching import matcher
+from ..runfile.matching import matcher
 from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
@@ -31,7 +31,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         matches = matcher(args.expression) if args.expression is not None else None
         runs = read_all(args.runs)
-        rows = [row for row in records(results_table(runs)) if not matches or matches(_names(row))]
+        rows = [row for row in records(results_table(runs)) if not matches or matches(searchable_names(row))]
         if not rows:
             raise UsageError(f"no benchmark matches {args.expression!r}")
     except GpubenchError as error:
@@ -54,7 +54,8 @@ def _print(text: str) -> None:
     print(writable(text, sys.stdout.encoding))
 
 
-def _names(row: dict[str, Any]) -> list[str]:
+def searchable_names(row: dict[str, Any]) -> list[str]:
+    """What ``-k`` looks at."""
     case = row["_result"].case
     return [case.id, case.device, case.implementation, row["_result"].fullname]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..errors import Unmeasurable
-from ..matching import matcher
 from ..measure.session import Session
+from ..runfile.matching import matcher
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
 from .equipment import RANKS, Attempt, equip, fixture_names, lengthen_rounds

@@ -24,7 +24,7 @@ from .render import Table
 from .speedup import on_accelerator, pair
 from .table import records
 
-Source = tuple[str, str]
+DeviceOfRun = tuple[str, str]
 """A run and its device."""
 MOST_COLUMNS = 6
 """Devices or machines of a table; the others are in speedup.csv."""
@@ -39,7 +39,7 @@ class SharedBenchmark:
     """The benchmark that stands for a kind of work, measured by each device of ``rows`` in the same setting."""
 
     kind: str
-    rows: dict[Source, Row]
+    rows: dict[DeviceOfRun, Row]
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ def shared_benchmarks(results: pd.DataFrame) -> list[SharedBenchmark]:
     """One benchmark for each kind of work: of those that most devices have, the one in the middle by how far the
     devices are apart. Each stands at the largest size that these devices have in common."""
     measured = [row for row in records(results) if row["_result"].times and row["implementation"] != "numpy"]
-    by_first: dict[int, dict[Source, Row]] = {}
+    by_first: dict[int, dict[DeviceOfRun, Row]] = {}
     firsts = []
     for rows in grouped((row for row in measured if kind_of(row["workload"])), lambda row: row["workload"]).values():
         cases = [_by_source(same) for same in grouped(rows, _setting).values()]
@@ -91,12 +91,12 @@ def shared_benchmarks(results: pd.DataFrame) -> list[SharedBenchmark]:
     return shared
 
 
-def _by_source(rows: Iterable[Row]) -> dict[Source, Row]:
+def _by_source(rows: Iterable[Row]) -> dict[DeviceOfRun, Row]:
     """The first row of each device."""
-    return {source: members[0] for source, members in grouped(rows, source_of).items()}
+    return {source: members[0] for source, members in grouped(rows, device_of_run).items()}
 
 
-def source_of(row: Row) -> Source:
+def device_of_run(row: Row) -> DeviceOfRun:
     """What makes a column."""
     return row["run"], row["device"]
 
@@ -111,11 +111,11 @@ def doubtful(row: Row) -> bool:
     return (row["utilisation"] or 0) > PLAUSIBLE
 
 
-def _sound(case: dict[Source, Row]) -> int:
+def _sound(case: dict[DeviceOfRun, Row]) -> int:
     return sum(not doubtful(row) for row in case.values())
 
 
-def _apart(case: dict[Source, Row]) -> float:
+def _apart(case: dict[DeviceOfRun, Row]) -> float:
     times = [row["time_s"] for row in case.values()]
     ratio: float = max(times) / min(times)
     return ratio
@@ -129,7 +129,7 @@ def shared_pairs(results: pd.DataFrame, shared: Iterable[SharedBenchmark], allow
     return records(pair(chosen, None, {"threads", *allow}).table)
 
 
-def device_names(results: pd.DataFrame) -> dict[Source, str]:
+def device_names(results: pd.DataFrame) -> dict[DeviceOfRun, str]:
     """``H200``; ``Xeon, 2 threads``; with the run's name where two are called the same."""
     firsts = _by_source(row for row in records(results) if row["_result"].times)
     names = {source: _device_name(row) for source, row in firsts.items()}
@@ -151,12 +151,14 @@ def _device_name(row: Row) -> str:
     return f"{name}, {threads} thread{'s' if threads != 1 else ''}"
 
 
-def _like_devices(title: str, pairs: list[Row], shared: Sequence[SharedBenchmark], names: dict[Source, str]) -> Table:
+def _like_devices(
+    title: str, pairs: list[Row], shared: Sequence[SharedBenchmark], names: dict[DeviceOfRun, str]
+) -> Table:
     """A row a kind of work; the baseline's time, and how much faster the others are."""
     counts = Counter(tuple(row[name] for name in _BASELINE) for row in pairs)
     if not counts:
         return Table(title, (), ())
-    base: Source = counts.most_common(1)[0][0]  # type: ignore[assignment]
+    base: DeviceOfRun = counts.most_common(1)[0][0]  # type: ignore[assignment]
     pairs = [row for row in pairs if tuple(row[name] for name in _BASELINE) == base]
 
     def time_of(each: SharedBenchmark) -> str:
@@ -169,8 +171,8 @@ def _like_devices(title: str, pairs: list[Row], shared: Sequence[SharedBenchmark
     return _ratio_table(title, pairs, shared, names, (f"time, {names[base]}", time_of), note)
 
 
-def _own_cpus(pairs: list[Row], shared: Sequence[SharedBenchmark], names: dict[Source, str]) -> Table:
-    against = {source_of(row): names[row["baseline_run"], row["baseline_device"]] for row in pairs}
+def _own_cpus(pairs: list[Row], shared: Sequence[SharedBenchmark], names: dict[DeviceOfRun, str]) -> Table:
+    against = {device_of_run(row): names[row["baseline_run"], row["baseline_device"]] for row in pairs}
     words = [f"{names[source]} against {base}" for source, base in against.items()]
     title = "Each GPU against the CPU of its own machine"
     return _ratio_table(title, pairs, shared, names, None, f"{'; '.join(words[:MOST_COLUMNS])}. ")
@@ -180,14 +182,14 @@ def _ratio_table(
     title: str,
     pairs: list[Row],
     shared: Sequence[SharedBenchmark],
-    names: dict[Source, str],
+    names: dict[DeviceOfRun, str],
     leading: tuple[str, Callable[[SharedBenchmark], str]] | None,
     note: str,
 ) -> Table:
     """``leading`` is a column in front of those of the devices: its heading, and what makes a cell."""
-    every = list(dict.fromkeys(source_of(row) for row in pairs))
+    every = list(dict.fromkeys(device_of_run(row) for row in pairs))
     sources = every[:MOST_COLUMNS]
-    cells = {(id(row["_result"]), source_of(row)): row for row in pairs}
+    cells = {(id(row["_result"]), device_of_run(row)): row for row in pairs}
     body, used = [], []
     for each in shared:
         found = {source: cells.get((id(row["_result"]), source)) for source, row in each.rows.items()}

@@ -49,7 +49,7 @@ MOST_NAMED = 9
 MOST_TRENDS = 12
 _MAKER = re.compile(r"^(NVIDIA|AMD|Intel(\(R\))?|Apple)\s+")
 
-Source = tuple[str, str, str]
+_Source = tuple[str, str, str]
 """Run, device and implementation."""
 
 
@@ -81,7 +81,7 @@ def page_data(
     rows = []
     for row in measured:
         cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]]) | {
-            "device": places[source_of(row)]
+            "device": places[page_source(row)]
         }
         rows.append(
             [
@@ -107,18 +107,18 @@ def page_data(
     }
 
 
-def source_of(row: Row) -> Source:
+def page_source(row: Row) -> _Source:
     """What makes a line of the explorer and a mark of the headline."""
     return row["run"], row["device"], row["implementation"] or ""
 
 
-def page_devices(rows: Sequence[Row]) -> dict[Source, PageDevice]:
+def page_devices(rows: Sequence[Row]) -> dict[_Source, PageDevice]:
     """Devices that measured something come first; only those have a colour."""
-    firsts = {source_of(row): row for row in reversed(rows)}
-    measured = {source_of(row) for row in rows if row["_result"].times}
-    sources = sorted(dict.fromkeys(map(source_of, rows)), key=lambda source: source not in measured)  # stable
+    firsts = {page_source(row): row for row in reversed(rows)}
+    measured = {page_source(row) for row in rows if row["_result"].times}
+    sources = sorted(dict.fromkeys(map(page_source, rows)), key=lambda source: source not in measured)  # stable
     several = len({source[0] for source in sources}) > 1
-    devices: dict[Source, PageDevice] = {}
+    devices: dict[_Source, PageDevice] = {}
     accelerators = 0
     for source in sources:
         row = firsts[source]
@@ -208,10 +208,10 @@ def _key(row: Row, size_name: str) -> str:
     return "|".join((row["workload"], row["dtype"] or "", row["variant"] or "", _setting(row, params)))
 
 
-def _findings(crossings: Sequence[Row], devices: Mapping[Source, PageDevice]) -> dict[str, str]:
+def _findings(crossings: Sequence[Row], devices: Mapping[_Source, PageDevice]) -> dict[str, str]:
     """By line of the explorer: ``H200: 130× at n = 8192; faster from n ≈ 72, with copies from n ≈ 280.``"""
     findings: dict[str, list[str]] = {}
-    lines = grouped(crossings, lambda row: (_key(row[LINE].row, row["size_parameter"]), source_of(row)))
+    lines = grouped(crossings, lambda row: (_key(row[LINE].row, row["size_parameter"]), page_source(row)))
     for (key, source), rows in lines.items():
         words = []
         for row in sorted(rows, key=lambda each: each["regime"] != RESIDENT):
@@ -224,21 +224,21 @@ def _findings(crossings: Sequence[Row], devices: Mapping[Source, PageDevice]) ->
     return {key: " ".join(parts) for key, parts in findings.items()}
 
 
-def _marks(crossings: Sequence[Row], places: Mapping[Source, int]) -> dict[str, list[dict[str, Any]]]:
+def _marks(crossings: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, list[dict[str, Any]]]:
     """Crossovers that the interval states as a fact, by line of the explorer."""
     marks: dict[str, list[dict[str, Any]]] = {}
     for row in crossings:
         text = crossover_text(row[CROSSING], row[LINE], row["size_parameter"])
         if "≈" in text and row["crossover"]:
-            mark = {"device": places[source_of(row)], "size": _short(row["crossover"]), "text": text}
+            mark = {"device": places[page_source(row)], "size": _short(row["crossover"]), "text": text}
             marks.setdefault(_key(row[LINE].row, row["size_parameter"]), []).append(mark)
     return marks
 
 
-def _headline(compared: Sequence[Row], places: Mapping[Source, int]) -> dict[str, Any]:
+def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
     """Named rows in groups, a mark a device: each workload at its largest size in one named setting."""
     groups: dict[str, dict[str, dict[str, Any]]] = {}
-    by_source = grouped([row for row in compared if row["implementation"] != "numpy"], source_of)
+    by_source = grouped([row for row in compared if row["implementation"] != "numpy"], page_source)
     for source, rows in by_source.items():
         for kind, chosen in representatives(rows).items():
             for row in chosen:
@@ -273,7 +273,7 @@ def _headline_setting(row: Row) -> str:
     return ", ".join(sizes.get(word, word) for word in words)
 
 
-def _markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[Source]) -> str:
+def _markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_Source]) -> str:
     """The headline as a table: a row a workload and device."""
     lines = ["| work | setting | device | speedup | with copies |", "|---|---|---|---:|---:|"]
     for group in groups:
@@ -288,10 +288,10 @@ def _markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[Source]) ->
     return "\n".join(lines) + "\n"
 
 
-def _rooflines(rows: Sequence[Row], devices: Mapping[Source, PageDevice]) -> list[dict[str, Any]]:
+def _rooflines(rows: Sequence[Row], devices: Mapping[_Source, PageDevice]) -> list[dict[str, Any]]:
     """A picture a device with measured peaks; of each workload the best point, the best of all named."""
     charts = []
-    for source, members in grouped([row for row in rows if row["_result"].times], source_of).items():
+    for source, members in grouped([row for row in rows if row["_result"].times], page_source).items():
         run: Run = members[0]["_run"]
         ceilings = run.ceilings.get(source[1])
         points = [point for row in members if (point := _intensity(row))]
@@ -340,7 +340,7 @@ def _roof(ceilings: Ceilings, device: PageDevice) -> dict[str, Any]:
     }
 
 
-def _bars(rows: Sequence[Row], devices: Mapping[Source, PageDevice]) -> list[dict[str, Any]]:
+def _bars(rows: Sequence[Row], devices: Mapping[_Source, PageDevice]) -> list[dict[str, Any]]:
     """Speedup over one device for each job on several, the ideal as a tick."""
     charts = []
     wanted = [row for row in rows if row["scaling"] is not None and row["devices"] > 1]

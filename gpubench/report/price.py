@@ -14,7 +14,15 @@ from ..errors import UsageError
 from ..format import text
 from .judgement import TOO_NOISY, UNSURE, too_noisy
 from .labels import Row, device_label, factor, listed, short_device, shorten
-from .machines import SharedBenchmark, Source, device_names, doubtful, shared_benchmarks, shared_pairs, source_of
+from .machines import (
+    DeviceOfRun,
+    SharedBenchmark,
+    device_names,
+    device_of_run,
+    doubtful,
+    shared_benchmarks,
+    shared_pairs,
+)
 from .render import Table
 from .sweep import rate_of
 from .table import records
@@ -36,17 +44,17 @@ def parse_price(words: str) -> tuple[str, float]:
     return name.strip(), price
 
 
-def device_prices(results: pd.DataFrame, prices: Mapping[str, float]) -> dict[Source, float]:
+def device_prices(results: pd.DataFrame, prices: Mapping[str, float]) -> dict[DeviceOfRun, float]:
     """The price per hour of each device of each run.
 
     A name is that of a machine or run, which stands for all its devices, or of a device (``cuda:0``, ``NVIDIA H200``,
     ``H200``), which goes before. Raises UsageError for a name of neither, naming those there are.
     """
-    firsts = {source_of(row): row for row in reversed(records(results)) if row["_result"].times}
+    firsts = {device_of_run(row): row for row in reversed(records(results)) if row["_result"].times}
     machines = {source: (row["machine"], row["run"]) for source, row in firsts.items()}
     devices = {source: _names_of(row) for source, row in firsts.items()}
     known = [names[0] for names in reversed(devices.values())] + [run for run, _ in reversed(firsts)]
-    found: dict[Source, float] = {}
+    found: dict[DeviceOfRun, float] = {}
     for level in (machines, devices):
         for name, price in prices.items():
             found |= {source: price for source, names in level.items() if _same(name, names)}
@@ -78,7 +86,9 @@ def price_tables(results: pd.DataFrame, prices: Mapping[str, float], allow: Coll
     return tuple(table for table in tables if table.rows)
 
 
-def work_table(shared: Sequence[SharedBenchmark], costs: Mapping[Source, float], names: Mapping[Source, str]) -> Table:
+def work_table(
+    shared: Sequence[SharedBenchmark], costs: Mapping[DeviceOfRun, float], names: Mapping[DeviceOfRun, str]
+) -> Table:
     """A row for each kind of work and each device that has a price."""
     body: list[tuple[str, ...]] = []
     for each in shared:
@@ -121,7 +131,10 @@ def _energy(row: Row) -> str:
 
 
 def cheaper_table(
-    shared: Sequence[SharedBenchmark], pairs: Iterable[Row], costs: Mapping[Source, float], names: Mapping[Source, str]
+    shared: Sequence[SharedBenchmark],
+    pairs: Iterable[Row],
+    costs: Mapping[DeviceOfRun, float],
+    names: Mapping[DeviceOfRun, str],
 ) -> Table:
     """Where the price ratio is the speedup both devices do the same work for the same money; a row a pair."""
     by_result: dict[int, list[Row]] = {}
@@ -130,7 +143,7 @@ def cheaper_table(
     body: list[tuple[str, ...]] = []
     for each in shared:
         for row in (row for result in each.rows.values() for row in by_result.get(id(result["_result"]), [])):
-            source, base = source_of(row), (row["baseline_run"], row["baseline_device"])
+            source, base = device_of_run(row), (row["baseline_run"], row["baseline_device"])
             both = source in costs and base in costs
             if both or (row["run"] == row["baseline_run"] and (source in costs or base in costs)):
                 ratio = costs[source] / costs[base] if both else None

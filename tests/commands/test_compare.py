@@ -13,7 +13,7 @@ import pytest
 import records
 from suites import NAMES, plain, run_file
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.compare import document, interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.compare.samples import CaseKey
@@ -384,7 +384,9 @@ def test_measuring_in_turn_passes_every_option_of_measuring_on(monkeypatch, caps
 
 
 def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:
-    code = "import sys; sys.modules['torch'] = None; from gpubench.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        "import sys; sys.modules['torch'] = None; from gpubench.commands.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
     words = ["compare", "--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.2))]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import records
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.runfile.schema import Case
 
 CPU, GPU = (Case("a.b", device, "float32", {"n": 8}, devices=(device,)) for device in ("cpu", "cuda:0"))

@@ -291,9 +291,9 @@ def test_supervising_and_help_import_neither_torch_nor_pandas():
     code = """
 import sys
 sys.modules["torch"] = sys.modules["pandas"] = None
-import gpubench.cli, gpubench.commands.run, gpubench.supervise.process, gpubench.runfile.ledger
-gpubench.cli.help_text()
-gpubench.cli.parser("run").format_help()
+import gpubench.commands.cli, gpubench.commands.run, gpubench.supervise.process, gpubench.runfile.ledger
+gpubench.commands.cli.help_text()
+gpubench.commands.cli.parser("run").format_help()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

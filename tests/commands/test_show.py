@@ -5,7 +5,7 @@ import json
 import pytest
 from suites import run_file
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import records
 from suites import NAMES, change, run_file
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.compare.samples import Side, machine_differences
 from gpubench.runfile.schema import DeviceFacts, Machine
 

@@ -150,3 +150,12 @@ def test_a_device_too_many_is_counted(tmp_path: Path) -> None:
     assert len(tables["CPU against CPU"].columns) == 3 + machines.MOST_COLUMNS
     assert "2 more devices" in tables["CPU against CPU"].note
     assert "3 more runs" in tables["What differs between the machines"].note
+
+
+def test_a_workload_above_the_peak_stands_for_no_kind_that_has_a_sound_one(tmp_path: Path) -> None:
+    above = mark("cpu", 1.0, "models.a", work={"flops": 1e12})
+    peak = {"cpu": {"throughput": {"float32": 1e9}}}
+    first = run(tmp_path, "a", [above, mark("cpu", 1.0, "models.b")], ceilings=peak)
+    second = run(tmp_path, "b", [mark("cpu", 1.0, "models.a"), mark("cpu", 2.0, "models.b")])
+    shared = machines.shared_benchmarks(table.results_table([first, second]))
+    assert [each.name for each in shared] == ["models.b float32, n=64"]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import records
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.report import table, trend
 from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.theme import LIGHT

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import records
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.runfile.schema import Case
 
 HOSTILE = ("</script><img src=x onerror=alert(1)>", "${data}", "<!--", "=1+1", "n" * 300)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.cli import main
+from gpubench.commands.cli import main
 from gpubench.runfile.schema import Case
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")

@@ -50,7 +50,7 @@ def assert_whole(folder, done, out="out"):
     assert [result.status for result in run.results] == ["ok", "ok"]
     with (folder / out / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["median_s"]) for row in rows] == [result.times.median_s for result in run.results]
+    assert [float(row["time_s"]) for row in rows] == [result.times.median_s for result in run.results]
     return run
 
 

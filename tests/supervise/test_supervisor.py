@@ -14,7 +14,7 @@ import pytest
 from inprocess import gpubench
 from waiting import survivors, wait_for
 
-from gpubench import cli
+from gpubench.commands import cli
 from gpubench.runfile import merge, reader
 from gpubench.runfile.ledger import Ledger, read_ledger
 from gpubench.supervise import process as measuring

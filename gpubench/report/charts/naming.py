@@ -175,6 +175,6 @@ def warning(rows: Sequence[Row]) -> str:
     return f"{count} of {len(rows)} results are noisy and may be off; summary.md says why"
 
 
-def doubtful(row: Row, rows: Sequence[Row]) -> bool:
+def drawn_hollow(row: Row, rows: Sequence[Row]) -> bool:
     """Whether its mark is to show that it is flagged: not where most are."""
     return flagged(row) and not warning(rows)

@@ -10,7 +10,7 @@ from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
 from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
 from .material import ChartData, plainness
-from .naming import WORK_GROUPS, doubtful, family_name, warning, workload_name
+from .naming import WORK_GROUPS, drawn_hollow, family_name, warning, workload_name
 from .page import MOST_CURVES, MOST_PANELS, Figure
 from .panels import Curve, LinePanels, Panel
 from .small_print import caption, waited
@@ -96,5 +96,5 @@ def _setting(line: Line) -> tuple[object, ...]:
 
 
 def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
-    doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
     return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)

@@ -18,7 +18,7 @@ from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
 from ..labels import Row, grouped, shorten
 from .material import ChartData
-from .naming import doubtful, title_name, warning, workload_name
+from .naming import drawn_hollow, title_name, warning, workload_name
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .small_print import caption, too_low
 from .theme import DTYPE_ROLES, MARK_SHAPES, PX, TINY
@@ -216,7 +216,7 @@ def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
         if label:
             best[workload] = -1.0  # of equals the first
         dtype = compute_dtype(row["dtype"] or "", row["variant"] or "")
-        dots.append(Dot(work.flops / work.bytes, height, dtype, label, doubtful(row, rows)))
+        dots.append(Dot(work.flops / work.bytes, height, dtype, label, drawn_hollow(row, rows)))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)

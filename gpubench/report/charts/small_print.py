@@ -8,7 +8,7 @@ from ...runfile.schema import TIMERS, Run
 from ...runfile.utilisation import PLAUSIBLE
 from ..labels import Row, listed, shorten
 from ..table import BASE
-from .naming import Naming, doubtful
+from .naming import Naming, drawn_hollow
 
 HOLLOW = "Hollow: noisy measurement (details in summary.md). "
 STAR = "*: noisy measurement (details in summary.md). "
@@ -36,7 +36,7 @@ def caption(rows: Iterable[Row], naming: Naming, note: str = "", doubt: str = HO
     facts.append(listed(sorted({run.date for run in runs.values() if run.date})))
     counts = sorted({len(row["_result"].times.processes) for row in rows if row["_result"].times})
     facts.append(f"{' and '.join(map(str, counts))} process{'es' if counts != [1] else ''}" if counts else "")
-    if any(doubtful(row, rows) for row in rows):
+    if any(drawn_hollow(row, rows) for row in rows):
         note += doubt
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Compared although they differ: {listed(differing)}. "

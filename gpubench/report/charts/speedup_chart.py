@@ -13,7 +13,7 @@ from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .headline_chart import ratio_text
 from .material import ChartData, plainness
-from .naming import doubtful, title_name, warning
+from .naming import drawn_hollow, title_name, warning
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .panels import Curve, LinePanels, Mark, Panel, too_wide
 from .small_print import caption, uncertainty
@@ -121,7 +121,7 @@ def _by_dtype(
         for line in ends:
             label = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}"
             mark = _mark(crossing_of(line, RESIDENT), line, size)
-            doubts = frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+            doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
             curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, doubts, mark))
         panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
     best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
@@ -180,7 +180,7 @@ def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[R
     alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
-    doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if doubtful(row, used))
+    doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
     return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, doubts, mark, not copies)
 
 

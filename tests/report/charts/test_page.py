@@ -22,6 +22,7 @@ from gpubench.report.charts.named_rows import NamedRows
 from gpubench.report.charts.page import (
     MOST_CURVES,
     MOST_PANELS,
+    Page,
     linear_axis,
     log_axis,
     size_axis,
@@ -65,8 +66,9 @@ def test_titles_are_whole_and_no_two_are_equal(tmp_path: Path, runs: str) -> Non
     titles = [figure.title for figure in figures.values()]
     assert len(set(titles)) == len(titles)
     for figure in figures.values():
+        page = Page(figure, LIGHT, 100)
+        assert figure.title in " ".join(text.get_text() for text in page.canvas.texts), figure.name
         assert "…" not in figure.title
-        assert figure.title in " ".join(words(drawn(figure))), figure.name
 
 
 @pytest.mark.parametrize("runs", RUNS)
@@ -178,7 +180,7 @@ def test_ticks() -> None:
     for low, high, unit, expected in (
         (0.9e-6, 2e-3, "s", ["1 µs", "10 µs", "100 µs", "1 ms"]),
         (0.4, 2.5, "", ["0.5×", "0.7×", "1×", "1.5×", "2×"]),
-        (2.0, 150.0, "calls", ["3 calls", "10 calls", "30 calls", "100 calls"]),
+        (2.0, 150.0, "calls", ["2 calls", "5 calls", "10 calls", "20 calls", "50 calls", "100 calls"]),
     ):
         axes.set_xlim(low, high)
         log_axis(axes.xaxis, low, high, unit)
@@ -202,7 +204,7 @@ def test_the_largest_size_always_has_its_tick() -> None:
         ([64, 256, 1024], "n", 500, ["1024", "256", "64"]),
         ([10**3, 10**9], "nbytes", 500, ["1 GB", "1 kB"]),
         ([10**5, 65536], "n", 500, ["10⁵", "65.5k"]),
-        ([1000, 1001, 1002, 2000], "n", 60, ["2000", "10³"]),
+        ([1000, 1001, 1002, 2000], "n", 60, ["2000", "1002"]),
     ):
         size_axis(axes.xaxis, sizes, name, room)
         assert labels(axes.xaxis) == expected

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from .errors import UsageError
+from ..errors import UsageError
 
 Matcher = Callable[[str], bool]
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")

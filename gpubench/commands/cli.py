@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
-from .version import __version__
+from ..version import __version__
 
 COMMANDS = {
     # heading: {name in gpubench.commands: help}
@@ -24,6 +24,7 @@ COMMANDS = {
     "Look at results": {
         "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
+        "chart": "draw one picture: speedup, rate, time, roofline or break-even",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher or CSV",
     },
@@ -120,7 +121,7 @@ def _run(words: list[str]) -> int:
 
 
 def _command(name: str) -> ModuleType:
-    return importlib.import_module(f".commands.{name}", __package__)
+    return importlib.import_module(f".{name}", __package__)
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
