@@ -46,13 +46,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def virtual(pytester, monkeypatch):
-    """A folder whose pytest knows the kind ``virtual``, in a process of its own; runs it and gives the run file."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    """A folder whose pytest knows the kind ``virtual`` with a fresh clock; runs it and gives the run file."""
+    from gpubench.devices import base
+    from gpubench.testing import VirtualDevice, VirtualMachine
+
+    machine = VirtualMachine()
+    monkeypatch.setitem(base.KINDS, VirtualDevice.kind, VirtualDevice)
+    monkeypatch.setattr(VirtualDevice, "machine", machine)
+    monkeypatch.setattr(VirtualDevice, "now", staticmethod(machine.now))
     pytester.makeconftest(VIRTUAL_CONFTEST)
 
     def run(source, *options, **wanted):
         pytester.makepyfile(test_virtual=source)
-        result = pytester.runpytest_subprocess(
+        result = pytester.runpytest_inprocess(
             "-p",
             "gpubench.plugin",
             "--gpubench-device=virtual",

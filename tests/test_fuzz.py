@@ -133,7 +133,7 @@ def report(content: bytes, folder: Path, figures: Figures) -> None:
     if figures.call("report", path.name, lambda: write_report([path], out, charts=Charts("none"))) is None:
         return
     tables = {"results.csv", "speedup.csv", "crossover.csv", "summary.md"}
-    assert {entry.name for entry in out.iterdir()} == {*tables, MANIFEST}
+    assert {entry.name for entry in out.iterdir()} == {*tables, "report.html", MANIFEST}
     for name in ("results.csv", "speedup.csv"):
         rows = list(csv.reader(io.StringIO((out / name).read_text(encoding="utf-8"))))
         assert len({len(row) for row in rows}) == 1
@@ -141,6 +141,8 @@ def report(content: bytes, folder: Path, figures: Figures) -> None:
     summary = (out / "summary.md").read_text(encoding="utf-8")
     assert "<script" not in summary
     assert all(line.isprintable() for line in summary.split("\n"))
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert not any(text in page for text in HOSTILE if isinstance(text, str) and "<" in text)
 
 
 @fuzz(300)
