@@ -156,7 +156,8 @@ def write_report(
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
     costs = dict(price.parse_price(words) for words in prices)
-    side_by_side = (*machines.machine_tables(compared, allow), *price.price_tables(compared, costs, allow))
+    bought = price.price_tables(compared, costs, allow)
+    side_by_side = (*machines.machine_tables(compared, allow), *bought)
     output.prepare_folder(folder)
     trends = trend.trends(runs, results) if charts.which != "none" else []
     pictures: dict[str, bytes] = {}
@@ -172,6 +173,10 @@ def write_report(
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
     words = replace(words, charts=charts_drawn, picture=charts.formats[0], themes=charts.themes)
+    # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
+    first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)
+    details = tuple(each for each in words.details if each not in first)
+    words = replace(words, tables=(*first, *words.tables, *price.priced_on_both_sides(bought)), details=details)
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -28,6 +29,7 @@ from .sweep import rate_of
 from .table import records
 
 HOUR_S = 3600.0
+_RATIO = "price ratio"
 _MOST_NAMES = 12
 _MOST_ROWS = 60
 
@@ -54,6 +56,7 @@ def device_prices(results: pd.DataFrame, prices: Mapping[str, float]) -> dict[De
     machines = {source: (row["machine"], row["run"]) for source, row in firsts.items()}
     devices = {source: _names_of(row) for source, row in firsts.items()}
     known = [names[0] for names in reversed(devices.values())] + [run for run, _ in reversed(firsts)]
+    prices = {_whole_name(name, (devices.values(), machines.values())): price for name, price in prices.items()}
     found: dict[DeviceOfRun, float] = {}
     for level in (machines, devices):
         for name, price in prices.items():
@@ -63,6 +66,18 @@ def device_prices(results: pd.DataFrame, prices: Mapping[str, float]) -> dict[De
             names = listed(list(dict.fromkeys(known)), _MOST_NAMES)
             raise UsageError(f"no machine or device is called {name!r}: a price can be given for {names}")
     return found
+
+
+def _whole_name(name: str, levels: Iterable[Iterable[tuple[str, ...]]]) -> str:
+    """The device, else the machine, of which ``name`` is a part that no other has; ``name`` where there is none."""
+    levels = [list(level) for level in levels]
+    if any(_same(name, names) for level in levels for names in level):
+        return name
+    for level in levels:
+        holders = {names[0] for names in level if any(name.casefold() in each.casefold() for each in names if each)}
+        if len(holders) == 1:
+            return holders.pop()
+    return name
 
 
 def _names_of(row: Row) -> tuple[str, ...]:
@@ -84,6 +99,17 @@ def price_tables(results: pd.DataFrame, prices: Mapping[str, float], allow: Coll
     shared = shared_benchmarks(results)
     tables = work_table(shared, costs, names), cheaper_table(shared, shared_pairs(results, shared, allow), costs, names)
     return tuple(table for table in tables if table.rows)
+
+
+def priced_on_both_sides(tables: Iterable[Table]) -> tuple[Table, ...]:
+    """Which device is cheaper, as far as both have a price: what stands on a screen."""
+    chosen = [replace(each, rows=_with_a_ratio(each)) for each in tables if _RATIO in each.columns]
+    return tuple(each for each in chosen if each.rows)
+
+
+def _with_a_ratio(table: Table) -> tuple[tuple[str, ...], ...]:
+    place = table.columns.index(_RATIO)
+    return tuple(row for row in table.rows if row[place] != "—")
 
 
 def work_table(
@@ -149,7 +175,7 @@ def cheaper_table(
                 ratio = costs[source] / costs[base] if both else None
                 cells = (each.kind, each.name, names[source], names[base], factor(ratio) if ratio else "—")
                 body.append((*cells, *_break_even(row), cheaper(row, ratio, names[source], names[base])))
-    columns = ("work", "benchmark", "device", "against", "price ratio", "break-even ratio", "with copies", "cheaper")
+    columns = ("work", "benchmark", "device", "against", _RATIO, "break-even ratio", "with copies", "cheaper")
     note = (
         "Break-even ratio: the speedup. A device that costs more than so many times the other one per hour is the "
         "dearer one for this work; with copies: where inputs and results are copied for every call. Cheaper: with data "

@@ -60,14 +60,14 @@ def _sections(
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
     parts = [("answer", "Answer", ("".join(map(_card, answer.cards)) or _times(answer)) + hint)]
+    if machines:
+        parts.append(("machines", "Several machines", "".join(map(_table, machines))))
     if data["headline"]["groups"]:
         save = '<div class="tools"><button id="markdown" type="button">Markdown</button></div>'
         parts.append(("picture", "Picture", f'<figure id="headline-figure"></figure>{save}'))
     if any(row[COLUMNS.index("time_s")] is not None for row in data["rows"]):
         parts.append(("explore", "Explore: from which size?", _EXPLORER))
     parts.append(("numbers", "All numbers", _NUMBERS))
-    if machines:
-        parts.append(("machines", "Several machines", "".join(map(_table, machines))))
     folded = "".join(_folded(title, kind, len(data[name])) for title, kind, name in _FOLDED if data[name])
     if folded:
         parts.append(("more", "More pictures", folded))

@@ -104,3 +104,17 @@ def test_noise_has_no_price(tmp_path: Path) -> None:
     work, cheaper = price.price_tables(frame, {"H200": 3.6, "cpu": 1.0})
     assert work.rows[1][-1] == TOO_NOISY
     assert cheaper.rows[0][5:] == (TOO_NOISY, "—", UNSURE)
+
+
+def test_a_part_of_a_name_that_no_other_has_is_enough(ten: pd.DataFrame) -> None:
+    assert price.device_prices(ten, {"h20": 3.0}) == {("mine", "cuda:0"): 3.0}
+    with pytest.raises(UsageError, match="called 'u'"):  # cpu and cuda:0
+        price.device_prices(ten, {"u": 3.0})
+
+
+def test_a_screen_shows_what_has_a_price_on_both_sides(ten: pd.DataFrame) -> None:
+    both = price.price_tables(ten, {"cpu": 0.5, "H200": 3.0})
+    (shown,) = price.priced_on_both_sides(both)
+    assert shown.rows
+    assert all("—" not in row[shown.columns.index("price ratio")] for row in shown.rows)
+    assert price.priced_on_both_sides(price.price_tables(ten, {"H200": 3.0})) == ()
