@@ -26,7 +26,7 @@ COMMANDS = {
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "chart": "draw one picture: speedup, rate, time, roofline or break-even",
         "compare": "compare two versions of your code; exit code 1 on a regression",
-        "export": "convert for github-action-benchmark, Bencher or CSV",
+        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
 }
 EXAMPLES = {

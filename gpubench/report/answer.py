@@ -271,8 +271,9 @@ def timing(row: Row) -> Timing:
     times, rate = row["_result"].times, rate_of(row)
     values = rate.measure(row) if rate else None
     star = "*" if row["_result"].flags else ""
+    numpy = " NumPy" if row["implementation"] == "numpy" else ""
     return Timing(
-        f"{row['workload']} {setting_of(row)}",
+        f"{row['workload']}{numpy} {setting_of(row)}",
         seconds_text(times.median_s) + star,
         text(values[0], rate.unit) if rate and values else "",
         "" if row["utilisation"] is None else peak_text(row["utilisation"]),
