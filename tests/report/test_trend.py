@@ -86,7 +86,7 @@ def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_
     runs = tmp_path / "runs"
     runs.mkdir()
     history(runs)
-    assert main(["report", str(runs), "-o", str(tmp_path / "out"), "--format", "svg"]) == 0
+    assert main(["report", str(runs), "-o", str(tmp_path / "out"), "--theme", "both"]) == 0
     names = {path.name for path in (tmp_path / "out/charts").iterdir()}
     assert {"trend-a.stepped-light.svg", "trend-a.steady-dark.svg", "time-a-light.svg"} <= names
     rows = (tmp_path / "out/results.csv").read_text().splitlines()

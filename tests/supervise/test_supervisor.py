@@ -174,7 +174,7 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     for three, one in zip(result.results, single.results, strict=True):
         assert [process.index for process in three.times.processes] == [0, 1, 2]
         assert sum(process.rounds for process in three.times.processes) == three.times.rounds
-        assert three.check == one.check == "passed"
+        assert three.check.status == one.check.status == "passed"
     options = [
         json.loads((tmp_path / folder / "run.json").read_text())["benchmarks"][0]["options"]
         for folder in ("one", "out")
