@@ -21,8 +21,6 @@ WITHOUT_TORCH = ("commands", "compare", "report", "runfile", "supervise")
 LIGHT = ("commands", "runfile", "supervise")
 HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 
-DUPLICATES = {"FASTER"}
-"""Still to be renamed: this list only gets shorter."""
 LONG = {"measure/fixture.py:__call__"}
 
 
@@ -63,7 +61,7 @@ def test_a_public_name_is_defined_once():
         exempt = OF_EVERY_COMMAND if path.parent.name == "commands" or path.name == "cli.py" else set()
         for name in set(public_names(tree(path))) - exempt:
             places[name].append(name_of(path))
-    assert {name: where for name, where in places.items() if len(where) > 1 and name not in DUPLICATES} == {}
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_a_function_fits_on_a_screen():

@@ -23,7 +23,7 @@ from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .small_print import caption, too_low
 from .theme import DTYPE_ROLES, MARK_SHAPES, PX, TINY
 
-FASTER = 1.1
+_FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
 _HEIGHT = 400.0
 _GUTTER = 150.0
@@ -235,7 +235,7 @@ def _levels(ceilings: Ceilings) -> list[Roof]:
     highest = 0.0
     for level in dict.fromkeys(entry.level for entry in sorted(ceilings.bandwidth, key=lambda e: -e.footprint_bytes)):
         best = max((e for e in ceilings.bandwidth if e.level == level), key=lambda e: e.byte_per_s)
-        if best.byte_per_s > FASTER * highest and not level.endswith("+"):  # l3+ is partly cache, partly memory
+        if best.byte_per_s > _FASTER * highest and not level.endswith("+"):  # l3+ is partly cache, partly memory
             levels.append(Roof(f"{shorten(level or 'memory', 16)} {text(best.byte_per_s, 'B/s')}", best.byte_per_s))
         highest = max(highest, best.byte_per_s)
     return levels
