@@ -1,9 +1,10 @@
-"""What do newer measurements add to the wall time of a run? Two checkouts, the same cases, in turn: A B B A.
+"""What do newer measurements add to a run's wall time, and to the times it measures? Two checkouts, in turn: A B B A.
 
     git worktree add ../before COMMIT
     python docs/experiments/cost.py ../before . --processes 1
 
-Runs the files that both have, with the CPU and the quick preset, and prints each run's wall time and the ratio.
+Runs the files that both have, with the CPU and the quick preset, and prints each run's wall time and the ratio, and the
+geometric mean of the ratios of the measured times, case by case.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from gpubench.runfile.reader import read
 FILES = ("elementwise", "matmul", "transfer", "models", "classic")
 
 
-def measure(checkout: Path, processes: int, out: Path) -> tuple[float, set[str]]:
-    """Seconds of one run of a checkout, and the cases it measured."""
+def measure(checkout: Path, processes: int, out: Path) -> tuple[float, dict[str, float]]:
+    """Seconds of one run of a checkout, and each case's median time in seconds."""
     files = [str(checkout / f"benchmarks/test_{name}.py") for name in FILES]
     command = [sys.executable, "-m", "gpubench", "run", *files, "--device=cpu", "--preset=quick", "--no-charts"]
     command += [f"--processes={processes}", "-o", str(out)]
@@ -34,7 +35,7 @@ def measure(checkout: Path, processes: int, out: Path) -> tuple[float, set[str]]
     seconds = time.perf_counter() - before
     if done.returncode:
         raise SystemExit(f"cost: {checkout} ended with {done.returncode}: {done.stderr[-500:]}")
-    return seconds, {result.case.id for result in read(out / "run.json").results if result.times}
+    return seconds, {result.case.id: result.times.median_s for result in read(out / "run.json").results if result.times}
 
 
 def main() -> int:
@@ -44,17 +45,25 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     args = parser.parse_args()
     sides = {"base": args.base.resolve(), "new": args.new.resolve()}
-    seen: dict[str, list[float]] = {"base": [], "new": []}
-    cases: dict[str, set[str]] = {}
+    wall: dict[str, list[float]] = {"base": [], "new": []}
+    runs: dict[str, list[dict[str, float]]] = {"base": [], "new": []}
     with tempfile.TemporaryDirectory() as folder:
         for number, side in enumerate(("base", "new", "new", "base")):
-            seconds, cases[side] = measure(sides[side], args.processes, Path(folder) / str(number))
-            seen[side].append(seconds)
+            seconds, times = measure(sides[side], args.processes, Path(folder) / str(number))
+            wall[side].append(seconds)
+            runs[side].append(times)
     print("| checkout | cases | wall time, s |\n|---|---:|---:|")
-    for side, times in seen.items():
-        print(f"| {side} | {len(cases[side])} | {', '.join(f'{seconds:.1f}' for seconds in times)} |")
-    ratio = statistics.mean(seen["new"]) / statistics.mean(seen["base"])
-    print(f"\nCases in both: {len(cases['base'] & cases['new'])}. New over base: {ratio:.2f}")
+    for side, seconds_of_runs in wall.items():
+        print(f"| {side} | {len(runs[side][0])} | {', '.join(f'{seconds:.1f}' for seconds in seconds_of_runs)} |")
+    shared = set.intersection(*(set(times) for both in runs.values() for times in both))
+    ratios = [
+        statistics.geometric_mean(times[case] for times in runs["new"])
+        / statistics.geometric_mean(times[case] for times in runs["base"])
+        for case in sorted(shared)
+    ]
+    ratio = statistics.mean(wall["new"]) / statistics.mean(wall["base"])
+    print(f"\nCases in both: {len(shared)}. New over base: wall time {ratio:.3f}, ", end="")
+    print(f"measured times {statistics.geometric_mean(ratios):.3f} (geometric mean)")
     return 0
 
 
