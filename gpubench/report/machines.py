@@ -17,11 +17,11 @@ import pandas as pd
 from ..format import seconds_text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from .headline import kind_of, representative, representatives, setting_of
 from .judgement import TOO_NOISY, speedup_words
 from .labels import Row, device_label, flagged, grouped, listed, short_device, shorten
 from .render import Table
 from .speedup import on_accelerator, pair
+from .sweep import kind_of, representative, representatives, setting_of
 from .table import records
 
 DeviceOfRun = tuple[str, str]

@@ -14,11 +14,10 @@ import pandas as pd
 
 from ..runfile.schema import Ceilings, Run
 from ..runfile.utilisation import compute_dtype
-from .headline import representatives, setting_of
 from .judgement import TOO_NOISY, crossover_text, too_noisy
 from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
 from .speedup import RESIDENT
-from .sweep import rate_of, size_parameter
+from .sweep import rate_of, representatives, setting_of, size_parameter
 from .table import CROSSING, LINE, records
 from .trend import Series, Trend
 

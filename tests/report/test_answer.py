@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.report import answer, crossover, labels, speedup, table
+from gpubench.report import answer, judgement, labels, speedup, table
 from gpubench.report.answer import Answer, AnswerRow
 from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.runfile import reader
@@ -43,7 +43,7 @@ def answered(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Answer:
     run = reader.read(path)
     results = table.results_table([run])
     pairs = speedup.pair(results).table
-    return answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), [run])
+    return answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), [run])
 
 
 def by_name(found: Answer) -> dict[str, AnswerRow]:
@@ -190,7 +190,7 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
         runs.append(reader.read(path))
     results = table.results_table(runs)
     pairs = speedup.pair(results).table
-    found = answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), runs)
+    found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs)
     assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
@@ -202,5 +202,5 @@ def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
     run = reader.read(path)
     results = table.results_table([run])
     pairs = speedup.pair(results).table
-    found = answer.answer(results, pairs, crossover.crossover_table(pairs, labels.Names(results)), [run])
+    found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), [run])
     assert (found.sentence, found.cards, found.times) == ("Nothing was measured.", (), ())

@@ -10,7 +10,7 @@ import pytest
 import records
 
 from gpubench.commands.report import read_all
-from gpubench.report.crossover import crossover_table
+from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.page_data import COLUMNS, INTERNED, page_data
 from gpubench.report.scaling import scaling_table
