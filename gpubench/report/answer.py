@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -36,8 +37,8 @@ _IN_WORDS = {
 class AnswerRow:
     """One kind of work on a card; the numbers are those of ``row``, one measured pair, and never a mean.
 
-    ``typically``, ``range``, ``copies`` and ``since`` are ready to print; ``members`` are the pairs that ``range``
-    spans, one a workload, each at its largest size. ``row`` is None where all of them are too noisy or can't be.
+    ``typically``, ``range`` (over workloads, each at its largest size), ``copies`` and ``since`` are ready to print.
+    ``row`` is None where all of them are too noisy or can't be.
     """
 
     name: str
@@ -47,7 +48,6 @@ class AnswerRow:
     since: str
     verdict: str
     row: Row | None
-    members: tuple[Row, ...]
 
     @property
     def worth(self) -> str:
@@ -73,20 +73,13 @@ class Card:
     rows: tuple[AnswerRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """A workload's time on a CPU at its largest size; ``time`` has a ``*`` where it was flagged."""
+class Timing(NamedTuple):
+    """A workload's time on a CPU at its largest size, as TIMING_COLUMNS; ``time`` has a ``*`` where it was flagged."""
 
     name: str
     time: str
     rate: str
     peak: str
-    row: Row
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """As :data:`TIMING_COLUMNS`."""
-        return self.name, self.time, self.rate, self.peak
 
 
 TIMING_COLUMNS = ("benchmark", "time", "throughput", "% of peak")
@@ -146,7 +139,7 @@ def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row], doubtf
     for kind, chosen in representatives(members).items():
         sound = [row for row in chosen if not doubtful.intersection(pair_key(row))]
         crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
-        unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None, tuple(chosen))
+        unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None)
         rows.append(_row(kind, sound, crossed) if sound else unknown)
     return tuple(rows)
 
@@ -176,14 +169,14 @@ def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
     known = [row for row in members if not judgement.too_noisy(row["low"], row["high"])]
     known.sort(key=lambda row: row["speedup"])
     if not known:
-        return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None, tuple(members))
+        return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None)
     typical = known[(len(known) - 1) // 2]
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
     name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
     cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), _since(crossings, typical)
-    return AnswerRow(name, *cells, judgement.verdict(typical), typical, tuple(members))
+    return AnswerRow(name, *cells, judgement.verdict(typical), typical)
 
 
 def _since(crossings: Sequence[Row], typical: Row) -> str:
@@ -246,7 +239,6 @@ def timing(row: Row) -> Timing:
         seconds_text(times.median_s) + star,
         text(values[0], rate.unit) if rate and values else "",
         "" if row["utilisation"] is None else peak_text(row["utilisation"]),
-        row,
     )
 
 

@@ -15,7 +15,7 @@ from .. import statistics
 from ..format import aligned, counted, seconds_text, text
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
-from . import provenance, scaling
+from . import labels, provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, timing
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words
 from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
@@ -37,6 +37,7 @@ _REASONS = (
     (r"is not (here|available)|does not exist on", "need a device that isn't here", "needs a device that isn't here"),
     (r"not for this workload", "have no such variant", "has no such variant"),
 )
+_PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
 _NOTE = (
     "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
@@ -81,7 +82,7 @@ def _table(answer: Answer, room: int) -> list[str]:
             cells = [tuple(_SHORTER.get(cell, cell) for cell in (*row[:2], *row[3:])) for row in cells]  # no range
         lines += [*title, *aligned(cells, WIDTH)]
     if answer.times:
-        lines += aligned([TIMING_COLUMNS, *(row.cells for row in answer.times)], WIDTH)
+        lines += aligned([TIMING_COLUMNS, *answer.times], WIDTH)
     if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
         lines.append("  ◐ worth it only while the data stays on the device between calls")
     if len(lines) > room:
@@ -98,12 +99,8 @@ def _own(run: Run) -> list[str]:
             device = "CPU" if result.device == "cpu" else result.device
             star = "*" if result.flags else ""
             lines.setdefault(result.case.id, []).append(f"{device} {seconds_text(result.times.median_s)}{star}")
-    rows = []
-    for name, times in lines.items():
-        rest = "  ".join(times)
-        room = max(8, WIDTH - 4 - len(rest))
-        rows.append(f"  {name if len(name) <= room else name[: room - 1] + '…'}  {rest}")
-    return rows
+    ends = {name: "  ".join(times) for name, times in lines.items()}
+    return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 
 
 def skip_kind(reason: str) -> tuple[str, str]:
@@ -116,21 +113,18 @@ def skip_kind(reason: str) -> tuple[str, str]:
 
 def _unmeasured(run: Run) -> str:
     skipped = Counter(skip_kind(str(result.reason or "")) for result in run.results if result.status == "skipped")
-    failed = [result for result in run.results if result.status not in (OK, "skipped")]
+    failed = [result.case.workload for result in run.results if result.status not in (OK, "skipped")]
     parts = [f"{count} {words[count == 1]}" for words, count in skipped.most_common(3)]
-    more = sum(skipped.values()) - sum(count for _, count in skipped.most_common(3))
+    more = skipped.total() - sum(count for _, count in skipped.most_common(3))
     parts += [f"{more} for other reasons"] if more else []
-    text = f"Skipped: {', '.join(parts)}. " if parts else "Skipped: 0. "
-    names = ", ".join(result.case.workload for result in failed[:2])
-    return text + (f"Failed: {len(failed)} ({names}{' …' * (len(failed) > 2)})." if failed else "Failed: 0.")
+    names = f" ({', '.join(failed[:2])}{' …' * (len(failed) > 2)})" if failed else ""
+    return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
 
 
 def _places(files: Sequence[Path]) -> str:
-    by_name = {path.name: path for path in files}
-    page = by_name.get("report.html")
-    summary, data = by_name.get("summary.md"), by_name.get("results.csv")
-    parts = [f"Report  {page}   (all results, charts)"] if page else [f"Report  {summary}"] if summary else []
-    return "   ".join([*parts, *([f"Data  {data}"] if data else [])])
+    page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
+    parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
+    return "   ".join([*parts, *(f"Data  {path}" for path in data)])
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
@@ -161,9 +155,8 @@ def summarise(
         for card in answered.cards
     ]
     if answered.times:
-        flagged = any(cells.time.endswith("*") for cells in answered.times)
-        body = tuple(cells.cells for cells in answered.times)
-        tables.append(Table("Times", TIMING_COLUMNS, body, "* flagged: see the column flags of results.csv." * flagged))
+        note = "* flagged: see the column flags of results.csv." * any("*" in timed.time for timed in answered.times)
+        tables.append(Table("Times", TIMING_COLUMNS, answered.times, note))
     return Summary(
         tables=tuple(tables),
         left_out=left_out_line(speedups.left_out),
@@ -300,4 +293,4 @@ def _cell(name: str, row: Row) -> str:
 def _time_table(rows: Sequence[Row]) -> Table:
     """A row for each workload and dtype measured, at its largest size."""
     groups = grouped(rows, lambda row: (row["workload"], arithmetic(row), row["device"], row["implementation"]))
-    return Table("Times", TIMING_COLUMNS, tuple(timing(representative(members)).cells for members in groups.values()))
+    return Table("Times", TIMING_COLUMNS, tuple(timing(representative(members)) for members in groups.values()))

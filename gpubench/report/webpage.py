@@ -123,7 +123,7 @@ def _card(card: Card) -> str:
 
 def _times(answer: Answer) -> str:
     """Without an accelerator: what the machine reaches."""
-    return _table(Table("", TIMING_COLUMNS, tuple(time.cells for time in answer.times))) if answer.times else ""
+    return _table(Table("", TIMING_COLUMNS, answer.times)) if answer.times else ""
 
 
 def _table(table: Table) -> str:
