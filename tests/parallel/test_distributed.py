@@ -14,13 +14,16 @@ from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data
-from gpubench.parallel.collective import AllReduce, bus_bandwidth
-from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import PipelineTraining, cut, pipeline_speedup
-from gpubench.parallel.rank import RankTimes, measure_rank
-from gpubench.parallel.ranks import Ranks, device_counts
-from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import WorkerGroup
+from gpubench.parallel.distributed import (
+    AllReduce,
+    PipelineTraining,
+    Training,
+    bus_bandwidth,
+    cut,
+    pipeline_speedup,
+)
+from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_rank
+from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
@@ -149,7 +152,7 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
         accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
         replay=lambda outcome, work: entered.append(outcome),
     )  # fmt: skip
-    ranks = Ranks()
+    ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: Team())
     ranks.measure(case, None, 2, work=Work(), method="ddp")
     (outcome,) = entered
