@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import devices
@@ -12,7 +11,6 @@ from ..devices.cpu import cores
 from ..errors import Unmeasurable
 from ..measure import disturbance
 from ..measure.budget import RANKS_S, Estimate
-from ..measure.steps import Outcome
 from ..runfile.schema import Work
 from .rank import RankJob, RankTimes, measure_rank
 from .rendezvous import Rank, collective_backend, launched_rank
@@ -81,18 +79,11 @@ class Ranks:
             **record,
             **times[-1].record,
         }
-        outcome = Outcome(
-            [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)],
-            times[0].iterations,
-            list(dict.fromkeys(names)),
-            threads * world_size,
-            times[0].check,
-            times[0].first_s,
-            flags=tuple(flags),
-        )
-        if "losses" in gpubench.parallel:
-            outcome = replace(outcome, steps=len(gpubench.parallel["losses"]))
-        gpubench.replay(outcome, work)
+        durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
+        used = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
+        rest = {"check": times[0].check, "first_call_s": times[0].first_s}
+        rest["steps"] = len(losses) if (losses := gpubench.parallel.get("losses")) is not None else None
+        gpubench.replay(durations, times[0].iterations, work, flags, **used, **rest)
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
