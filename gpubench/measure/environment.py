@@ -58,7 +58,7 @@ def machine(label: str | None = None) -> dict[str, Any]:
     torch, _ = imported_torch()
     present = devices.present() if torch else [devices.CPU]
     # A GPU in a bad state must not cost the run its results.
-    facts = [_known(d.facts) or {"name": d.name, "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
+    facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
     models = Counter(facts["label"] or facts["name"] for facts in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     return {
@@ -114,7 +114,7 @@ def moment() -> dict[str, Any]:
     for device in (devices.CPU, *(devices.in_use() if sys.modules.get("torch") else [])):
         memory, clocks = _known(device.memory), _known(device.clocks)
         free = memory.free if memory else None
-        states[device.name] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
+        states[str(device)] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows

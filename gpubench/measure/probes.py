@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..devices import CPU, Device, DeviceEvent
+from ..devices import CPU, Device
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
@@ -120,7 +120,7 @@ def _repeat(
     if not device.queue_wait(hold_s):
         return None
     held = device.record_event()
-    marks: list[tuple[DeviceEvent, DeviceEvent, DeviceEvent]] = []
+    marks = []
     if flush is None:
         start = device.record_event()
         for _ in range(calls):
