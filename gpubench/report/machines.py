@@ -77,10 +77,10 @@ def shared_benchmarks(results: pd.DataFrame) -> list[SharedBenchmark]:
     by_first: dict[int, dict[DeviceOfRun, Row]] = {}
     firsts = []
     for rows in grouped((row for row in measured if kind_of(row["workload"])), lambda row: row["workload"]).values():
-        cases = {id(same[0]): _by_device(same) for same in grouped(rows, _setting).values()}
-        most = max(map(len, cases.values()))
-        firsts.append(representative([next(iter(case.values())) for case in cases.values() if len(case) == most]))
-        by_first |= cases
+        by_setting = {id(same[0]): _by_device(same) for same in grouped(rows, _setting).values()}
+        most = max(map(len, by_setting.values()))
+        firsts.append(representative([next(iter(case.values())) for case in by_setting.values() if len(case) == most]))
+        by_first |= by_setting
     shared = []
     for kind, members in representatives(firsts).items():
         cases = sorted((by_first[id(row)] for row in members), key=_apart)

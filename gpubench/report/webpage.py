@@ -33,9 +33,9 @@ from .table import CROSSING, LINE, records
 from .trend import Trend
 
 COLUMNS = (
-    "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "rate",
-    "rate_unit", "utilisation", "speedup", "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline",
-    "baseline_s", "status", "flags", "reason",
+    "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
+    "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
+    "utilisation", "status", "flags", "reason",
 )  # fmt: skip
 """Of a row of the data; ``device`` is a place in the list of devices."""
 INTERNED = (
