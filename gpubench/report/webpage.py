@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -28,8 +29,7 @@ from .judgement import TOO_NOISY, crossover_text, too_noisy
 from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT
-from .sweep import size_parameter
-from .table import CROSSING, LINE, records
+from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
 COLUMNS = (
@@ -42,9 +42,6 @@ INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
 )  # fmt: skip
 """Columns of texts that repeat: places in the list of strings."""
-_OF_RESULTS = (
-    "workload", "dtype", "variant", "time_s", "low_s", "high_s", "rate", "rate_unit", "utilisation", "status", "reason",
-)  # fmt: skip
 _OF_PAIRS = {
     "speedup": "speedup", "speedup_low": "low", "speedup_high": "high", "copies": "one_shot_speedup",
     "break_even_calls": "break_even_calls", "baseline_s": "baseline_s",
@@ -58,6 +55,7 @@ _MAKER = re.compile(r"^(NVIDIA|AMD|Intel(\(R\))?|Apple)\s+")
 _RATIO = re.compile(r"\d[\d,.]*×")
 _VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
 _CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
+_FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
 _FOLDED = (
     ("Roofline: how close to the measured peak", "roofline", "rooflines"),
     ("Multi-GPU and distributed", "bars", "bars"),
@@ -111,9 +109,7 @@ def _sections(
     for title, kind, name in _FOLDED:
         figures = "".join(f'<figure data-{kind}="{i}"></figure>' for i in range(len(data[name])))
         folded += f"<details><summary>{title}</summary>{figures}</details>" if figures else ""
-    links = " ".join(
-        f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
-    )
+    links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
         ("answer", "Answer", _tables(answer_tables(answer)) + hint),
@@ -171,7 +167,7 @@ def page_data(
     sizes = {name: size_parameter(rows) for name, rows in workloads.items()}
     pairs = {id(row["_result"]): row for row in compared}
     first = grouped(compared, lambda row: row["workload"]) or workloads
-    findings, marks = _explained(crossings, devices, places)
+    findings, marks = _explained(crossings, devices)
     texts: dict[Any, int] = {}
     rows = []
     for row in measured:
@@ -226,7 +222,7 @@ def _page_devices(rows: Sequence[Row]) -> dict[_Source, dict[str, Any]]:
 
 
 def _cells(row: Row, pair: Mapping[str, Any], size_name: str | None) -> dict[str, Any]:
-    cells = {name: row[name] for name in _OF_RESULTS} | {name: pair.get(of) for name, of in _OF_PAIRS.items()}
+    cells = {name: row.get(name) for name in COLUMNS} | {name: pair.get(of) for name, of in _OF_PAIRS.items()}
     params = dict(row["_result"].case.params)
     size = params.pop(size_name, None) if size_name else None
     cells |= {"setting": _setting(row, params), "size_name": None if size is None else size_name, "size": size}
@@ -247,9 +243,7 @@ def _short(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None if value == "" else value
     number = float(f"{value:.6g}")
-    if number != number or abs(number) == float("inf"):
-        return None
-    return int(number) if number.is_integer() else number
+    return None if not math.isfinite(number) else int(number) if number.is_integer() else number
 
 
 def _key(row: Row, size_name: str) -> str:
@@ -258,29 +252,28 @@ def _key(row: Row, size_name: str) -> str:
     return "|".join((row["workload"], row["dtype"] or "", row["variant"] or "", _setting(row, params)))
 
 
-def _explained(
-    crossings: Sequence[Row], devices: _Devices, places: Mapping[_Source, int]
-) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
+def _explained(crossings: Sequence[Row], devices: _Devices) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
     """By line of the explorer a finding, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``, and as marks
     the crossovers that the interval states as a fact."""
-    findings: dict[str, dict[_Source, list[str]]] = {}
+    places = {source: place for place, source in enumerate(devices)}
+    shorts = [device["short"] for device in devices.values()]
+    findings: dict[str, dict[int, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(crossings, key=lambda each: each["regime"] != RESIDENT):
-        last, name, source = row[LINE].points[-1], row["size_parameter"], _source(row)
+        last, name, place = row[LINE].points[-1], row["size_parameter"], places[_source(row)]
         key = _key(row[LINE].row, name)
         start = crossover_text(row[CROSSING], row[LINE], name)
         copies = "" if row["regime"] == RESIDENT else "with copies "
         value = TOO_NOISY if too_noisy(last.low, last.high) else times_text(last.y)
         words = f"{copies}{value} at {size_label(name)} = {size_text(last.x, name)}, faster from: {start}"
-        findings.setdefault(key, {}).setdefault(source, []).append(words)
+        findings.setdefault(key, {}).setdefault(place, []).append(words)
         if "≈" in start and row["crossover"]:
-            mark = {"device": places[source], "size": _short(row["crossover"]), "text": start}
-            marks.setdefault(key, []).append(mark)
-    shorts = {source: device["short"] for source, device in devices.items()}
-    return {
-        key: " ".join(f"{shorts[source]}: {'; '.join(words)}." for source, words in lines.items())
+            marks.setdefault(key, []).append({"device": place, "size": _short(row["crossover"]), "text": start})
+    sentences = {
+        key: " ".join(f"{shorts[place]}: {'; '.join(words)}." for place, words in lines.items())
         for key, lines in findings.items()
-    }, marks
+    }
+    return sentences, marks
 
 
 def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
@@ -311,10 +304,9 @@ def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[st
 
 def _headline_setting(row: Row) -> str:
     """``float32, out, n = 10⁷``: as in the answer, with sizes for people."""
+    params = row["_result"].params.items()
     sizes = {
-        setting(name, value): f"{name} = {size_text(value, name)}"
-        for name, value in row["_result"].case.params.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        setting(name, v): f"{name} = {size_text(size, name)}" for name, v in params if (size := size_of(row, name))
     }
     return ", ".join(sizes.get(word, word) for word in setting_of(row).split(", "))
 
@@ -392,8 +384,7 @@ def _bars(rows: Sequence[Row], devices: _Devices) -> list[dict[str, Any]]:
             }
             for row in members
         ]
-        subtitle = "Speedup over one device; the tick is the ideal"
-        charts.append({"title": workload, "subtitle": subtitle, "bars": bars})
+        charts.append({"title": workload, "subtitle": "Speedup over one device; the tick is the ideal", "bars": bars})
     return charts
 
 
