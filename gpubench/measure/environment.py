@@ -76,7 +76,7 @@ def machine(label: str | None = None) -> dict[str, Any]:
 
 def _facts(device: devices.Device) -> dict[str, Any]:
     # A GPU in a bad state must not cost the run its results.
-    return _known(device.facts) or {"name": device.name, "kind": device.kind, "label": None, "memory_bytes": None}
+    return _known(device.facts) or {"name": str(device), "kind": device.kind, "label": None, "memory_bytes": None}
 
 
 def _build(torch: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def moment() -> dict[str, Any]:
     for device in (devices.CPU, *used):
         memory, clocks = _known(device.memory), _known(device.clocks)
         free = memory.free if memory else None
-        states[device.name] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
+        states[str(device)] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows

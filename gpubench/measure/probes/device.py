@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...devices import Device, DeviceEvent
+from ...devices import Device
 from ..clock import repeat
 
 REPEATS = 5
@@ -76,7 +76,7 @@ def _repeat(
     if not device.queue_wait(hold_s):
         return None
     held = device.record_event()
-    marks: list[tuple[DeviceEvent, DeviceEvent, DeviceEvent]] = []
+    marks = []
     if flush is None:
         start = device.record_event()
         for _ in range(calls):
