@@ -20,7 +20,6 @@ from ..measure import budget, disturbance
 from ..measure.budget import MIN_ROUND, RANKS_S, Estimate, Preset
 from ..measure.clock import DeviceClock, repeat
 from ..measure.precision import matmul_precision
-from ..measure.steps import Outcome
 from ..runfile.schema import Check, Work
 from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
 
@@ -84,17 +83,11 @@ class Ranks:
         interconnect = "network" if network else home.interconnect(world_size) if world_size > 1 else None
         gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
         gpubench.parallel |= record | times[-1].record
-        outcome = Outcome(
-            [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)],
-            times[0].iterations,
-            list(dict.fromkeys(names)),
-            threads * world_size,
-            times[0].check,
-            times[0].first_s,
-            len(times[-1].record.get("losses", ())) or None,
-            tuple(flags),
-        )
-        gpubench.replay(outcome, work)
+        durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
+        used = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
+        rest = {"check": times[0].check, "first_call_s": times[0].first_s}
+        rest["steps"] = len(times[-1].record.get("losses", ())) or None
+        gpubench.replay(durations, times[0].iterations, work, flags, **used, **rest)
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:

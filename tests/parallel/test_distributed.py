@@ -150,14 +150,14 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
 
     case = SimpleNamespace(
         accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
-        replay=lambda outcome, work: entered.append(outcome),
+        replay=lambda durations, iterations, work, flags, **record: entered.append((durations, iterations, record)),
     )  # fmt: skip
     ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: Team())
     ranks.measure(case, None, 2, work=Work(), method="ddp")
-    (outcome,) = entered
-    assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")
-    assert (outcome.devices, outcome.threads) == (["cpu"], 2)
+    ((durations, iterations, record),) = entered
+    assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
+    assert (record["devices"], record["threads"]) == (("cpu",), 2)
 
 
 @pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])
