@@ -1,25 +1,25 @@
 """What can go wrong, for callers to catch:
 
-    GpubenchError
-    ├── UsageError        an option, name or path that can't be used: the message names what exists
-    ├── RunFileError      a file that can't be trusted: the message names the file, the place and what was expected
-    ├── WrongAnswer       a benchmarked call returned something else than its reference
-    ├── WorkMismatch      a declared amount of work disagrees with what was counted
-    ├── RankFailure       one of several processes died, hung or raised: the message names its rank
-    └── Unmeasurable      a case that this machine can't measure within its limits: a skip with a reason
-        ├── TooLarge      not enough memory
-        └── OverBudget    not enough time
-
-Standard library only.
+GpubenchError
+├── UsageError        an option, name or path that can't be used: the message names what exists
+├── RunFileError      a file that can't be trusted: the message names the file, the place and what was expected
+├── WrongAnswer       a benchmarked call returned something else than its reference
+├── WorkMismatch      a declared amount of work disagrees with what was counted
+├── RankFailure       one of several processes died, hung or raised: the message names its rank
+└── Unmeasurable      a case that this machine can't measure within its limits: a skip with a reason
+    ├── TooLarge      not enough memory
+    └── OverBudget    not enough time
 """
+
+import argparse
 
 
 class GpubenchError(Exception):
     """Base of all errors this package raises on purpose; its text is one line."""
 
 
-class UsageError(GpubenchError):
-    """An option, name or path that can't be used."""
+class UsageError(GpubenchError, argparse.ArgumentTypeError):
+    """An option, name or path that can't be used; argparse prints its text as it is."""
 
 
 class RunFileError(GpubenchError):

@@ -150,6 +150,17 @@ def summarise(
     details += [_launch_table(rows, names), rate_table(rows, names)]
     details += provenance.provenance_tables(results, runs, names)
     details.append(scaling.several_devices(scaled))
+    return Summary(
+        tables=answer_tables(answered),
+        left_out=left_out_line(speedups.left_out),
+        lead=(answered.sentence, *([answered.hint] if answered.hint else [])),
+        warnings=answered.warnings,
+        details=tuple(table for table in details if table.rows),
+    )
+
+
+def answer_tables(answered: Answer) -> tuple[Table, ...]:
+    """A table a card; the times where there is none."""
     tables = [
         Table(f"{card.device} against {card.baseline}", ANSWER_COLUMNS, tuple(row.cells for row in card.rows), _NOTE)
         for card in answered.cards
@@ -157,13 +168,7 @@ def summarise(
     if answered.times:
         note = "* flagged: see the column flags of results.csv." * any("*" in timed.time for timed in answered.times)
         tables.append(Table("Times", TIMING_COLUMNS, answered.times, note))
-    return Summary(
-        tables=tuple(tables),
-        left_out=left_out_line(speedups.left_out),
-        lead=(answered.sentence, *([answered.hint] if answered.hint else [])),
-        warnings=answered.warnings,
-        details=tuple(table for table in details if table.rows),
-    )
+    return tuple(tables)
 
 
 def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Names, most: int = _MOST_ROWS) -> Table:

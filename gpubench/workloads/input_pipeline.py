@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,22 +49,16 @@ class InputPipeline:
         self._spent: list[tuple[float, float]] = []
         self._pinned = pinned
         self._trainer = training.trainer("cifar", gpubench.data, 2) if feeding else None
-        methods = multiprocessing.get_all_start_methods()
-        options: dict[str, Any] = {
-            "multiprocessing_context": "forkserver" if "forkserver" in methods else "spawn",
-            "persistent_workers": True,
-        }
-        self._loader = DataLoader(
-            Images(gpubench.data.seed), BATCH, pin_memory=pinned, num_workers=workers, **(options if workers else {})
-        )
+        start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        options: dict[str, Any] = {"multiprocessing_context": start, "persistent_workers": True} if workers else {}
+        images = Images(gpubench.data.seed)
+        self._loader = DataLoader(images, BATCH, pin_memory=pinned, num_workers=workers, **options)
         gpubench.parallel = {"workers": workers}
 
     def __enter__(self) -> InputPipeline:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         del self._loader  # its workers end with it
 
     def epoch(self) -> None:

@@ -16,7 +16,7 @@ from torch import nn
 from ..devices import CPU
 from ..errors import UsageError, WrongAnswer
 from ..measure.data import Data, require_memory
-from ..measure.variant import compiled
+from ..measure.precision import compiled
 from . import models
 
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -40,16 +40,16 @@ class Task:
     batch_norm: bool = False
 
 
-def _images(channels: int, side: int) -> Callable[[Data, int], torch.Tensor]:
-    return lambda data, batch: data.randn(batch, channels, side, side)
+def _normal(*shape: int) -> Callable[[Data, int], torch.Tensor]:
+    return lambda data, batch: data.randn(batch, *shape)
 
 
 def _classes(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
     return lambda data, inputs: data.randint(count, (len(inputs),))
 
 
-def _like_inputs(data: Data, inputs: torch.Tensor) -> torch.Tensor:
-    return data.randn(*inputs.shape)
+def _scores(count: int) -> Callable[[Data, torch.Tensor], torch.Tensor]:
+    return lambda data, inputs: data.randn(len(inputs), count)
 
 
 def _prices(data: Data, inputs: torch.Tensor) -> torch.Tensor:
@@ -65,23 +65,18 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 
 GPT2_LENGTH = 32
 TASKS = {
-    "lenet": Task(models.LeNet, _images(1, 32), _classes(10), _cross_entropy),
-    "cifar": Task(models.CifarNet, _images(3, 32), _classes(10), _cross_entropy),
-    "resnet50": Task(models.resnet50, _images(3, 224), _classes(1000), _cross_entropy, batch_norm=True),
+    "lenet": Task(models.LeNet, _normal(1, 32, 32), _classes(10), _cross_entropy),
+    "cifar": Task(models.CifarNet, _normal(3, 32, 32), _classes(10), _cross_entropy),
+    "resnet50": Task(models.resnet50, _normal(3, 224, 224), _classes(1000), _cross_entropy, batch_norm=True),
     "gpt2": Task(
         models.gpt2,
         lambda data, batch: data.randint(50257, (batch, GPT2_LENGTH)),
         lambda data, inputs: data.randint(50257, tuple(inputs.shape)),
         _cross_entropy,
     ),
-    "deep_mlp": Task(models.deep_mlp, lambda data, batch: data.randn(batch, 512), _like_inputs, nn.functional.mse_loss),
-    "linear": Task(
-        lambda: nn.Linear(5, 2),
-        lambda data, batch: data.randn(batch, 5),
-        lambda data, inputs: data.randn(len(inputs), 2),
-        nn.functional.mse_loss,
-    ),
-    "tabular": Task(models.tabular, lambda data, batch: data.randn(batch, 13), _prices, nn.functional.mse_loss),
+    "deep_mlp": Task(models.deep_mlp, _normal(512), _scores(512), nn.functional.mse_loss),
+    "linear": Task(lambda: nn.Linear(5, 2), _normal(5), _scores(2), nn.functional.mse_loss),
+    "tabular": Task(models.tabular, _normal(13), _prices, nn.functional.mse_loss),
 }
 TABULAR_ROWS, TABULAR_BATCH, TABULAR_EPOCHS, TABULAR_RATE = 506, 128, 100, 0.01
 
@@ -114,11 +109,9 @@ def network(name: str, data: Data, **options: Any) -> nn.Module:
 
 def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
     """``sgd`` has momentum 0.9."""
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=rate)
-    raise UsageError(f"unknown optimizer {name!r}: choose from sgd, adam")
+    if name not in MEMORY_PER_PARAMETER:
+        raise UsageError(f"unknown optimizer {name!r}: choose from {', '.join(MEMORY_PER_PARAMETER)}")
+    return torch.optim.SGD(parameters, rate, momentum=0.9) if name == "sgd" else torch.optim.Adam(parameters, rate)
 
 
 class Trainer:
@@ -176,14 +169,12 @@ class Trainer:
     def step(self) -> torch.Tensor:
         """Train once on every batch; returns the loss, the mean over all rows, from before the updates."""
         total: torch.Tensor | None = None
-        for index in range(len(self.batches)):
+        for index, rows in enumerate(self._rows):
             self.update_rule.zero_grad(set_to_none=True)
             loss = self.forward(index)
             loss.backward()  # type: ignore[no-untyped-call]
             self.update_rule.step()
-            weighed = loss.detach()
-            if len(self.batches) > 1:
-                weighed = weighed * (self._rows[index] / sum(self._rows))
+            weighed = loss.detach() * (rows / sum(self._rows)) if len(self._rows) > 1 else loss.detach()
             total = weighed if total is None else total + weighed
         assert total is not None, "no batch"
         return total
