@@ -7,6 +7,7 @@ seed; dropout is off, so that a step has one right answer.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import statistics
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from ..devices import CPU
 from ..errors import UsageError, WrongAnswer
 from ..measure.clock import DeviceClock
 from ..measure.data import Data, require_memory
-from ..measure.variant import compiled
+from ..measure.precision import compiled
 from . import models
 
 if TYPE_CHECKING:
@@ -101,9 +102,8 @@ def task(name: str) -> Task:
 
 def batches(name: str, data: Data, rows: int, size: int | None = None) -> list[Batch]:
     """``rows`` rows of a task's data, in batches of ``size`` (default: all in one); the last may be smaller."""
-    chosen = task(name)
-    inputs = chosen.inputs(data, rows)
-    targets = chosen.targets(data, inputs)
+    inputs = task(name).inputs(data, rows)
+    targets = task(name).targets(data, inputs)
     if name == "tabular":
         inputs = (inputs - inputs.mean(0)) / inputs.std(0)
     return list(zip(torch.split(inputs, size or rows), torch.split(targets, size or rows), strict=True))
@@ -235,17 +235,16 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
     """FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't be run there."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    counted: dict[str, float] = {}
-    try:
+    counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta has no data to look at
         learner = trainer(name, Data(CPU, torch.float32, 0, meta=True), batch, **options)
-        for part in (learner.forward, learner.backward):
-            with FlopCounterMode(display=False) as counter:
-                part()
-            counted[part.__name__] = float(counter.get_total_flops())
-    except (RuntimeError, NotImplementedError, TypeError, ValueError):  # meta has no data to look at
-        return {"forward": None, "backward": None, "update": None, "step": None}
-    backward = counted["backward"] - counted["forward"]  # the first backward makes the graph
-    return {"forward": counted["forward"], "backward": backward, "update": None, "step": counted["backward"]}
+        with FlopCounterMode(display=False) as forward:
+            learner.forward()
+        with FlopCounterMode(display=False) as both:  # the first backward makes the graph
+            learner.backward()
+        forward_flops, step_flops = float(forward.get_total_flops()), float(both.get_total_flops())
+        counted |= {"forward": forward_flops, "backward": step_flops - forward_flops, "step": step_flops}
+    return counted
 
 
 def verify_part(learner: Trainer, reference: Trainer, part: str, tolerance: float = GRADIENT_TOLERANCE) -> Any:
