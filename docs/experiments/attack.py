@@ -471,14 +471,12 @@ def main() -> int:
     args = parser.parse_args()
     anything = False
     print("| attack | tried | broken | seconds |\n|---|---:|---:|---:|", flush=True)
-    details = []
     for name, count in chosen(args.attacks):
         began = time.monotonic()
         broken = attack(name, count, args.seed, args.parallel)
         anything = anything or bool(broken)
-        details += broken
+        print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
         print(f"| {name} | {count:,} | {len(broken)} | {time.monotonic() - began:.0f} |", flush=True)
-    print("\n".join(["", *details]))
     return int(anything)
 
 
