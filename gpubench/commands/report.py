@@ -141,10 +141,9 @@ def write_report(
     prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, machines, output, price, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
-    from ..report.page_data import page_data
-    from ..report.webpage import webpage
+    from ..report.webpage import page_data, webpage
 
     folder = Path(folder)
     runs = read_all(paths)
@@ -155,8 +154,8 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = dict(price.parse_price(words) for words in prices)
-    bought = price.price_tables(compared, costs, allow)
+    costs = dict(machines.parse_price(words) for words in prices)
+    bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     output.prepare_folder(folder)
     trends = trend.trends(runs, results) if charts.which != "none" else []
@@ -176,7 +175,7 @@ def write_report(
     # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
     first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)
     details = tuple(each for each in words.details if each not in first)
-    words = replace(words, tables=(*first, *words.tables, *price.priced_on_both_sides(bought)), details=details)
+    words = replace(words, tables=(*first, *words.tables, *machines.priced_on_both_sides(bought)), details=details)
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),

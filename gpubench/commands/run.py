@@ -18,8 +18,8 @@ from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, Lock, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
-from ..supervise import plan, process
-from ..supervise.progress import Progress
+from ..supervise import process
+from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.supervisor import Supervisor, Unable
 from .env import writable
 from .report import add_chart_arguments, charts_of
@@ -60,9 +60,10 @@ def main(args: argparse.Namespace) -> int:
             raise UsageError("--list shows what a new run would measure: leave out --resume")
         if args.list:
             _say(FIRST_WORDS)
-            return plan.show(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
+            show_plan(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
+            return _MEASURED
         return _measure(args)
-    except plan.NoPlan as error:
+    except NoPlan as error:
         return _explain(error.code, Progress(), error.log, False)
     except GpubenchError as error:
         return _say(str(error), _UNUSABLE)

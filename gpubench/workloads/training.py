@@ -16,7 +16,7 @@ from torch import nn
 from ..devices import CPU
 from ..errors import UsageError, WrongAnswer
 from ..measure.data import Data, require_memory
-from ..measure.variant import compiled
+from ..measure.precision import compiled
 from . import models
 
 Batch = tuple[torch.Tensor, torch.Tensor]
