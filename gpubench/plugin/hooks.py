@@ -1,5 +1,4 @@
-"""The plugin's state and its hooks. torch is imported only for a test that needs it, and no device is touched while
-pytest is being configured."""
+"""The plugin's state and its hooks. torch is imported for a test that needs it; configuring touches no device."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Plugin:
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config))
-        plugins = config.pluginmanager
-        # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it.
+        plugins = config.pluginmanager  # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it
         self.equipped = plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
         self.measures = False  # whether a test that is measured was collected
         self.recorder: Recorder | None = None
@@ -135,10 +133,7 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device.
-
-        A fixture that asks for too much memory skips the test, as the test itself would.
-        """
+        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device."""
         names = fixture_names(item)
         if "gpubench" in names:
             if not self.session.settings.plan:
@@ -154,7 +149,7 @@ class Plugin:
                 self._start(item, structs.replace(self.case_of(item), dtype=""))
         try:
             return (yield)
-        except Unmeasurable as error:
+        except Unmeasurable as error:  # of a fixture that asks for too much memory
             pytest.skip(str(error))
 
     def _start(self, item: pytest.Item, case: Case) -> Attempt:
@@ -212,21 +207,18 @@ class Plugin:
         """Say what has no time, what casts doubt on the times, and what to do with the file."""
         if not self.measures or self.session.settings.plan:
             return
-        path = self.config.getoption("benchmark_json", None)
-        lines = outcomes.summary_lines(self.session)
-        if path and Path(path).exists():
-            lines.append(f"for tables and charts: gpubench report {path} -o DIR")
-        for line in lines:
+        for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
+        path = self.config.getoption("benchmark_json", None)
+        if path and Path(path).exists():
+            terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
 
     # What pytest-benchmark writes -------------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Add this machine's facts once a gpubench test was collected, since they need torch.
-
-        The host's name says nothing about speed and something about its owner, so it is left out unless asked for.
-        """
+        """Add this machine's facts once a gpubench test was collected, since they need torch. The host's name is left
+        out unless asked for: it says nothing about speed and something about its owner."""
         if self.measures:
             machine_info[KEY] = self.session.machine
             if not self.session.settings.identify:

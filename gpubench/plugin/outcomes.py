@@ -14,8 +14,8 @@ from ..devices import in_use
 from ..errors import RankFailure
 from ..format import counted
 from ..measure.session import Session, Unmeasured
-from ..runfile.redact import without_paths
 from ..runfile.schema import OK
+from ..runfile.writer import without_paths
 from .fixtures import Attempt
 
 LONGEST_REASON = 500

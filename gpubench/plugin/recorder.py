@@ -27,9 +27,8 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-"""Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
-"""Files beside them that do."""
+"""Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 
 def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
@@ -87,7 +86,7 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         session.unmeasured.append(Unmeasured(session.begun[fullname], name, fullname, "error", reason))
     output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in failed | unfinished]
     for benchmark in output["benchmarks"]:
-        thin_samples(benchmark)
+        _thin_samples(benchmark)
     output[KEY] = _about(session) | {
         "finished": _now(),
         "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
@@ -95,8 +94,7 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
     }
 
 
-def thin_samples(benchmark: dict[str, Any]) -> None:
-    """Thin the raw samples of one of our cases, in place."""
+def _thin_samples(benchmark: dict[str, Any]) -> None:
     if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
         benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
 
@@ -113,8 +111,7 @@ class Recorder:
     """Writes one measuring process's events. Each is on disk before anything else happens."""
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
-        self.config, self.session = config, session
-        self._earlier = None
+        self.config, self.session, self._earlier = config, session, None
         if not config.getoption("--gpubench-ledger"):
             path.unlink(missing_ok=True)  # of an earlier run into the same file
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
@@ -139,24 +136,15 @@ class Recorder:
         hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
         fingerprint = self._fingerprint(machine[KEY], sources)
         require_same(self.ledger.path, fingerprint)
-        self.ledger.append(
-            "session",
-            process=self.session.settings.process,
-            cases=list(cases),
-            identities={name: case.as_dict() for name, case in cases.items()},
-            estimated_s=self._estimated_s(list(cases.values()), of_several_processes),
-            fingerprint=fingerprint,
-            machine_info=machine,
-            commit_info=commit,
-            datetime=_now(),
-            version=pytest_benchmark.__version__,
-            gpubench=_about(self.session),
-            **_began(self.session),
-        )
+        facts = {"process": self.session.settings.process, "cases": list(cases)}
+        facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
+        facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
+        facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
+        facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
+        self.ledger.append("session", **facts, **_began(self.session))
 
     def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
-        """Seconds that these cases and the ceilings take in a run's first process. Skipped and slow cases, which
-        ``--list`` finds by counting their work, aren't known yet."""
+        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow."""
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
@@ -187,7 +175,7 @@ class Recorder:
         self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
     def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
-        """One phase of a test has ended; after the last the case's result goes to the ledger."""
+        """One phase of a test has ended; after the last, the case's result goes to the ledger."""
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
         if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
@@ -204,7 +192,7 @@ class Recorder:
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
         if status == OK:
             benchmark = stats.as_dict(include_data=True)
-            thin_samples(benchmark)
+            _thin_samples(benchmark)
             self._append("end", **facts, benchmark=json.loads(json.dumps(benchmark, default=str)))  # odd parameters
         else:
             row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
