@@ -17,7 +17,6 @@ from .settings import benchmark_option
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
     from ..parallel.ranks import Ranks
-    from .hooks import Plugin
 
 PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
 """What a case is parametrised with, by the fixture ``gpubench_NAME``, and the value in a test without it."""
@@ -125,7 +124,7 @@ class Measured:
     @pytest.fixture
     def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
         """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        attempt = _plugin(request.config).attempts.get(request.node.nodeid)
+        attempt: Attempt | None = _plugin(request.config).attempts.get(request.node.nodeid)
         if attempt is None or attempt.make is None:
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
         attempt.fixture = attempt.make(benchmark)
@@ -141,6 +140,5 @@ class Unequipped:
         pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")
 
 
-def _plugin(config: pytest.Config) -> Plugin:
-    plugin: Plugin = config.pluginmanager.getplugin("gpubench")
-    return plugin
+def _plugin(config: pytest.Config) -> Any:
+    return config.pluginmanager.getplugin("gpubench")

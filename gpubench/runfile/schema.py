@@ -317,9 +317,7 @@ class Stats(Struct, frozen=True):
     iterations: Count
     q1: Positive | None = None
     q3: Positive | None = None
-    data: Annotated[_Samples | None, _is(f"at most {SAMPLES_KEPT} samples of each process, process after process")] = (
-        None
-    )
+    data: Annotated[list[Amount] | None, _is(_KEPT)] = None
 
 
 class Options(Struct, frozen=True):
