@@ -94,8 +94,8 @@ def _parameter(name: str, meaning: str) -> Any:
     return pytest.fixture(name=f"gpubench_{name}")(value)
 
 
-gpubench_device = _parameter("device", "Name of the case's device.")
-gpubench_dtype = _parameter("dtype", "Name of the case's dtype.")
+gpubench_device = _parameter("device", "Name of the benchmark's device.")
+gpubench_dtype = _parameter("dtype", "Name of the benchmark's dtype.")
 gpubench_implementation = _parameter("implementation", "Which library does the work.")
 gpubench_variant = _parameter("variant", "How a network is run.")
 gpubench_cache = _parameter("cache", "Whether the device's last cache is flushed before every round.")
