@@ -70,7 +70,9 @@ def _picture(args: argparse.Namespace) -> bytes:
     if matches:
         chosen = [bool(row["_result"].times) and matches(searchable_names(row)) for row in records(results)]
         if not any(chosen):
-            raise UsageError(_nothing_matches(args.expression, results))
+            names = sorted({result.workload for result in results["_result"] if result.times})
+            shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+            raise UsageError(f"no benchmark matches {args.expression!r}: choose from {shown}")
         results = results[chosen]
     from ..report.charts import draw
 
@@ -123,9 +125,3 @@ def _relabelled(run: Run, name: str, label: str) -> Run:
     devices = run.machine.devices
     named = tuple(structs.replace(each, label=label) if _called(each, name) else each for each in devices)
     return structs.replace(run, machine=structs.replace(run.machine, devices=named))
-
-
-def _nothing_matches(expression: str, results: pd.DataFrame) -> str:
-    names = sorted({result.workload for result in results["_result"] if result.times})
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"no benchmark matches {expression!r}: choose from {shown}"

@@ -72,8 +72,8 @@ def help_text() -> str:
     for heading, commands in COMMANDS.items():
         lines += ["", heading, *(f"  {name:<10} {text}" for name, text in commands.items())]
     lines += ["", "Examples", *(f"  {words:<46} {text}" for words, text in EXAMPLES.items())]
-    lines += ["", "gpubench COMMAND --help lists a command's options; gpubench --version prints the version."]
-    return "\n".join(lines)
+    last = "gpubench COMMAND --help lists a command's options; gpubench --version prints the version."
+    return "\n".join([*lines, "", last])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,8 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     after = "results after the change; more runs give a clearer verdict"
     add("--base", nargs="+", required=True, metavar="RUN", help=f"results before the change: {sides}")
     add("--new", nargs="+", required=True, metavar="RUN", help=after)
-    smallest = "smallest slowdown that matters (default: 5%%)"
-    add("--threshold", type=threshold, default=0.05, metavar="T", help=smallest)
+    add("--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--format", choices=("table", "md", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     add("--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well")
@@ -37,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = measuring.add_argument
     add("--interleave", action="store_true", help="alternate base and new (A B B A …) until the result is conclusive")
     add("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files (default: the suite)")
-    folder = "folder for the results files of all pairs (default: out/compare-1, -2 …)"
-    add("-o", "--output", metavar="DIR", help=folder)
+    add(
+        "-o", "--output", metavar="DIR", help="folder for the results files of all pairs (default: out/compare-1, -2 …)"
+    )
     add("--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)")
     add("--pairs", type=int, default=20, metavar="N", help="highest number of pairs (default: 20)")
     options.add_expression(measuring)
@@ -65,16 +65,14 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _require_writable(args)
+    return _show(replace(_compare(args), fail_missing=args.fail_missing), args)
+
+
+def _compare(args: argparse.Namespace) -> Comparison:
     if args.interleave:
         from ..compare.interleaved import compare_in_turn
 
-        comparison = compare_in_turn(args, [*options.passed_on(args), *options.chosen(args), *args.pytest])
-    else:
-        comparison = _read_and_compare(args)
-    return _show(replace(comparison, fail_missing=args.fail_missing), args)
-
-
-def _read_and_compare(args: argparse.Namespace) -> Comparison:
+        return compare_in_turn(args, [*options.passed_on(args), *options.chosen(args), *args.pytest])
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
     if args.pytest or args.paths or args.expression or options.given(args):

@@ -72,11 +72,8 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
     limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
     yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
-    yield (
-        "CPU",
-        "caches",
-        _line(*(f"{name.upper()} {_size(size)}" for name, size in (cpu["cache_bytes"] or {}).items())),
-    )
+    caches = (cpu["cache_bytes"] or {}).items()
+    yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
     speed = clocks and f"{clocks['core'] / 1e9:.2f} GHz"
     yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
     if torch:
@@ -133,9 +130,7 @@ def _render(document: dict[str, Any]) -> None:
         written = [(writable(part, console.encoding), style) for part, style in parts]
         console.print(Text.assemble(*written), soft_wrap=True)
 
-    for heading, name, value in _rows(document):
-        if not value:
-            continue
+    for heading, name, value in (row for row in _rows(document) if row[-1]):
         title = f"{'' if heading == before else heading:<{left}}"[:left]
         prefix = title + (f"{name:<9} " if left else f"{name or heading} ")
         wrapper.initial_indent = " " * len(prefix)

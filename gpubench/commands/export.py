@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _TABLES = {"markdown": "markdown_table", "rst": "rst_table", "html": "html_table"}
 """Functions of :mod:`gpubench.report.render`."""
 EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", *_TABLES)
-_NANOSECONDS = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +82,7 @@ def _action_entry(name: str, times: Times) -> dict[str, Any]:
 def _latency(times: Times) -> dict[str, float]:
     """Of Bencher's built-in measures the one in nanoseconds, between the quartiles."""
     values = {"value": times.median_s, "lower_value": times.q1_s, "upper_value": times.q3_s}
-    return {name: seconds * _NANOSECONDS for name, seconds in values.items()}
+    return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Times]]:

@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
     options.add_expression(what)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
-    how_many = "processes to time each benchmark in (default: 3; smoke: 1)"
-    care.add_argument("--processes", type=int, metavar="K", help=how_many)
+    care.add_argument(
+        "--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3; smoke: 1)"
+    )
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
     against = "what speedups are measured against, see gpubench report (default: the CPU)"

@@ -85,13 +85,12 @@ def compare_sides(
     """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
     UsageError where the machines differ and ``across_machines`` isn't set."""
     common = [key for key in new.cases if key in base.cases]
-    different = machine_differences(base, new, (key.device for key in common))
-    if common and different.machine and not across_machines:
-        facts = "; ".join(different.machine)
-        raise UsageError(f"the machines differ: {facts} (compare them anyway with --across-machines)")
+    machine, software = machine_differences(base, new, (key.device for key in common))
+    if common and machine and not across_machines:
+        raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --across-machines)")
     notes = [*base.notes, *new.notes]
-    notes += [f"another machine: {text}" for text in different.machine]
-    notes += [f"other software: {text}" for text in different.software]
+    notes += [f"another machine: {text}" for text in machine]
+    notes += [f"other software: {text}" for text in software]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]

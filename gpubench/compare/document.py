@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
-LONGEST_NAME = 90
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
@@ -33,32 +32,33 @@ _MOST_DRAWN = 20
 
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
+    cases = [
+        _named(each.key)
+        | {
+            "verdict": each.verdict,
+            "ratio": each.ratio.value,
+            "low": each.ratio.low if each.bounded else None,
+            "high": each.ratio.high if each.bounded else None,
+            "base_s": each.base_s,
+            "new_s": each.new_s,
+            "p": each.p,
+            "processes": {"base": each.processes[0], "new": each.processes[1]},
+            "advice": each.advice or None,
+        }
+        for each in comparison.verdicts
+    ]
     missing = [_named(each.key) | {"side": each.side, "reason": each.reason} for each in comparison.missing]
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
-        "cases": [_case(each) for each in comparison.verdicts],
+        "cases": cases,
         "missing": missing,
         "notes": comparison.notes,
     }
     if comparison.pairs is not None:
         document["pairs"] = comparison.pairs
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _case(each: Verdict) -> dict[str, Any]:
-    return _named(each.key) | {
-        "verdict": each.verdict,
-        "ratio": each.ratio.value,
-        "low": each.ratio.low if each.bounded else None,
-        "high": each.ratio.high if each.bounded else None,
-        "base_s": each.base_s,
-        "new_s": each.new_s,
-        "p": each.p,
-        "processes": {"base": each.processes[0], "new": each.processes[1]},
-        "advice": each.advice or None,
-    }
 
 
 def _named(key: CaseKey) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         interval = f"{change_text(ratio.low)} … {change_text(ratio.high)}" if each.bounded else "—"
         p = "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
-        name, processes = shorten(str(each.key), LONGEST_NAME), f"{base}" if base == new else f"{base}, {new}"
+        name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
         rows.append((name, each.verdict, *times, p, processes))
     in_turn = comparison.pairs is not None
     notes = [_toward_conclusive(verdicts, in_turn)] if any(each.advice for each in verdicts) else []

@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,10 +53,9 @@ class Sequential:
 
     def __init__(self, most: int, threshold: float) -> None:
         self.most, self.threshold = most, threshold
-        self.count = 0
         self.looks = {max(1, math.ceil(share * most)) for share in LOOKS}
-        self.looked = 0
-        """The number of pairs at the latest look."""
+        self.count = self.looked = 0
+        """The number of pairs, and of those at the latest look."""
         self._pairs: dict[CaseKey, list[_Pair]] = {}
         self._left_out: dict[CaseKey, list[_Pair]] = {}
         self._proven: dict[CaseKey, Verdict] = {}
@@ -90,20 +89,19 @@ class Sequential:
         reached = 1.0 if last else min(1.0, self.count / self.most) ** 2
         share, self._spent, self.looked = reached - self._spent, reached, self.count
         changes = {key: [math.log(pair.new_s / pair.base_s) for pair in pairs] for key, pairs in self._pairs.items()}
-        slower, faster = (self._adjusted(changes.values(), sign, share) for sign in (1, -1))
+
+        def adjusted(sign: int) -> list[float]:
+            """p values to be held against the whole level, of which this look may spend a share."""
+            ps = [statistics.signed_rank_p([sign * value for value in values]) for values in changes.values()]
+            return [min(1.0, p / share) if share > 0 else 1.0 for p in statistics.benjamini_hochberg(ps)]
+
         verdicts = []
-        for (key, values), slower_p, faster_p in zip(changes.items(), slower, faster, strict=True):
+        for (key, values), slower_p, faster_p in zip(changes.items(), adjusted(1), adjusted(-1), strict=True):
             verdict = self._judge(key, values, slower_p, faster_p, share)
             if verdict.verdict not in (SAME, INCONCLUSIVE):
                 self._proven.setdefault(key, verdict)
             verdicts.append(self._proven.get(key, verdict))
         return [*verdicts, *(_unknown(key, pairs) for key, pairs in self._left_out.items() if key not in self._pairs)]
-
-    @staticmethod
-    def _adjusted(changes: Iterable[Sequence[float]], sign: int, share: float) -> list[float]:
-        """p values to be held against the whole level, of which this look may spend a share."""
-        ps = [statistics.signed_rank_p([sign * value for value in values]) for values in changes]
-        return [min(1.0, p / share) if share > 0 else 1.0 for p in statistics.benjamini_hochberg(ps)]
 
     def _judge(self, key: CaseKey, values: Sequence[float], slower_p: float, faster_p: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - 0.05 * share)
@@ -153,7 +151,7 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     judge = _Judge(args, (before, after))
     _say("starting: each side imports PyTorch and collects its benchmarks first")
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
-    _say(f"{pairs} pairs in {judge.elapsed_s():.0f} s; results files in {folder}/base and {folder}/new")
+    _say(f"{pairs} pairs in {time.monotonic() - judge.began:.0f} s; results files in {folder}/base and {folder}/new")
     return judge.comparison(pairs, turns.interrupted)
 
 
@@ -162,14 +160,11 @@ class _Judge:
 
     def __init__(self, args: argparse.Namespace, environments: tuple[Environment, Environment]) -> None:
         self._args, self._environments = args, environments
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         self._sequential = Sequential(args.pairs, args.threshold)
         self._sides = Side("base"), Side("new")
         self._verdicts: list[Verdict] = []
         self._notes: list[str] = []
-
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began
 
     def enough(self, base_file: Path, new_file: Path) -> bool:
         """Take a pair's run files; whether every verdict is conclusive."""
@@ -197,7 +192,7 @@ class _Judge:
     def _warn_of_few_pairs(self) -> None:
         """Say so after the first pair if the budget allows too few of them to prove anything."""
         cases = self._sequential.cases
-        allowed = min(self._args.pairs, max(1, int(self._args.budget / self.elapsed_s())))
+        allowed = min(self._args.pairs, max(1, int(self._args.budget / (time.monotonic() - self.began))))
         if not cases or allowed >= least_pairs(cases):
             return
         warning = (
@@ -213,9 +208,9 @@ class _Judge:
         if pairs and self._sequential.looked < self._sequential.count:
             self._verdicts = self._sequential.look(last=True)
         base, new = self._sides
-        different = machine_differences(base, new, (key.device for key in new.cases))
-        notes = [*self._notes, *(f"other software: {text}" for text in different.software)]
-        notes += [f"measured with another configuration: {text}" for text in different.machine]
+        machine, software = machine_differences(base, new, (key.device for key in new.cases))
+        notes = [*self._notes, *(f"other software: {text}" for text in software)]
+        notes += [f"measured with another configuration: {text}" for text in machine]
         notes += doubts(base, new)
         if interrupted:
             notes.append("interrupted: judged by the pairs that were complete")

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -94,8 +93,7 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
             side.contents[content] = run.path
             side.runs.append(structs.replace(run, results=()))
             _add(side, run)
-    for key in set(side.unmeasured) & set(side.cases):
-        del side.unmeasured[key]  # another run measured it
+    side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
     return side
 
 
@@ -141,21 +139,16 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
     return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended)
 
 
-class MachineDifferences(NamedTuple):
-    """``machine``: other hardware, threads or precision; ``software``: torch and drivers, often the change itself."""
-
-    machine: list[str]
-    software: list[str]
-
-
-def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> MachineDifferences:
-    """Differences that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
+def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Differences of the machine (hardware, threads, precision) and of software (torch and drivers, often the change
+    itself) that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
 
     A fact that one side doesn't know is no difference. Facts that differ within a side are reported too.
     """
     names = sorted({"cpu", *devices})
     facts = [[_facts(run, names) for run in side.runs] for side in (base, new)]
-    different = MachineDifferences([], [])
+    machine: list[str] = []
+    software: list[str] = []
     for fact in dict.fromkeys(name for side in facts for each in side for name in each):
         before, after = (sorted({value for each in side if (value := each.get(fact))}) for side in facts)
         if len({*before, *after}) < 2:
@@ -163,9 +156,8 @@ def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> Machin
         words = f"{' and '.join(before)} → {' and '.join(after)}"
         if before == after or not (before and after):
             words = f"{' and '.join(before or after)} on {'either' if before == after else 'one'} side"
-        software = fact == "torch" or fact.endswith(" driver")
-        (different.software if software else different.machine).append(f"{fact} {words}")
-    return different
+        (software if fact == "torch" or fact.endswith(" driver") else machine).append(f"{fact} {words}")
+    return machine, software
 
 
 def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
@@ -202,8 +194,7 @@ def doubts(base: Side, new: Side) -> list[str]:
 
 def ceiling_ratios(base: Side, new: Side, keys: Sequence[CaseKey]) -> dict[CaseKey, float]:
     """Factors that turn a case's ratio of times into one in units of the least time that each machine's ceilings
-    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out.
-    """
+    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out."""
     ceilings = [(side.work, _ceilings(side)) for side in (base, new)]
     ratios: dict[CaseKey, float] = {}
     for key in keys:

@@ -69,10 +69,6 @@ class Conditions:
         if abs(shared[1] - shared[0]) <= MOST_DRIFT * RUN_DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1]):
             self._speed, self.shared = speeds, shared[1] - shared[0]
 
-    def counts(self, side: int, observation: Observation) -> bool:
-        """Whether the observation is evidence."""
-        return not observation.smoke and not self.disturbed(side, observation)
-
     def disturbed(self, side: int, observation: Observation) -> bool:
         """By the thread canary, or by delayed rounds of all other cases: a case that became bimodal doesn't show a
         busy machine. A case's flags don't count: work on another core raises them without delaying anything."""
@@ -129,8 +125,7 @@ class Verdict:
     """``ratio`` is new time / base time; ``p`` one-sided, for slower, adjusted over all cases, None without evidence.
 
     ``base_s`` and ``new_s`` come from the same evidence as the ratio, ``processes`` are those of base and new. For an
-    inconclusive case ``advice`` says what makes it conclusive, and ``more`` how many more runs per side; None if too
-    many.
+    inconclusive case ``advice`` says what makes it conclusive, and ``more`` how many more runs a side, if not too many.
     """
 
     key: CaseKey
@@ -221,7 +216,8 @@ def _least_change(threshold: float) -> float:
 
 def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float) -> _Evidence:
     """From the processes that count; none where fewer than two a side are left of more."""
-    base, new = ([each for each in side if conditions.counts(i, each)] for i, side in enumerate(sides))
+    disturbed = conditions.disturbed
+    base, new = ([each for each in side if not each.smoke and not disturbed(i, each)] for i, side in enumerate(sides))
     counts = len(base), len(new)
     if min(counts) < min(2, *map(len, sides)):
         reason = TRIED_ONLY if any(each.smoke for side in sides for each in side) else BUSY
