@@ -21,7 +21,7 @@ WITHOUT_TORCH = ("commands", "compare", "report", "runfile", "supervise")
 LIGHT = ("commands", "runfile", "supervise")
 HEAVY = ("torch", "numpy", "pandas", "matplotlib", "scipy", "rich")
 
-LONG = {"measure/fixture.py:__call__"}
+LONG: set[str] = set()
 
 
 def tree(path: Path) -> ast.Module:

@@ -51,8 +51,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
-            word = message.split()[2].split("=")[0]
-            message += _suggestion(word, self._option_string_actions)
+            message += _suggestion(message.split()[2].split("=")[0], self._option_string_actions)
         self.exit(_UNUSABLE, f"{self.prog}: {message}\n")
 
 

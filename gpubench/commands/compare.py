@@ -36,9 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = measuring.add_argument
     add("--interleave", action="store_true", help="alternate base and new (A B B A …) until the result is conclusive")
     add("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files (default: the suite)")
-    add(
-        "-o", "--output", metavar="DIR", help="folder for the results files of all pairs (default: out/compare-1, -2 …)"
-    )
+    folder = "folder for the results files of all pairs (default: out/compare-1, -2 …)"
+    add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)")
     add("--pairs", type=int, default=20, metavar="N", help="highest number of pairs (default: 20)")
     options.add_expression(measuring)

@@ -108,10 +108,9 @@ def write_report(
     prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, machines, output, price, render, scaling, speedup, table, trend
+    from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
-    from ..report.page_data import page_data
-    from ..report.webpage import webpage
+    from ..report.webpage import page_data, webpage
 
     folder = Path(folder)
     runs = read_all(paths)
@@ -122,8 +121,8 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = dict(price.parse_price(words) for words in prices)
-    bought = price.price_tables(compared, costs, allow)
+    costs = dict(machines.parse_price(words) for words in prices)
+    bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     output.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
@@ -144,7 +143,7 @@ def write_report(
         charts=tuple((figure.title, figure.name) for figure in drawn),
         picture=charts.formats[0],
         themes=charts.themes,
-        tables=(*first, *words.tables, *price.priced_on_both_sides(bought)),
+        tables=(*first, *words.tables, *machines.priced_on_both_sides(bought)),
         details=tuple(each for each in words.details if each not in first),
     )
     folded = [details for details in words.details if details not in side_by_side]

@@ -17,8 +17,8 @@ from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, Lock, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
-from ..supervise import plan, process
-from ..supervise.progress import Progress
+from ..supervise import process
+from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.supervisor import Supervisor, Unable
 from .env import writable
 from .report import add_chart_arguments, charts_of
@@ -38,9 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
     options.add_expression(what)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
-    care.add_argument(
-        "--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3; smoke: 1)"
-    )
+    how_many = "processes to time each benchmark in (default: 3; smoke: 1)"
+    care.add_argument("--processes", type=int, metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
     against = "what speedups are measured against, see gpubench report (default: the CPU)"
@@ -59,11 +58,12 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("--list shows what a new run would measure: leave out --resume")
     if args.list:
         _say(FIRST_WORDS)
+        paths, passed, processes = _wanted(args)
         try:
-            paths, passed, processes = _wanted(args)
-            return plan.show(paths, passed, args.preset or "quick", processes)
-        except plan.NoPlan as error:
+            show_plan(paths, passed, args.preset or "quick", processes)
+        except NoPlan as error:
             return _explain(error.code, Progress(), error.log, False)
+        return _MEASURED
     began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)

@@ -33,8 +33,8 @@ _MOST_DRAWN = 20
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
     cases = [
-        _named(each.key)
-        | {
+        {
+            **_named(each.key),
             "verdict": each.verdict,
             "ratio": each.ratio.value,
             "low": each.ratio.low if each.bounded else None,

@@ -54,7 +54,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Equipment:
     min_s = max(MIN_ROUND, MIN_WAITS * session.wait_s(choice.device), float(own.get("min_time", 0)), float(asked_s))
     clock = DeviceClock([choice.device])
     replayed = ReplayTimer() if RANKS in fixture_names(item) else None
-    share = session.share(session.preset.adjusted(own))
+    share = session.preset.adjusted(own).split(session.settings.processes)
     forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": replayed or clock, "min_time": min_s}
     item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | own | forced)), append=False)
     return Equipment(choice.device, clock, share, replayed)

@@ -75,10 +75,9 @@ def _about(session: Session) -> dict[str, Any]:
 
 def _began(session: Session) -> dict[str, Any]:
     """The state of the machine before this process's first case."""
-    canary = session.canary
     return {
         "before": session.before,
-        "canary": canary.as_dict() if canary else None,
+        "canary": msgspec.to_builtins(session.canary),
         "flags": msgspec.to_builtins(session.flags),
     }
 
