@@ -202,10 +202,10 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 def _require_writable(folder: Path) -> None:
     """Before any measuring: an hour's run must not fail at its last line, over somebody else's tables neither."""
-    from ..report import output
+    from ..report import render
 
-    output.prepare_folder(folder)
-    output.require_ours(folder, output.TABLES)
+    render.prepare_folder(folder)
+    render.require_ours(folder, render.TABLES)
 
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
@@ -229,7 +229,7 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
-    from ..report.ending import ending
+    from ..report.findings import ending
     from .report import write_report
 
     report = write_report([run_file], folder, args.baseline, charts_of(args))

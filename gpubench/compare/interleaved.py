@@ -22,7 +22,7 @@ import numpy as np
 from .. import statistics
 from ..errors import UsageError
 from ..format import counted
-from ..report.output import prepare_folder
+from ..report.render import prepare_folder
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
 from .comparison import NEW, Comparison, Missing, missing_cases
