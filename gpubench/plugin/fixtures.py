@@ -56,7 +56,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
     min_s = max(MIN_ROUND, MIN_WAITS * session.wait_s(device), float(marker.get("min_time", 0)), asked_s)
     clock = DeviceClock([device])
     replayed = ReplayTimer() if RANKS in fixture_names(item) else None
-    share = session.share(session.preset.adjusted(marker))
+    share = session.preset.adjusted(marker).split(session.settings.processes)
     forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": replayed or clock, "min_time": min_s}
     item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | marker | forced)), append=False)
     return lambda benchmark: Gpubench(session, share, case, device, clock, benchmark, replayed)

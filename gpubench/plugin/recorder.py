@@ -70,8 +70,8 @@ def _about(session: Session) -> dict[str, Any]:
 
 def _began(session: Session) -> dict[str, Any]:
     """The state of the machine before this process's first case."""
-    canary = session.canary and session.canary.as_dict()
-    return {"before": session.before, "canary": canary, "flags": msgspec.to_builtins(session.flags)}
+    canary, flags = msgspec.to_builtins((session.canary, session.flags))
+    return {"before": session.before, "canary": canary, "flags": flags}
 
 
 def complete_run(output: dict[str, Any], session: Session) -> None:

@@ -131,11 +131,10 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
 @pytest.mark.parametrize("code", ["", 'Ledger("ledger").append("finish"); '])
 def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, code):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measuring, "SILENCE_S", 2.0)
     command = [sys.executable, "-c", f"import time; from gpubench.runfile.ledger import Ledger; {code}time.sleep(1000)"]
     began = time.monotonic()
-    ended = measuring.run_process(
-        command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0
-    )
+    ended = measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5)
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
     assert ended.reason == "the measuring process was measuring no benchmark and said nothing for 2 s: it was ended"
