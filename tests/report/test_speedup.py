@@ -24,7 +24,7 @@ def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any
 
 
 def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[str, Any]:
-    measured = ("medians", "spread", "latency", "transfer", "precision", "flags")
+    measured = ("medians", "spread", "latency", "transfer", "precision", "flags", "work")
     times = {key: how.pop(key) for key in measured if key in how}
     case = Case(workload, device, how.pop("dtype", "float32"), how.pop("params", {"n": 64}), devices=(device,), **how)
     return records.benchmark(case, median, **times)
