@@ -89,30 +89,31 @@ def _picture(args: argparse.Namespace) -> bytes:
         if not any(chosen):
             raise UsageError(_nothing_matches(args.expression, results))
         results = results[chosen]
-    from ..report.charts import draw
+    from ..report.charts.pictures import render
 
     wanted: dict[str, Any] = {"title": args.title, "width": args.width, "height": args.height}
     given = {name: value for name, value in wanted.items() if value is not None}
     figure = dataclasses.replace(one_figure(results, args.kind), **given)
-    (content,) = draw.render([figure], [suffix], [args.theme]).values()
+    (content,) = render([figure], [suffix], [args.theme]).values()
     return content
 
 
 def one_figure(results: pd.DataFrame, kind: str) -> Figure:
     """The figure of that kind that a report shows first. Raises UsageError where these results don't make one."""
-    from ..report.charts import selection
+    from ..report.charts.material import ChartData
+    from ..report.charts.pictures import plan
     from ..report.speedup import pair
 
     module, wanted = PICTURE_KINDS[kind]
-    speedups = pair(results).table
-    figures = selection.plan(results, speedups, every=True, kinds=[module])
+    data = ChartData(results, pair(results).table)
+    figures = plan(data, every=True, kinds=[module])
     for figure in figures:
         if figure.kind == wanted:
             return figure
     possible = [
         name
         for name, (other, made) in PICTURE_KINDS.items()
-        if any(figure.kind == made for figure in selection.plan(results, speedups, every=True, kinds=[other]))
+        if any(figure.kind == made for figure in plan(data, every=True, kinds=[other]))
     ]
     advice = f"these results make {', '.join(possible)}" if possible else "a picture needs three values"
     raise UsageError(f"no {kind} picture can be made of these results: {advice}")

@@ -163,10 +163,11 @@ def write_report(
     pictures: dict[str, bytes] = {}
     drawn = []
     if charts.which != "none":
-        from ..report.charts import draw, selection
+        from ..report.charts.material import ChartData
+        from ..report.charts.pictures import plan, render as render_charts
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends, every=charts.which == "all")
-        pictures = draw.render(drawn, charts.formats, charts.themes)
+        drawn = plan(ChartData(compared, speedups.table, chosen, scaled, trends), every=charts.which == "all")
+        pictures = render_charts(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = crossover.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)

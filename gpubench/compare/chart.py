@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ..report.charts.draw import render
-from ..report.charts.named_rows import NamedRow, NamedRows, RowMark
+from ..report.charts.layouts import NamedRow, NamedRows, RowMark
 from ..report.charts.page import Figure, Key
+from ..report.charts.pictures import render
 from ..report.charts.theme import DARK, LIGHT
 from ..runfile.writer import replace
 from .comparison import Comparison, change_text

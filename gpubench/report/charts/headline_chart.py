@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..labels import Row, flagged, grouped
+from ..labels import Row, grouped
+from .layouts import NamedRow, NamedRows, RowMark, too_wide
 from .material import ChartData, Notable
-from .named_rows import NamedRow, NamedRows, RowMark
-from .naming import warning
 from .page import Figure, Key
-from .panels import too_wide
-from .small_print import STAR, caption
+from .wording import STAR, caption, doubts, warning
 
 LEAST_VALUES = 3
 
@@ -26,26 +24,21 @@ def headline_figures(data: ChartData) -> list[Figure]:
 
 
 def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
-    naming = data.naming
     found = data.notable(pairs)
     rows = [row for each in found for row in each.rows]
     if len(rows) < LEAST_VALUES:
         return []
-    copies = any(row["one_shot_speedup"] for row in rows)
-    base = naming.baseline(rows)
-    devices = data.devices(rows)
-    keys = [*data.keys(rows, "mark")]
-    if copies:
-        keys += [
+    base, devices = data.naming.baseline(rows), data.devices(rows)
+    keys = data.keys(rows, "mark")
+    if any(row["one_shot_speedup"] for row in rows):
+        keys += (
             Key("data stays on the GPU", "muted", "mark"),
             Key("copied in and out for each call", "muted", "hollow"),
-        ]
-    entries = [_entry(data, each, rows) for each in found]
+        )
     faster = "GPU" if data.on_accelerators(rows) == rows else devices[0] if len(devices) == 1 else "other"
     slower = "CPU" if all(row["baseline_device"] == "cpu" for row in rows) and faster == "GPU" else base
-    chart = NamedRows(
-        tuple(entries), "", tuple(keys), (f"{_brief(slower)} faster", f"{_brief(faster)} faster"), tuple(rows)
-    )
+    sides = (f"{_brief(slower)} faster", f"{_brief(faster)} faster")
+    chart = NamedRows(tuple(_entry(data, each, rows) for each in found), "", keys, sides)
     title = _finding(data, found, devices, base)
     note = "Largest size of each workload; thick line: 95 % interval. " if len(devices) < 9 else ""
     subtitle = f"Speedup over {base}: each workload at its largest size, log scale"
@@ -62,14 +55,11 @@ def _entry(data: ChartData, each: Notable, rows: Sequence[Row]) -> NamedRow:
     marks = []
     for row in each.rows:
         role = data.naming.role(row)
-        low, high = row["low"], row["high"]
-        if too_wide(low, high):
+        if too_wide(row["low"], row["high"]):
             marks.append(RowMark(None, role, "unknown (too noisy)"))
-            continue
-        doubt = "*" if flagged(row) and not warning(rows) else ""
-        marks.append(
-            RowMark(row["speedup"], role, ratio_text(row["speedup"]) + doubt, low, high, row["one_shot_speedup"])
-        )
+        else:
+            words = ratio_text(row["speedup"]) + "*" * bool(doubts([row], rows))
+            marks.append(RowMark(row["speedup"], role, words, row["low"], row["high"], row["one_shot_speedup"]))
     return NamedRow(each.group, each.name, each.detail, tuple(marks))
 
 
@@ -91,9 +81,7 @@ def _finding(data: ChartData, found: Sequence[Notable], devices: Sequence[str], 
 
 def _shares(data: ChartData) -> list[Figure]:
     """What each device reaches of its measured peak."""
-    naming = data.naming
-    rows = [row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy"]
-    found = data.notable(rows)
+    found = data.notable(row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy")
     shown = [row for each in found for row in each.rows]
     if len(shown) < LEAST_VALUES:
         return []
@@ -102,24 +90,21 @@ def _shares(data: ChartData) -> list[Figure]:
         marks = []
         for row in each.rows:
             share = 100 * row["utilisation"]
-            above = share > 100
-            words = (
-                "— above the measured peak" if above else f"{share:.0f}%" + "*" * (flagged(row) and not warning(shown))
-            )
-            marks.append(RowMark(None if above else share, naming.role(row), words))
+            words = f"{share:.0f}%" + "*" * bool(doubts([row], shown))
+            known = (share, data.naming.role(row), words)
+            marks.append(RowMark(*known) if share <= 100 else RowMark(None, known[1], "— above the measured peak"))
         entries.append(NamedRow(each.group, each.name, each.detail, tuple(marks)))
     devices = data.devices(shown)
-    keys = data.keys(shown, "mark") if len(devices) > 1 else ()
-    reached = []
-    for group, members in grouped(found, lambda each: each.group).items():
-        reached.append((max(map(_share, members)), group.partition(",")[0].lower()))
-    reached.sort(reverse=True)
-    shares = " and ".join(f"{share:.0f}% ({group})" for share, group in reached[:2])
+    reached = [
+        (max(map(_share, members)), group.partition(",")[0].lower())
+        for group, members in grouped(found, lambda each: each.group).items()
+    ]
+    shares = " and ".join(f"{share:.0f}% ({group})" for share, group in sorted(reached, reverse=True)[:2])
     title = f"{devices[0]}, of its measured peak: {shares}"
     subtitle = "Share of the roofline limit that was measured at the start of the run; largest size of each workload"
     note = "No GPU used. Have one? Install a GPU build of PyTorch (pytorch.org/get-started), then run again. "
-    small = caption(shown, naming, "" if data.on_accelerators(data.rows) else note, STAR)
-    chart = NamedRows(tuple(entries), "%", keys, None, tuple(shown))
+    small = caption(shown, data.naming, "" if data.on_accelerators(data.rows) else note, STAR)
+    chart = NamedRows(tuple(entries), "%", data.keys(shown, "mark") if len(devices) > 1 else ())
     return [Figure("headline", "headline", title, subtitle, small, chart, notice=warning(shown))]
 
 

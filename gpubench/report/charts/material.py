@@ -14,8 +14,8 @@ from ..speedup import Baseline, pair
 from ..sweep import size_of, size_parameter
 from ..table import records
 from ..trend import Trend
-from .naming import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
 from .page import Key
+from .wording import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
 
 _SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
 """Shipped workloads that explain others and answer no question of their own."""
@@ -40,26 +40,24 @@ class Notable:
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True, eq=False)
 class ChartData:
     """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes."""
 
-    def __init__(
-        self,
-        results: pd.DataFrame,
-        speedups: pd.DataFrame,
-        baseline: Baseline | None = None,
-        scaled: pd.DataFrame | None = None,
-        trends: Sequence[Trend] = (),
-    ) -> None:
-        self.results, self.speedups, self.baseline = results, speedups, baseline
-        self.scaled, self.trends = scaled, tuple(trends)
+    results: pd.DataFrame
+    speedups: pd.DataFrame
+    baseline: Baseline | None = None
+    scaled: pd.DataFrame | None = None
+    trends: Sequence[Trend] = ()
 
     @cached_property
     def names(self) -> Names:
+        """What tells the lines of a sweep apart."""
         return Names(self.results)
 
     @cached_property
     def naming(self) -> Naming:
+        """What the pictures call the devices."""
         return Naming(self.results)
 
     @cached_property
@@ -82,11 +80,12 @@ class ChartData:
         return [rows for rows in (inside, across, numpy) if rows]
 
     def on_accelerators(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of GPUs and the like."""
         return [row for row in rows if row["_run"].machine.device(row["device"]).accelerator]
 
     def devices(self, rows: Iterable[Row]) -> list[str]:
         """Names of the rows' devices, in the order of the report."""
-        return list(dict.fromkeys(self.naming.device(row) for row in sorted(rows, key=self.naming.order)))
+        return [key.label for key in self.keys(rows)]
 
     def keys(self, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
         """Legend entries of the rows' devices."""
@@ -124,29 +123,22 @@ class ChartData:
         size = size_parameter(rows)
         by_setting = grouped(rows, lambda row: _setting(row, size))
         ranked = sorted(by_setting.values(), key=lambda members: plainness(members[0]))
-        dtypes = _DTYPES_TOO.get(workload, ())
-        chosen = ranked[:1] if not dtypes else []
-        for dtype in dtypes:
+        chosen: list[list[Row]] = []
+        for dtype in _DTYPES_TOO.get(workload, ()):
             chosen += [members for members in ranked if members[0]["dtype"] == dtype][:1]
         for members in chosen or ranked[:1]:
-            at = grouped(members, lambda row: size_of(row, size) if size else None)
-            most = max(len({row["run"] + row["device"] for row in each}) for each in at.values())
-            value = max(
-                (v for v, each in at.items() if len({r["run"] + r["device"] for r in each}) == most), key=_number
-            )
+            at = grouped(members, lambda row: (size_of(row, size) if size else None) or 0.0)
+            counts = {value: len({row["run"] + row["device"] for row in each}) for value, each in at.items()}
+            value = max(value for value, count in counts.items() if count == max(counts.values()))
             first = at[value][0]
             shown = {self.naming.order(row): row for row in reversed(at[value])}
-            chosen_rows = tuple(row for _, row in sorted(shown.items(), key=lambda item: item[0]))
+            chosen_rows = tuple(shown[order] for order in sorted(shown))
             yield Notable(group_of(workload), workload_name(workload), settings(first), chosen_rows)
 
 
 def _precedence(workload: str) -> int:
     family, _, name = workload.partition(".")
     return _FIRST.index(name) if family in WORK_GROUPS and name in _FIRST else len(_FIRST)
-
-
-def _number(value: float | None) -> float:
-    return value or 0.0
 
 
 def _setting(row: Row, size: str | None) -> Hashable:

@@ -8,12 +8,11 @@ from dataclasses import replace
 from ...format import text
 from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
-from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
+from ..sweep import Line, Sweep, rate_of, sweeps, time_of
+from .layouts import Curve, LinePanels, Panel
 from .material import ChartData, plainness
-from .naming import WORK_GROUPS, drawn_hollow, family_name, warning, workload_name
 from .page import MOST_CURVES, MOST_PANELS, Figure
-from .panels import Curve, LinePanels, Panel
-from .small_print import caption, waited
+from .wording import WORK_GROUPS, caption, doubts, family_name, waited, warning, workload_name
 
 _DEFAULT = ("matmul", "models", "elementwise")
 """Families whose rates a report shows unless it is asked for all; one's own come first."""
@@ -27,29 +26,26 @@ def rate_figures(data: ChartData) -> list[Figure]:
     rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
     for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
         by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
-        made = [_family(data, kind, members, rate.measure, rate) for rate, members in by_rate if rate]
+        made = [_family(data, kind, members, rate) for rate, members in by_rate if rate]
         shown = [figure for figure in made if figure]
         rates += [replace(figure, default=figure.default and i == 0) for i, figure in enumerate(shown)]
-        figure = _family(data, kind, rows, time_of, None)
-        times += [figure] if figure else []
+        times += [figure for figure in [_family(data, kind, rows, None)] if figure]
     figures = sorted([*rates, *times], key=lambda figure: figure.rank)
     defaults = [figure.name for figure in figures if figure.default][:_MOST_DEFAULT]
     return [replace(figure, default=figure.name in defaults) for figure in figures]
 
 
-def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate: Rate | None) -> Figure | None:
+def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> Figure | None:
     """A panel for each dtype of the family's first workload, then for its other workloads; lines are devices."""
-    panels = _panels(sweeps(rows, measure, data.names)[0])
+    panels = _panels(sweeps(rows, rate.measure if rate else time_of, data.names)[0])
     if not panels:
         return None
     unit = rate.unit if rate else "s"
     used = [row for _, _, lines in panels for line in lines for row in line.rows]
     drawn = []
     for label, size, lines in panels:
-        curves = [
-            _curve(data, line, unit, used) for line in sorted(lines, key=lambda line: data.naming.order(line.row))
-        ]
-        drawn.append(Panel(label, size, tuple(curves[:MOST_CURVES])))
+        ordered = sorted(lines, key=lambda line: data.naming.order(line.row))
+        drawn.append(Panel(label, size, tuple(_curve(data, line, unit, used) for line in ordered[:MOST_CURVES])))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
@@ -64,7 +60,7 @@ def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate:
     title = title if rate else f"{family_name(kind)}: {quantity}"
     subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
-    chart = LinePanels(tuple(drawn), unit, data.keys(used), "", tuple(used))
+    chart = LinePanels(tuple(drawn), unit, data.keys(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
     own = kind not in WORK_GROUPS
     order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
@@ -96,5 +92,5 @@ def _setting(line: Line) -> tuple[object, ...]:
 
 
 def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
-    doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
-    return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)
+    label = text(line.points[-1].y, unit, 2)
+    return Curve(line.points, data.naming.role(line.row), label, False, doubts(line.rows, used))
