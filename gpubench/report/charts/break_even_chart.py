@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ...runfile.schema import Scalar
 from ..labels import Row, family, grouped
 from ..sweep import sweeps
 from .layouts import Curve, LinePanels, Panel
-from .material import ChartData, plainness
+from .material import ChartData, line_setting, plainness
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, tick_text
 from .wording import caption, family_name, warning, workload_name
 
@@ -17,10 +16,9 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     panels = []
     for sweep in sweeps(pairs, _calls, data.names)[0]:
         plainest = min(sweep.lines, key=lambda line: plainness(line.row))
-        terms = _same(plainest.terms)
-        lines = [line for line in sweep.lines if _same(line.terms) == terms and len(line.points) > 1][:MOST_CURVES]
+        lines = [line for line in sweep.lines if line_setting(line) == line_setting(plainest) and len(line.points) > 1]
         if lines and not sweep.workload.startswith("transfer."):
-            panels.append((sweep, lines))
+            panels.append((sweep, lines[:MOST_CURVES]))
     panels.sort(key=lambda entry: -max(len(line.points) for line in entry[1]))
     by_group = grouped(panels, lambda entry: family(entry[0].workload))
     turns = [entries[i] for i in range(MOST_PANELS) for entries in by_group.values() if i < len(entries)][:MOST_PANELS]
@@ -46,7 +44,3 @@ def break_even_figures(data: ChartData) -> list[Figure]:
 def _calls(row: Row) -> tuple[float, float, float] | None:
     calls = row["break_even_calls"]
     return None if calls is None else (float(calls), float(calls), float(calls))
-
-
-def _same(terms: dict[str, Scalar]) -> dict[str, Scalar]:
-    return {name: value for name, value in terms.items() if name != "source"}

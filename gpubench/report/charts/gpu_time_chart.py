@@ -10,7 +10,7 @@ from .layouts import RowLabel, row_axes, rows_height
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, linear_axis, text_width
 from .theme import PHASES, PX, SMALL, TINY
-from .wording import STAR, caption, warning
+from .wording import caption, warning
 
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
@@ -64,7 +64,7 @@ def gpu_time_figures(data: ChartData) -> list[Figure]:
     rows = [row for row in data.on_accelerators(data.rows) if _parts(row)]
     for rank, members in enumerate(grouped(sorted(rows, key=data.naming.order), data.naming.order).values()):
         found = data.notable(members)
-        if len(found) < 3:
+        if not found:
             continue
         bars = tuple(SharedBar(each.group, each.name, each.detail, _parts(each.rows[0])) for each in found)
         name, shown = data.naming.device(members[0]), tuple(row for each in found for row in each.rows)
@@ -73,7 +73,7 @@ def gpu_time_figures(data: ChartData) -> list[Figure]:
         subtitle = "Shares of one call with copies: inputs from the CPU, launch and wait, compute, results to the CPU"
         labels = ("copy in", "launch and wait", "compute", "copy out")
         keys = tuple(Key(label, part, "bar") for label, part in zip(labels, PHASES, strict=True))
-        words = caption(shown, data.naming, "At the right: the time of one call with copies. ", STAR)
+        words = caption(shown, data.naming, "At the right: the time of one call with copies. ", "*")
         file, order = f"gpu-time{f'-{rank + 1}' * bool(rank)}", 5 + rank * 0.01
         chart = StackedBars(bars, keys)
         figures.append(Figure(file, "gpu_time", title, subtitle, words, chart, order, rank < 2, warning(shown)))

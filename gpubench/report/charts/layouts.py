@@ -12,20 +12,7 @@ from matplotlib.text import Annotation
 
 from ..labels import size_label
 from ..sweep import Point
-from .page import (
-    MARGIN,
-    Figure,
-    Key,
-    Page,
-    grid,
-    linear_axis,
-    log_axis,
-    padded,
-    shortened,
-    size_axis,
-    spread,
-    text_width,
-)
+from .page import MARGIN, Figure, Key, Page, grid, linear_axis, log_axis, shortened, size_axis, spread, text_width
 from .theme import MARK_SHAPES, NORMAL, PX, SMALL, TINY
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
@@ -108,12 +95,12 @@ class LinePanels:
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if curve.whiskers for point in curve.points]
         values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
-        return padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
+        return _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
 
     def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
         rows, columns = grid(len(self.panels))
         sizes = [point.x for curve in panel.curves for point in curve.points]
-        axes.set(xscale="log", yscale="log", xlim=padded(sizes, 0.04, 2.0), ylim=limits)
+        axes.set(xscale="log", yscale="log", xlim=_padded(sizes, 0.04, 2.0), ylim=limits)
         width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
         size_axis(axes.xaxis, sizes, panel.size, width)
         log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
@@ -132,6 +119,16 @@ class LinePanels:
             )  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
+
+
+def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
+    """Limits of a logarithmic axis: a share of its length free on either side, ``least`` a factor between ends."""
+    low, high = min(values), max(values)
+    if high / low < least:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
+    room = (high / low) ** share
+    return low / room, high * room
 
 
 def too_wide(low: float | None, high: float | None) -> bool:
@@ -279,7 +276,7 @@ class NamedRows:
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
         values += [1 / (1 + 2 * self.band), 1 + 2 * self.band] if self.band else [1.0] if self.sides else []
-        low, high = padded(values, 0.04, 1.1 if self.band else 2.0)
+        low, high = _padded(values, 0.04, 1.1 if self.band else 2.0)
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +11,10 @@ import pandas as pd
 from ...runfile.schema import Parallel
 from ..labels import Names, Row, grouped
 from ..speedup import Baseline, pair
-from ..sweep import size_of, size_parameter
+from ..sweep import Line, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
+from .layouts import NamedRow, RowLabel, RowMark
 from .page import Key
 from .wording import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
 
@@ -28,15 +29,14 @@ _FIRST = (
 """Shipped workloads in the order in which they keep their row where there are too many."""
 _MOST = {"training": 4, "models": 6, "matmul": 5, "elementwise": 3, "classic": 1}
 _MOST_NAMED = 16
+LEAST_VALUES = 3
+"""A picture of fewer isn't drawn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notable:
+class Notable(RowLabel):
     """One setting of a workload at its largest size: a row for each device that has it."""
 
-    group: str
-    name: str
-    detail: str
     rows: tuple[Row, ...]
 
 
@@ -95,7 +95,8 @@ class ChartData:
     def notable(self, rows: Iterable[Row]) -> list[Notable]:
         """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
 
-        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16.
+        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16. None where there are
+        fewer values than make a picture.
         """
         rows = list(rows)
         marks = len({self.naming.order(row) for row in rows})
@@ -117,7 +118,8 @@ class ChartData:
         while len(shipped) + len(own) > most:
             largest = max(order, key=lambda group: sum(each.group == group for each in shipped))
             shipped.remove([each for each in shipped if each.group == largest][-1])
-        return sorted([*shipped, *own], key=lambda each: order.index(each.group))
+        found = sorted([*shipped, *own], key=lambda each: order.index(each.group))
+        return found if sum(len(each.rows) for each in found) >= LEAST_VALUES else []
 
     def _settings(self, workload: str, rows: list[Row]) -> Iterable[Notable]:
         size = size_parameter(rows)
@@ -152,3 +154,13 @@ def plainness(row: Row) -> tuple[bool, ...]:
     case = row["_result"].case
     forms = [value for value in case.params.values() if isinstance(value, str)]
     return case.dtype != "float32", case.variant != "eager", case.cache == "cold", not set(forms) & set(_PREALLOCATED)
+
+
+def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[NamedRow, ...]:
+    """The rows of a picture, with a mark for each device."""
+    return tuple(NamedRow(each.group, each.name, each.detail, tuple(map(mark, each.rows))) for each in found)
+
+
+def line_setting(line: Line, *without: str) -> tuple[tuple[str, object], ...]:
+    """What tells a line apart from others beside its device and the terms ``without``."""
+    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", *without))

@@ -26,6 +26,8 @@ MARGIN = 20.0
 _MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
+CALL_UNIT = "calls"
+"""A unit without prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,6 @@ class Key:
     label: str
     role: str
     look: str = "line"
-
-
-CALL_UNIT = "calls"
-"""A unit without prefixes."""
 
 
 class Chart(Protocol):
@@ -79,12 +77,11 @@ class Page:
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
         rows = _packed(keys, figure.width)
-        small_print = wrapped(figure.caption, room, TINY)
+        foot_lines = wrapped(figure.caption, room, TINY)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
-        foot = 14.0 + 1.4 * TINY * len(small_print)
+        foot = 14.0 + 1.4 * TINY * len(foot_lines)
         body = figure.height - self.top - foot if figure.height else min(body, _MOST_HEIGHT - self.top - foot)
-        body = max(120.0, body)
-        self.bottom = self.top + body
+        self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
         y = 14.0
@@ -95,7 +92,7 @@ class Page:
             y += 23.0
             for x, key in row:
                 self._legend(key, x, y)
-        for i, words in enumerate(small_print):
+        for i, words in enumerate(foot_lines):
             self.text(MARGIN, self.bottom + 4 + 1.4 * TINY * (i + 1), words, TINY, "muted")
 
     def ink(self, role: str) -> str:
@@ -149,21 +146,16 @@ class Page:
         )  # fmt: skip
 
     def _legend(self, key: Key, x: float, y: float) -> None:
-        hollow = key.look == "hollow"
+        x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
-            [(x + at) / self.width for at in (0, 12, 24)],
-            [1 - (y - 5) / self.height] * 3,
-            color=self.ink(key.role),
+            x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
             linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
-            linestyle=(0, (4, 2)) if key.look == "dashed" else "-",
-            solid_capstyle="butt",
+            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
             marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
-            markevery=[1],
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
-            markerfacecolor=self.ink("page" if hollow else key.role),
+            markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
-            transform=self.canvas.transFigure,
-        )
+        )  # fmt: skip
         self.canvas.add_artist(line)
         self.text(x + 30, y, key.label, NORMAL, "text")
 
@@ -272,16 +264,6 @@ def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
     axis.set_ticklabels(list(labels))
-
-
-def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
-    """Limits of a logarithmic axis: a share of its length free on either side, ``least`` a factor between ends."""
-    low, high = min(values), max(values)
-    if high / low < least:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
-    room = (high / low) ** share
-    return low / room, high * room
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...format import text
+from ...runfile.schema import TIMERS
 from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of
 from .layouts import Curve, LinePanels, Panel
-from .material import ChartData, plainness
+from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure
-from .wording import WORK_GROUPS, caption, doubts, family_name, waited, warning, workload_name
+from .wording import WORK_GROUPS, caption, family_name, hollow_marks, warning, workload_name
 
 _DEFAULT = ("matmul", "models", "elementwise")
 """Families whose rates a report shows unless it is asked for all; one's own come first."""
@@ -44,8 +45,8 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
     used = [row for _, _, lines in panels for line in lines for row in line.rows]
     drawn = []
     for label, size, lines in panels:
-        ordered = sorted(lines, key=lambda line: data.naming.order(line.row))
-        drawn.append(Panel(label, size, tuple(_curve(data, line, unit, used) for line in ordered[:MOST_CURVES])))
+        ordered = sorted(lines, key=lambda line: data.naming.order(line.row))[:MOST_CURVES]
+        drawn.append(Panel(label, size, tuple(_curve(data, line, unit, used) for line in ordered)))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
@@ -58,7 +59,8 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
         tops.append(f"{text(value, unit, 2)} {where} {name.partition(',')[0]}")
     title = f"{family_name(kind)}: up to {', '.join(tops)}"
     title = title if rate else f"{family_name(kind)}: {quantity}"
-    subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
+    waited = ", synchronization included" * all(row["_result"].times.timer in TIMERS for row in used)
+    subtitle = f"{heading(quantity)} against size{waited}; {'higher' if rate else 'lower'} is better"
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
     chart = LinePanels(tuple(drawn), unit, data.keys(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
@@ -74,8 +76,8 @@ def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
     panels = []
     for sweep in found:
         for dtype, lines in grouped(sweep.lines, lambda line: line.terms["dtype"]).items():
-            plainest = min(lines, key=lambda line: plainness(line.row)[1:])
-            same = [line for line in lines if _setting(line) == _setting(plainest) and len(line.points) > 1]
+            plainest = line_setting(min(lines, key=lambda line: plainness(line.row)[1:]), "dtype")
+            same = [line for line in lines if line_setting(line, "dtype") == plainest and len(line.points) > 1]
             if same:
                 panels.append((sweep, str(dtype or ""), same))
     counts = {id(lines): max(len(line.points) for line in lines) for _, _, lines in panels}
@@ -87,10 +89,6 @@ def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
     ]
 
 
-def _setting(line: Line) -> tuple[object, ...]:
-    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype"))
-
-
 def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
     label = text(line.points[-1].y, unit, 2)
-    return Curve(line.points, data.naming.role(line.row), label, False, doubts(line.rows, used))
+    return Curve(line.points, data.naming.role(line.row), label, False, hollow_marks(line.rows, used))

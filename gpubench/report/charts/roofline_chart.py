@@ -16,11 +16,11 @@ from matplotlib.patheffects import withStroke
 from ...format import text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import compute_dtype
-from ..labels import Row, grouped, shorten
+from ..labels import Row, beyond, grouped, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .theme import DTYPE_ROLES, MARK_SHAPES, TINY
-from .wording import caption, doubts, title_name, too_low, warning, workload_name
+from .wording import caption, hollow_marks, title_name, warning, workload_name
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -169,7 +169,9 @@ def roofline_figures(data: ChartData) -> list[Figure]:
         if best := max(reached, key=lambda row: row["utilisation"], default=None):
             title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
-        words = caption(own, data.naming, f"Peaks were measured at the start of the run. {too_low(own)}")
+        note = "Peaks were measured at the start of the run. "
+        note += "Peaks were measured while the machine was busy and are too low. " * bool(beyond(own))
+        words = caption(own, data.naming, note)
         shown = bool(data.on_accelerators([first])) == accelerated and rank < 2
         file = f"roofline-{first['device']}" + f"-{first['run']}" * data.naming.several
         figures.append(Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own)))
@@ -181,7 +183,7 @@ def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
     best = {}  # of equals the first
     for workload, members in grouped(range(len(rows)), lambda i: rows[i]["workload"]).items():
         best[max(members, key=heights.__getitem__)] = workload_name(workload)
-    hollow = doubts(rows, rows)
+    hollow = hollow_marks(rows, rows)
     dots = []
     for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
         work, dtype = row["_result"].work, compute_dtype(row["dtype"] or "", row["variant"] or "")

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from ...statistics import ALWAYS, CROSSES
 from ..crossover import MEASURES, Crossing, crossing_of
-from ..labels import Row, family, grouped, setting, size_label, size_text
+from ..labels import Row, family, grouped, listed, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .headline_chart import ratio_text
 from .layouts import Curve, LinePanels, Mark, Panel, too_wide
-from .material import ChartData, plainness
+from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .wording import caption, doubts, title_name, uncertainty, warning
+from .wording import caption, hollow_marks, settings, title_name, warning
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -23,7 +23,6 @@ _MOST_DEFAULT = 2
 _UNSURE = "unsure"
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
-Setting = tuple[tuple[str, object], ...]
 
 
 def speedup_figures(data: ChartData) -> list[Figure]:
@@ -60,23 +59,22 @@ def _leading(workloads: Sequence[tuple[str, Sweep]]) -> list[str]:
 def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> Figure | None:
     """A panel a setting in the plainest dtype, a solid line a device, a dashed one with copies."""
     size = kept[RESIDENT][0].size
-    dtype = _plainest_dtype(kept[RESIDENT][0].lines)
-    panels: dict[Setting, list[tuple[str, Line]]] = {}
-    for regime, found in kept.items():
-        for line in (line for sweep in found for line in sweep.lines if line.terms["dtype"] == dtype):
-            panels.setdefault(_setting(line), []).append((regime, line))
-    ordered = sorted(panels.items(), key=lambda item: plainness(item[1][0][1].row))
-    shown = dict(ordered[:MOST_PANELS])
+    dtypes = [str(line.terms["dtype"]) for line in kept[RESIDENT][0].lines]
+    dtype = "float32" if "float32" in dtypes else dtypes[0]
+    every = [(regime, line) for regime, found in kept.items() for sweep in found for line in sweep.lines]
+    panels = grouped((each for each in every if each[1].terms["dtype"] == dtype), lambda each: _setting(each[1]))
+    shown = sorted(panels.values(), key=lambda lines: plainness(lines[0][1].row))[:MOST_PANELS]
     drawn: list[Panel] = []
     said: list[tuple[str, Line, Crossing]] = []
     single = len(shown) == 1
-    used = [row for lines in shown.values() for _, line in lines for row in line.rows]
-    for terms, lines in shown.items():
+    used = [row for lines in shown for _, line in lines for row in line.rows]
+    for lines in shown:
+        title = "" if single else _words(lines[0][1])
         lines = lines if len(lines) <= MOST_CURVES else [entry for entry in lines if entry[0] == RESIDENT][:MOST_CURVES]
         several = len({data.naming.order(line.row) for _, line in lines}) > 1
         curves = [_curve(data, regime, line, size, used, several or not single) for regime, line in lines]
         said = said or [(regime, line, crossing_of(line, regime)) for regime, line in lines]
-        drawn.append(Panel("" if single else _words(terms), size, tuple(curves), _axis_title(workload, size, dtype)))
+        drawn.append(Panel(title, size, tuple(curves), _axis_title(workload, size, dtype)))
     base = data.naming.baseline(used)
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
@@ -84,10 +82,10 @@ def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> 
     keys = (*data.keys(used), *([Key("with copies", "muted", "dashed")] * copies))
     keys = keys if not single or len({curve.role for curve in drawn[0].curves}) > 1 else ()
     chart = LinePanels(tuple(drawn), "", keys, _slower(base))
-    note = uncertainty(used) + (_COPIES if copies else "")
+    note = _uncertainty(used) + (_COPIES if copies else "")
     left = len(panels) - len(shown)
     note += f"{left} more settings are in speedup.csv. " if left else ""
-    first = "" if single else f" ({_words(next(iter(shown)))})"
+    first = "" if single else f" ({drawn[0].title})"
     title = f"{title_name(workload)}{first}: {_finding(data, said, size)}"
     subtitle = f"Speedup over {base}, {dtype}; ◆ from this size on the other is faster"
     words = caption(used, data.naming, note)
@@ -108,9 +106,9 @@ def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> F
         ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_CURVES]
         curves = []
         for line in ends:
-            label = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}"
+            label, hollow = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}", hollow_marks(line.rows, used)
             mark = _mark(crossing_of(line, RESIDENT), line, size)
-            curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, doubts(line.rows, used), mark))
+            curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, hollow, mark))
         panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
     best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
     base = data.naming.baseline(used)
@@ -118,45 +116,25 @@ def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> F
     title += f"{ratio_text(best.points[-1].y)} as fast in {best.terms['dtype']}"
     subtitle = f"Speedup over {base} in the same dtype; data stays on the device"
     chart = LinePanels(tuple(panels), "", (), _slower(base))
-    words = caption(used, data.naming, uncertainty(used))
+    words = caption(used, data.naming, _uncertainty(used))
     return Figure(f"speedup-by-dtype-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
 
 
 def _emulated(line: Line, lines: Sequence[Line]) -> bool:
     """Whether the baseline takes much longer in this dtype than in float32: it has no instructions for it."""
-    times = {_size(row): row["baseline_s"] for row in line.rows}
-    plain = (
-        each for each in lines if each.terms["dtype"] == "float32" and each.terms["source"] == line.terms["source"]
-    )
-    return any(times.get(_size(row), 0) > _EMULATED * row["baseline_s"] for each in plain for row in each.rows)
+    times = {point.x: row["baseline_s"] for point, row in zip(line.points, line.rows, strict=True)}
+    same = [each for each in lines if each.terms["source"] == line.terms["source"] and each.terms["dtype"] == "float32"]
+    plain = [pair for each in same for pair in zip(each.points, each.rows, strict=True)]
+    return any(times.get(point.x, 0) > _EMULATED * row["baseline_s"] for point, row in plain)
 
 
-def _size(row: Row) -> object:
-    case = row["_result"].case
-    return case.params.get(case.size)
+def _setting(line: Line) -> tuple[tuple[str, object], ...]:
+    return line_setting(line, "dtype", "regime")
 
 
-def _plainest_dtype(lines: Sequence[Line]) -> str:
-    dtypes = [str(line.terms["dtype"]) for line in lines]
-    return "float32" if "float32" in dtypes else dtypes[0]
-
-
-def _setting(line: Line) -> Setting:
-    """What tells a line apart beside device, dtype and size."""
-    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype", "regime"))
-
-
-def _words(own: Setting) -> str:
+def _words(line: Line) -> str:
     """``out``, ``autocast, width = 4``."""
-    words = []
-    for name, value in own:
-        if name.startswith(":") and value is not None:
-            words.append(setting(name[1:], value))  # type: ignore[arg-type]
-        elif name == "cache" and value not in (None, "hot"):
-            words.append(f"cache {value}")
-        elif name == "variant" and value not in (None, "eager"):
-            words.append(str(value))
-    return ", ".join(words) or "eager"
+    return settings(line.row, brief=True) or "eager"
 
 
 def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[Row], named: bool) -> Curve:
@@ -166,7 +144,7 @@ def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[R
     alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
-    hollow = doubts(line.rows, used) if not copies else frozenset()
+    hollow = hollow_marks(line.rows, used) if not copies else frozenset()
     return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, hollow, mark, not copies)
 
 
@@ -230,3 +208,7 @@ def _axis_title(workload: str, size: str, dtype: str = "") -> str:
 
 def _slower(base: str) -> str:
     return "CPU" if "CPU" in base or "thread" in base else base
+
+
+def _uncertainty(rows: Sequence[Row]) -> str:
+    return f"Bar at a point: {listed(sorted({row['uncertainty'] for row in rows}))}. "

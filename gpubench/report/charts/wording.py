@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
-from ...runfile.schema import TIMERS, Run, Scalar
-from ..labels import Row, beyond, flagged, grouped, heading, implementation_name, listed, setting, shorten, size_text
+from ...runfile.schema import Run
+from ..labels import Row, flagged, grouped, heading, implementation_name, listed, setting, shorten, size_text
 from ..table import BASE, records
 from .theme import ACCELERATORS, CPUS
 
@@ -19,13 +19,9 @@ _NOISE = re.compile(
 )
 """What a maker's name of a device has beyond the name that people use."""
 WORK_GROUPS = {
-    "training": "Train a network, one step",
-    "models": "Run a network",
-    "matmul": "Matrix products",
-    "elementwise": "Elementwise",
-    "classic": "Elementwise",
-    "transfer": "Copies",
-}
+    "training": "Train a network, one step", "models": "Run a network", "matmul": "Matrix products",
+    "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
+}  # fmt: skip
 """Families of the benchmarks that are shipped, in the order of a picture."""
 OTHERS = "Your benchmarks"
 _TITLES = {"training": "Training: {}", "models": "Running: {}", "matmul": "Matrix products, {}",
@@ -38,8 +34,6 @@ _WORKLOADS = {
 }  # fmt: skip
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the chart warns, and no mark is drawn hollow."""
-HOLLOW = "Hollow: noisy measurement (details in summary.md). "
-STAR = "*: noisy measurement (details in summary.md). "
 
 
 class Naming:
@@ -147,20 +141,17 @@ def family_name(kind: str) -> str:
     return WORK_GROUPS.get(kind, heading(kind))
 
 
-def settings(row: Row) -> str:
-    """``bfloat16, autocast, n = 8192``: how a case differs from others of its workload."""
+def settings(row: Row, brief: bool = False) -> str:
+    """``bfloat16, autocast, n = 8192``: how a case differs from others; ``brief`` leaves dtype and size out."""
     case = row["_result"].case
-    words = [case.dtype] * bool(case.dtype) + [case.variant] * (case.variant not in ("", "eager"))
-    words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
+    words = [] if brief or not case.dtype else [case.dtype]
+    words += [case.variant] * (case.variant not in ("", "eager")) + [f"cache {case.cache}"] * (case.cache == "cold")
     for name, value in case.params.items():
-        if value is not None:
-            words.append(_size_words(name, value) if name == case.size else setting(name, value))
+        if name == case.size and not brief:
+            words.append(f"{shorten(name, 16)} = {size_text(value, name) if isinstance(value, int | float) else value}")
+        elif value is not None and name != case.size:
+            words.append(setting(name, value))
     return ", ".join(words)
-
-
-def _size_words(name: str, value: Scalar) -> str:
-    """``n = 8192``, ``batch = 256``."""
-    return f"{shorten(name, 16)} = {size_text(float(value), name) if isinstance(value, int | float) else value}"
 
 
 def warning(rows: Sequence[Row]) -> str:
@@ -171,15 +162,15 @@ def warning(rows: Sequence[Row]) -> str:
     return f"{count} of {len(rows)} results are noisy and may be off; summary.md says why"
 
 
-def doubts(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
+def hollow_marks(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
     """Indices of the rows whose marks show that they are flagged: none where most ``among`` them are."""
     return frozenset(() if warning(among) else (i for i, row in enumerate(rows) if flagged(row)))
 
 
-def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = HOLLOW) -> str:
+def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow") -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the rows, baselines included, and the note.
 
-    ``doubt`` explains how flagged results are drawn, where some are.
+    ``doubt`` says how flagged results are drawn, where some are.
     """
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
     cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
@@ -197,26 +188,11 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = HO
         listed(sorted({run.date for run in runs.values() if run.date})),
         f"{' and '.join(map(str, counts))} process{'es' * (counts != [1])}" if counts else "",
     )
-    if doubts(rows, rows):
-        note += doubt
+    if doubt and hollow_marks(rows, rows):
+        note += f"{doubt}: noisy measurement (details in summary.md). "
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
-
-
-def uncertainty(rows: Iterable[Row]) -> str:
-    """``Bar at a point: 95 % interval, 3 processes.``"""
-    return f"Bar at a point: {listed(sorted({row['uncertainty'] for row in rows}))}. "
-
-
-def waited(rows: Iterable[Row]) -> str:
-    """Whether the times contain waiting for the device."""
-    return ", synchronization included" if all(row["_result"].times.timer in TIMERS for row in rows) else ""
-
-
-def too_low(rows: Iterable[Row]) -> str:
-    """A sentence for where results beat a peak by more than noise because it was measured on a busy machine."""
-    return "Peaks were measured while the machine was busy and are too low. " if beyond(rows) else ""
 
 
 def _devices(devices: list[str], runs: dict[str, Run], naming: Naming) -> str:
