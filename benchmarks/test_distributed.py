@@ -5,8 +5,7 @@ On a CPU a device is a core, with one thread. The baseline is one process with a
 
 import pytest
 
-from gpubench.parallel.collective import AllReduce, bus_bandwidth
-from gpubench.parallel.distributed import Training
+from gpubench.parallel.distributed import AllReduce, Training, bus_bandwidth
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training

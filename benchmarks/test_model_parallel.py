@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import PipelineTraining, pipeline_speedup
+from gpubench.parallel.distributed import PipelineTraining, Training, pipeline_speedup
 from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training

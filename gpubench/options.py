@@ -116,7 +116,7 @@ def declare(groups: Mapping[str, argparse._ArgumentGroup]) -> None:
         if option.switch:
             how["action"] = "store_true"
         else:
-            how |= {"metavar": option.metavar, "type": _complaining(option)}
+            how |= {"metavar": option.metavar, "type": option.parse}
             how["action"] = "append" if option.repeatable else "store"
         groups[option.group].add_argument(f"--{option.name}", **how)
 
@@ -133,10 +133,8 @@ def passed_on(args: argparse.Namespace) -> list[str]:
     args = argparse.Namespace(**vars(args) | {"require_device": [*(args.require_device or ()), *named] or None})
     for option in given(args):
         value = getattr(args, option.dest)
-        if option.switch:
-            words.append(option.flag)
-        else:
-            words += [f"{option.flag}={item}" for item in (value if option.repeatable else [value])]
+        values = value if option.repeatable else [value]
+        words += [option.flag] if option.switch else [f"{option.flag}={item}" for item in values]
     return words
 
 
@@ -152,13 +150,3 @@ def chosen(args: argparse.Namespace) -> list[str]:
         return []
     matcher(args.expression)
     return [f"--gpubench-match={args.expression}"]
-
-
-def _complaining(option: Option) -> Any:
-    def parse(text: str) -> Any:
-        try:
-            return option.parse(text)
-        except UsageError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse

@@ -6,11 +6,11 @@ Written by hand, since ``scipy.stats`` takes half a second to import and ``ruptu
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
@@ -19,8 +19,8 @@ INTERVAL = "95% interval"
 SPREAD = "within-process spread"
 CONFIDENCE = 0.95
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
-ENUMERATED, DRAWS = 4096, 4000
-"""Up to ENUMERATED resamples all are taken (five processes have 3,125), else DRAWS are drawn."""
+_ENUMERATED, _DRAWS = 4096, 4000
+"""Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
 _SHORTEST = 6
 """Values in the shortest window of :func:`change_points`."""
 
@@ -50,16 +50,16 @@ class Crossover:
     high: float | None = None
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def mean_interval(values: Sequence[float]) -> Interval:
     """Geometric mean of two or more independent values, with Student's t interval on their logarithms."""
     logs = _logs(values)
     if len(logs) < 2:
         raise ValueError("an interval needs two values or more")
-    half = _quantile(len(logs) - 1, confidence) * logs.std(ddof=1) / math.sqrt(len(logs))
+    half = _quantile(len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))
     return _exp(logs.mean(), half)
 
 
-def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
     """Ratio of the geometric means of two independent sets, with the interval of Welch's t test on the logarithms.
 
     Not with the pooled variance: two devices rarely have the same spread, and then a pooled interval of two against
@@ -74,7 +74,7 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float], confidence: fl
     if total == 0:
         return _exp(difference, 0.0)
     freedom = total**2 / sum(variance**2 / (len(logs) - 1) for variance, logs in zip(variances, sides, strict=True))
-    return _exp(difference, _quantile(freedom, confidence) * math.sqrt(total))
+    return _exp(difference, _quantile(freedom) * math.sqrt(total))
 
 
 def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
@@ -106,12 +106,7 @@ def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
 
 
 def crossover_interval(
-    sizes: Sequence[float],
-    tops: Sequence[Sequence[float]],
-    bottoms: Sequence[Sequence[float]],
-    *,
-    paired: bool,
-    confidence: float = CONFIDENCE,
+    sizes: Sequence[float], tops: Sequence[Sequence[float]], bottoms: Sequence[Sequence[float]], *, paired: bool
 ) -> Crossover:
     """Crossover of the ratio of two sides' geometric means, with an interval by resampling processes.
 
@@ -129,9 +124,8 @@ def crossover_interval(
         raise ValueError("an interval needs two processes or more")
     centre = sum(sample.mean(axis=1) for sample in samples)
     estimate = crossover(np.exp(x).tolist(), np.exp(np.clip(centre, -500, 500)).tolist())
-    moved = _resampled(samples, confidence)
-    places = np.sort(_crossings(x, np.clip(centre + moved, -500, 500)))
-    tail = (1 - confidence) / 2
+    places = np.sort(_crossings(x, np.clip(centre + _resampled(samples), -500, 500)))
+    tail = (1 - CONFIDENCE) / 2
     low, high = (places[max(0, math.ceil(share * len(places)) - 1)] for share in (tail, 1 - tail))
     return Crossover(estimate.size, estimate.kind, math.exp(low), math.exp(high))
 
@@ -149,10 +143,10 @@ def _crossings(x: np.ndarray, logs: np.ndarray) -> np.ndarray:
     return places
 
 
-def _resampled(samples: Sequence[np.ndarray], confidence: float) -> np.ndarray:
+def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
     """Widened distances of resampled means from the mean: rows are resamples, columns sizes; the sides are added."""
     counts = [sample.shape[1] for sample in samples]
-    enumerated = math.prod(min(count, 99) ** min(count, 99) for count in counts) <= ENUMERATED
+    enumerated = math.prod(min(count, 99) ** min(count, 99) for count in counts) <= _ENUMERATED
     random = np.random.default_rng(0)
     parts: list[np.ndarray] = []
     for sample, count in zip(samples, counts, strict=True):
@@ -160,18 +154,14 @@ def _resampled(samples: Sequence[np.ndarray], confidence: float) -> np.ndarray:
             drawn = np.array(list(itertools.product(range(count), repeat=count)))
             weights = np.stack([(drawn == i).sum(axis=1) for i in range(count)], axis=1) / count
         else:
-            draws = min(DRAWS, max(DRAWS // 10, 4_000_000 // count))
+            draws = min(_DRAWS, max(_DRAWS // 10, 4_000_000 // count))
             weights = random.multinomial(count, np.full(count, 1 / count), size=draws) / count
-        wide = _quantile(count - 1, confidence) / float(ndtri((1 + confidence) / 2)) * math.sqrt(count / (count - 1))
+        wide = _quantile(count - 1) / float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count / (count - 1))
         parts.append(wide * np.asarray(weights @ (sample - sample.mean(axis=1, keepdims=True)).T))
-    if len(parts) == 1:
-        return parts[0]
-    if not enumerated:
-        least = min(map(len, parts))
-        together: np.ndarray = parts[0][:least] + parts[1][:least]
-        return together
-    combined: np.ndarray = parts[0][:, np.newaxis] + parts[1][np.newaxis]
-    return combined.reshape(-1, parts[0].shape[1])
+    if enumerated:  # each resample of a side with each of the other
+        return functools.reduce(lambda a, b: (a[:, np.newaxis] + b).reshape(-1, a.shape[1]), parts)
+    least = min(map(len, parts))
+    return np.asarray(sum(part[:least] for part in parts))
 
 
 def trend(values: Sequence[float]) -> float:
@@ -188,9 +178,9 @@ def trend(values: Sequence[float]) -> float:
     return (1 - 6 * squares / (count * (count**2 - 1))) * math.sqrt(count - 1)
 
 
-def _quantile(freedom: float, confidence: float) -> float:
-    """Of Student's t, two-sided."""
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+def _quantile(freedom: float) -> float:
+    """Of Student's t, two-sided, at CONFIDENCE."""
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _logs(values: Sequence[float]) -> np.ndarray:
@@ -203,13 +193,7 @@ def _exp(log: float, half: float) -> Interval:
     return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
-def pooled_ratio(
-    top: Sequence[float],
-    bottom: Sequence[float],
-    confidence: float = CONFIDENCE,
-    least: float = 0.0,
-    shared: float = 0.0,
-) -> Interval:
+def pooled_ratio(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Interval:
     """Ratio of geometric means with Student's pooled interval; ``least`` is a lower bound on the standard deviation.
 
     ``shared`` is the known variance of what all values of a side share, which their spread doesn't show: it is added
@@ -218,7 +202,7 @@ def pooled_ratio(
     third wider. One side may have a single value if the other has two.
     """
     difference, error, freedom = _pooled_error(top, bottom, least, shared)
-    return _exp(difference, _quantile(freedom, confidence) * error)
+    return _exp(difference, _quantile(freedom) * error)
 
 
 def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> float:
@@ -290,25 +274,21 @@ def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -
     Source: J. L. Hodges, E. L. Lehmann, Ann. Math. Statist. 34 (1963) 598-611.
     """
     values = np.array(differences, dtype=float)
-    first, second = np.triu_indices(len(values))
-    means = np.sort((values[first] + values[second]) / 2)
+    means = np.sort(np.add.outer(values, values)[np.triu_indices(len(values))] / 2)
     below = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
     cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # this many means at each end are outside
-    value = math.exp(float(np.median(means)))
-    if cut == 0:
-        return Interval(value, 0.0, math.inf, INTERVAL)
-    return Interval(value, math.exp(means[cut - 1]), math.exp(means[-cut]), INTERVAL)
+    low, high = (math.exp(means[cut - 1]), math.exp(means[-cut])) if cut else (0.0, math.inf)
+    return Interval(math.exp(float(np.median(means))), low, high, INTERVAL)
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
     """Probability of each sum of positive ranks, each rank being positive with probability one half."""
     chances = np.zeros(sum(ranks) + 1)
     chances[0] = 1.0
     for rank in ranks:
-        moved = np.zeros_like(chances)
-        moved[rank:] = chances[: len(chances) - rank]
-        chances = (chances + moved) / 2
+        chances[rank:] += chances[: len(chances) - rank].copy()
+        chances /= 2
     return chances
 
 
@@ -346,12 +326,9 @@ def change_points(values: Sequence[float], level: float) -> list[int]:
     parts = [(0, len(series))]
     while parts:
         start, end = parts.pop()
-        windows = list(_windows(start, end))
-        splits = [(_pettitt(series[a:b]), a) for a, b in windows]
-        if not splits:
-            continue
-        (p, cut), a = min(splits)
-        if p * len(windows) <= level:
+        splits = [(_pettitt(series[a:b]), a) for a, b in _windows(start, end)]
+        (p, cut), a = min(splits, default=((math.inf, 0), 0))
+        if p * len(splits) <= level:
             changes.append(a + cut)
             parts += [(start, a + cut), (a + cut, end)]
     return sorted(changes)
@@ -360,12 +337,10 @@ def change_points(values: Sequence[float], level: float) -> list[int]:
 def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
     length = end - start
     while length >= _SHORTEST:
-        step = max(1, length // 2)
-        yield from ((a, a + length) for a in range(start, end - length + 1, step))
-        if length == end - start or length >= 4 * _SHORTEST:
-            length //= 2
-        else:
+        yield from ((a, a + length) for a in range(start, end - length + 1, length // 2))
+        if length < min(end - start, 4 * _SHORTEST):
             break
+        length //= 2
 
 
 def _pettitt(series: np.ndarray) -> tuple[float, int]:

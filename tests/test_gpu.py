@@ -143,7 +143,7 @@ def test_the_suite_runs_on_the_gpu(pytester):
 
 
 def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
-    from gpubench.measure.probes.device import device_time
+    from gpubench.measure.probes import device_time
 
     cycles = sleep_cycles(0.002)
     timed = device_time(lambda: torch.cuda._sleep(cycles), gpu, 0.002, None)
@@ -152,7 +152,7 @@ def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
 
 
 def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
-    from gpubench.measure.probes.device import device_time
+    from gpubench.measure.probes import device_time
 
     clock = DeviceClock([gpu])
     for count, bound in ((1, True), (1 << 28, False)):
@@ -168,16 +168,16 @@ def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
 
 
 def test_an_unheld_call_has_no_device_time_but_a_reason(gpu):
-    from gpubench.measure.probes.device import device_time
+    from gpubench.measure.probes import device_time
 
     x = torch.randn(1000, device="cuda")
     timed = device_time(lambda: x.sum().item(), gpu, 1e-4, None)
     assert timed.device_s is None
-    assert "waits for the device" in timed.reason
+    assert "waits for the device" in timed.device_reason
 
 
 def test_a_graph_replays_the_launches_with_less_wall_time(gpu):
-    from gpubench.measure.variant import apply
+    from gpubench.measure.precision import apply
 
     clock = DeviceClock([gpu])
     x = torch.randn(64, 64, device="cuda")
@@ -204,7 +204,7 @@ def test_a_call_that_cannot_be_captured_leaves_the_stream_as_it_was(gpu):
 import torch
 from gpubench import devices
 from gpubench.errors import Unmeasurable
-from gpubench.measure.variant import apply
+from gpubench.measure.precision import apply
 x, before = torch.randn(64, device="cuda"), torch.cuda.current_stream()
 try:
     apply("graph", lambda x: x.sum().item(), devices.find_device("cuda").device)(x)
@@ -217,13 +217,12 @@ except Unmeasurable as error:
 
 
 def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
-    from gpubench.measure.probes.accelerator import Flush
-    from gpubench.measure.probes.device import device_time
+    from gpubench.measure.probes import device_time, flush
 
     x = torch.randn(gpu.cache_bytes() // 4 // 8, device="cuda")
     out = torch.empty_like(x)
     hot, cold = (
-        device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, flush).device_s for flush in (lambda: None, Flush(gpu))
+        device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, before).device_s for before in (lambda: None, flush(gpu))
     )
     assert cold > 1.2 * hot
 

@@ -11,9 +11,8 @@ from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.parallel import data_parallel
-from gpubench.parallel.collective import AllReduce
-from gpubench.parallel.distributed import Training
-from gpubench.parallel.rank import measure_rank
+from gpubench.parallel.distributed import AllReduce, Training
+from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import WorkerGroup
 from gpubench.workloads import training
 

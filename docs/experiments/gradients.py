@@ -5,11 +5,9 @@ python docs/experiments/gradients.py
 
 from __future__ import annotations
 
-from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import PipelineTraining
-from gpubench.parallel.rank import RankJob
-from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import WorkerGroup
+from gpubench.parallel.distributed import PipelineTraining, Training
+from gpubench.parallel.ranks import RankJob
+from gpubench.parallel.team import Rank, WorkerGroup
 
 
 def error(rank: Rank, job: RankJob) -> float | None:

@@ -12,27 +12,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from .base import KINDS, Device, DeviceEvent, Memory, register
+from .base import KINDS, Device, Memory, register
 from .cpu import Cpu
-from .torch_device import TorchDevice, out_of_tree_kind
+from .torch_device import TorchDevice, out_of_tree_kind, torch_kind
 
 __all__ = [
-    "CPU", "Choice", "Device", "DeviceEvent", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
-    "register", "select",
+    "CPU", "Choice", "Device", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present", "register",
+    "select",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
     importlib.import_module(f"{__name__}.{_module.name}")
+register(torch_kind("xpu"))  # Intel GPUs
 
 CPU = Cpu()
 
 
 def kinds() -> dict[str, type[Device]]:
     """Every kind that is registered here or with torch, the CPU first."""
-    known, extra = dict(KINDS), out_of_tree_kind()
-    if extra is not None:
-        known.setdefault(extra.kind, extra)
-    return known
+    extra = out_of_tree_kind()
+    return KINDS | {extra.kind: extra} if extra and extra.kind not in KINDS else dict(KINDS)
 
 
 def present() -> list[Device]:
@@ -75,11 +74,8 @@ def select(requests: Iterable[str]) -> list[Choice]:
     """
     chosen: dict[str, Choice] = {}
     for request in requests:
-        if request in ("auto", "all"):
-            choices = [Choice(str(d), d) for d in present() if request == "all" or d.index == 0]
-        else:
-            choices = [find_device(request)]
-        for choice in choices:
+        everything = [Choice(str(d), d) for d in present() if request == "all" or d.index == 0]
+        for choice in everything if request in ("auto", "all") else [find_device(request)]:
             chosen.setdefault(choice.name, choice)
     return list(chosen.values())
 

@@ -6,9 +6,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +20,6 @@ class Memory:
 
     free: int
     total: int
-
-
-class DeviceEvent(Protocol):
-    """A timestamp in a device's queue, as ``torch.Event`` with ``enable_timing=True``."""
-
-    def query(self) -> bool:
-        """Whether the device has reached it."""
-
-    def elapsed_time(self, end: Any) -> float:
-        """Milliseconds on the device's own clock between two events that it has reached."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +72,9 @@ class Device(ABC):
         """Indices of the devices that this process has work or memory on."""
         return tuple(range(cls.count()))
 
-    @classmethod
+    @classmethod  # noqa: B027
     def release_memory(cls) -> None:
         """Return memory that is cached but unused to the devices of this kind."""
-        return
 
     @classmethod
     def interconnect(cls, count: int) -> str | None:
@@ -144,8 +136,8 @@ class Device(ABC):
         """
         return False
 
-    def record_event(self) -> DeviceEvent:
-        """Queue a timestamp; needed where :meth:`queue_wait` works."""
+    def record_event(self) -> torch.Event:
+        """Queue a timestamp that is timed on the device's own clock; needed where :meth:`queue_wait` works."""
         raise NotImplementedError
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
@@ -155,31 +147,17 @@ class Device(ABC):
         """
         raise Unmeasurable(f"{self.kind} has no graphs of launches")
 
-    def copy(self, target: Any, source: Any) -> None:
-        """Copy one tensor into another, to or from the device; may return before it is done."""
-        target.copy_(source, non_blocking=True)
-
     def details(self) -> dict[str, Any]:
         """What else doesn't change while running, JSON-ready: driver, capability, cache sizes."""
         return {}
 
     def facts(self) -> dict[str, Any]:
         """Name, kind, model, memory and :meth:`details`; JSON-ready."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "label": self.label,
-            "memory_bytes": self.total_memory(),
-            **self.details(),
-        }
+        own = {"name": str(self), "kind": self.kind, "label": self.label, "memory_bytes": self.total_memory()}
+        return own | self.details()
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}" if self.indexed else self.kind
-
-    @property
-    def name(self) -> str:
-        """``str(device)``."""
-        return str(self)
 
 
 KINDS: dict[str, type[Device]] = {}

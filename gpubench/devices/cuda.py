@@ -1,22 +1,64 @@
-"""NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch calls ``cuda`` too."""
+"""NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch calls ``cuda`` too.
+
+What torch doesn't know comes from NVIDIA's management library (NVML). It is an extra, so each answer may be missing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Unmeasurable
-from . import nvml
-from .base import DeviceEvent, register
+from .base import register
 from .torch_device import TorchDevice
 
+if TYPE_CHECKING:
+    import torch
+
+_Answer = TypeVar("_Answer")
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-FASTEST_CLOCK = 3e9
+_FASTEST_CLOCK = 3e9
 """Cycles per second that no GPU exceeds: a wait of so many cycles lasts at least as long as requested."""
 _SOURCE = re.compile(r"\(Triggered internally at [^)]*\)")
+_REASONS = {
+    "SwPowerCap": "power limit",
+    "HwSlowdown": "hardware slowdown",
+    "HwThermalSlowdown": "heat (hardware)",
+    "SwThermalSlowdown": "heat",
+    "HwPowerBrakeSlowdown": "power brake",
+}
+_POLICIES = {"power limit": "NVML_PERF_POLICY_POWER", "heat": "NVML_PERF_POLICY_THERMAL"}
+
+
+@functools.cache
+def _library() -> Any:
+    """The initialised ``pynvml`` module, or ``None`` without library or driver."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # ImportError, or any of NVML's own errors: then nothing is known
+        return None
+    return pynvml
+
+
+def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """Version of the NVIDIA driver: from the library, or without it from the kernel module."""
+    library = _library()
+    if library is not None:
+        with contextlib.suppress(library.NVMLError):
+            return str(library.nvmlSystemGetDriverVersion())
+    with contextlib.suppress(OSError):
+        if match := re.search(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", kernel.read_text()):
+            return match[1]
+    return None
 
 
 @register
@@ -35,16 +77,14 @@ class Cuda(TorchDevice):
 
     @classmethod
     def why_absent(cls) -> str:
-        import torch
-
+        torch = cls.torch
         if torch.version.cuda is None and torch.version.hip is None:
             return f"this torch ({torch.__version__}) was built without CUDA or ROCm"
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
                 torch.cuda.is_available()
-                # torch warns once per process, but here repeats the warning as an error:
-                torch.cuda.init()  # type: ignore[no-untyped-call]
+                torch.cuda.init()  # torch warns once per process, but here repeats the warning as an error
             except (RuntimeError, AssertionError) as error:
                 failure = str(error)
             else:
@@ -58,27 +98,33 @@ class Cuda(TorchDevice):
 
     @classmethod
     def indices_in_use(cls) -> tuple[int, ...]:
-        import torch
-
-        if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if not cls.torch.cuda.is_initialized():
             return ()
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
-        has_context = getattr(torch._C, "_cuda_hasPrimaryContext", lambda index: True)
-        return tuple(filter(has_context, range(torch.cuda.device_count())))
+        has_context = getattr(cls.torch._C, "_cuda_hasPrimaryContext", lambda index: True)
+        return tuple(filter(has_context, range(cls.torch.cuda.device_count())))
 
     @classmethod
     def interconnect(cls, count: int) -> str | None:
         """NVLink if it joins every pair, else PCIe; ``None`` without the driver's library."""
-        joined = nvml.nvlink([cls(index)._uuid() for index in range(count)])
-        return None if joined is None else "NVLink" if joined else "PCIe"
+        handles = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in range(count)]
+        library = _library()
+        if library is None or None in handles:
+            return None
+        try:
+            states = {
+                library.nvmlDeviceGetP2PStatus(*pair, library.NVML_P2P_CAPS_INDEX_NVLINK)
+                for pair in itertools.permutations(handles, 2)
+            }
+        except library.NVMLError:
+            return None
+        return "NVLink" if states <= {library.NVML_P2P_STATUS_OK} else "PCIe"
 
     def lacks(self, dtype: str) -> str | None:
-        import torch
-
-        capability = torch.cuda.get_device_capability(self.index)
-        if dtype == "tf32" and (torch.version.hip or capability < (8, 0)):
+        capability, hip = self.torch.cuda.get_device_capability(self.index), self.torch.version.hip
+        if dtype == "tf32" and (hip or capability < (8, 0)):
             return f"tf32 needs an NVIDIA GPU of compute capability 8.0; this is {capability[0]}.{capability[1]}"
-        if dtype == "bfloat16" and not torch.version.hip and capability < (8, 0):
+        if dtype == "bfloat16" and not hip and capability < (8, 0):
             return f"bfloat16 is emulated below compute capability 8.0; this is {capability[0]}.{capability[1]}"
         return None
 
@@ -88,54 +134,77 @@ class Cuda(TorchDevice):
     def cache_bytes(self) -> int | None:
         return getattr(self._properties(), "L2_cache_size", None) or None
 
-    def clocks(self) -> Mapping[str, float] | None:
-        return nvml.clocks(self._uuid())
+    def clocks(self) -> dict[str, float] | None:
+        return self._nvml(
+            lambda nvml, gpu: {
+                "sm": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,
+                "memory": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6,
+            }
+        )
 
     def throttle_reasons(self) -> tuple[str, ...]:
-        return nvml.throttle_reasons(self._uuid())
+        # NVML calls them clock event reasons since CUDA 12.2, throttle reasons before.
+        mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
+        if mask is None:
+            mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)))
+        old_bits = {suffix: getattr(_library(), f"nvmlClocksThrottleReason{suffix}", 0) for suffix in _REASONS}
+        bits = {suffix: getattr(_library(), f"nvmlClocksEventReason{suffix}", bit) for suffix, bit in old_bits.items()}
+        return tuple(reason for suffix, reason in _REASONS.items() if (mask or 0) & bits[suffix])
 
-    def throttled_s(self) -> Mapping[str, float]:
-        return nvml.throttled_s(self._uuid())
+    def throttled_s(self) -> dict[str, float]:
+        """As the driver counts them: two readings cover the time between them, unlike :meth:`throttle_reasons`."""
+
+        def seconds(nvml: Any, gpu: Any, policy: str) -> float:
+            return float(nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, policy)).violationTime) / 1e9
+
+        answers = {cause: self._nvml(functools.partial(seconds, policy=each)) for cause, each in _POLICIES.items()}
+        return {cause: answer for cause, answer in answers.items() if answer is not None}
 
     def other_processes(self) -> int | None:
-        return nvml.other_processes(self._uuid())
+        """Processes with a context on the GPU, besides this one and those it has started.
+
+        A container sees the host's process ids: there, as many of the listed processes are subtracted.
+        """
+        listed = self._nvml(lambda nvml, gpu: {p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
+        if listed is None:
+            return None
+        import psutil
+
+        family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+        return len(listed - family) if os.getpid() in listed else max(0, len(listed) - len(family))
 
     def energy_j(self) -> float | None:
-        return nvml.energy_j(self._uuid())
+        """Since the driver was loaded; GPUs before Volta have no counter."""
+        return self._nvml(lambda nvml, gpu: float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3)
 
     def queue_wait(self, seconds: float) -> bool:
-        import torch
-
-        sleep = getattr(torch.cuda, "_sleep", None)
+        sleep = getattr(self.torch.cuda, "_sleep", None)
         if sleep is None:
             return False
-        with torch.cuda.device(self.index):
-            sleep(int(seconds * FASTEST_CLOCK))
+        with self.torch.cuda.device(self.index):
+            sleep(int(seconds * _FASTEST_CLOCK))
         return True
 
-    def record_event(self) -> DeviceEvent:
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self.index))
+    def record_event(self) -> torch.Event:
+        event: torch.Event = self.torch.cuda.Event(enable_timing=True)
+        event.record(self.torch.cuda.current_stream(self.index))
         return event
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        import torch
-
+        cuda = self.torch.cuda
         # Only launches on the current device's streams are captured. The inner context restores the current stream,
         # which a capture that fails leaves on its own.
-        with torch.cuda.device(self.index), torch.cuda.stream(torch.cuda.current_stream(self.index)):
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # what a first call allocates must exist before the capture
+        with cuda.device(self.index), cuda.stream(cuda.current_stream(self.index)):
+            side = cuda.Stream()
+            side.wait_stream(cuda.current_stream())
+            with cuda.stream(side):  # what a first call allocates must exist before the capture
                 for _ in range(3):
                     call()
-            torch.cuda.current_stream().wait_stream(side)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
+            cuda.current_stream().wait_stream(side)
+            cuda.synchronize()
+            graph = cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph):
+                with cuda.graph(graph):
                     result = call()
             except RuntimeError as error:
                 reason = " ".join(str(error).split())
@@ -143,26 +212,42 @@ class Cuda(TorchDevice):
         return graph.replay, result
 
     def details(self) -> dict[str, Any]:
-        import torch
-
-        properties = self._properties()
+        properties, hip = self._properties(), self.torch.version.hip
         return {
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,
             "l2_bytes": getattr(properties, "L2_cache_size", None),
-            "platform": "rocm" if torch.version.hip else "cuda",
-            "driver": None if torch.version.hip else nvml.driver(),
-            **nvml.facts(self._uuid()),
+            "platform": "rocm" if hip else "cuda",
+            "driver": None if hip else driver(),
+            **self.limits(),
         }
 
-    def _properties(self) -> Any:
-        import torch
+    def limits(self) -> dict[str, float | None]:
+        """Power limit (W) and highest clocks (Hz); empty if NVML doesn't know the GPU."""
+        if self._nvml(lambda nvml, gpu: True) is None:
+            return {}
+        return {
+            "power_limit_w": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1e3),
+            "max_sm_hz": self._nvml(lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6),
+            "max_memory_hz": self._nvml(
+                lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6
+            ),
+        }
 
-        return torch.cuda.get_device_properties(self.index)
+    def _nvml(self, question: Callable[[Any, Any], _Answer]) -> _Answer | None:
+        """``question(library, handle)`` of this GPU, or ``None`` where library, GPU or answer is missing."""
+        library, uuid = _library(), self._uuid()
+        if library is None or uuid is None:
+            return None
+        try:
+            return question(library, library.nvmlDeviceGetHandleByUUID(uuid))
+        except (library.NVMLError, AttributeError):  # older libraries lack some functions and constants
+            return None
 
     def _uuid(self) -> str | None:
         """The key by which NVML knows the device: its index there ignores ``CUDA_VISIBLE_DEVICES``."""
-        import torch
-
         uuid = getattr(self._properties(), "uuid", None)
-        return None if uuid is None or torch.version.hip else f"GPU-{uuid}"
+        return None if uuid is None or self.torch.version.hip else f"GPU-{uuid}"
+
+    def _properties(self) -> Any:
+        return self.torch.cuda.get_device_properties(self.index)

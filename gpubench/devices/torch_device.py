@@ -1,29 +1,41 @@
-"""Devices that torch's own module describes, and the kind that an out-of-tree backend has registered with torch."""
+"""Devices that torch's own module describes, and the kinds that are nothing but that: Intel's, and out-of-tree ones."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 from .base import Device, Memory
+
+
+class _Torch:
+    """The package ``torch``, imported by the first question that needs it."""
+
+    def __get__(self, device: object, kind: type) -> Any:
+        import torch
+
+        return torch
 
 
 class TorchDevice(Device):
     """A kind known by its ``torch.<kind>`` module, through torch's contract for device modules."""
 
+    torch: ClassVar[Any] = _Torch()
+
     @classmethod
     def _module(cls) -> Any:
-        import torch
-
-        return torch.get_device_module(cls.kind)
+        """torch's module of this kind; ``None`` where torch was built without it."""
+        try:
+            return cls.torch.get_device_module(cls.kind)
+        except (RuntimeError, AttributeError):
+            return None
 
     @classmethod
     def _ask(cls, function: str, *args: Any) -> Any:
         """The module's answer, or ``None`` when it doesn't have that function or doesn't know."""
         try:
-            ask = getattr(cls._module(), function, None)
-            return None if ask is None else ask(*args)
-        except (RuntimeError, NotImplementedError, AttributeError, TypeError):
+            return getattr(cls._module(), function)(*args)
+        except (RuntimeError, AttributeError, TypeError):
             return None
 
     def _count_bytes(self, function: str) -> int | None:
@@ -32,25 +44,16 @@ class TorchDevice(Device):
 
     @classmethod
     def count(cls) -> int:
-        try:
-            module = cls._module()
-        except (RuntimeError, AttributeError):
-            return 0
         # A device that can't be waited for can't be timed: it counts as absent.
-        if not hasattr(module, "synchronize") or cls._ask("is_available") is False:
+        if not hasattr(cls._module(), "synchronize") or cls._ask("is_available") is False:
             return 0
         return int(cls._ask("device_count") or 0)
 
     @classmethod
     def why_absent(cls) -> str:
-        import torch
-
-        try:
-            module = cls._module()
-        except (RuntimeError, AttributeError):
-            module = None
+        module = cls._module()
         if module is None or cls._ask("_is_compiled") is False:
-            return f"this torch ({torch.__version__}) was built without {cls.kind}"
+            return f"this torch ({cls.torch.__version__}) was built without {cls.kind}"
         if not hasattr(module, "synchronize"):
             return f"torch.{cls.kind} has no synchronize(): its work can't be timed"
         return f"torch.{cls.kind} reports no device"
@@ -87,15 +90,13 @@ class TorchDevice(Device):
         self._ask("reset_peak_memory_stats", self.index)
 
 
+@functools.cache
+def torch_kind(name: str) -> type[Device]:
+    """The kind that is nothing but its torch module; one class per name, since devices of a class compare equal."""
+    return type(name, (TorchDevice,), {"kind": name})
+
+
 def out_of_tree_kind() -> type[Device] | None:
     """The kind that an out-of-tree backend has registered with torch (PrivateUse1), if any."""
-    import torch
-
-    name = torch._C._get_privateuse1_backend_name()
-    return None if name == "privateuseone" else _torch_kind(name)
-
-
-@functools.cache
-def _torch_kind(name: str) -> type[Device]:
-    """One class per name: devices of the same class and index compare equal."""
-    return type(name, (TorchDevice,), {"kind": name})
+    name = TorchDevice.torch._C._get_privateuse1_backend_name()
+    return None if name == "privateuseone" else torch_kind(name)

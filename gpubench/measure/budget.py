@@ -24,10 +24,9 @@ from .precision import matmul_precision, torch_dtype
 class Preset:
     """How much care a run takes. Times in seconds, per case.
 
-    ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many.
-    ``warmup``: untimed calls first, for so long (twice that on an accelerator, whose clocks rise slowly).
-    ``budget``: a case whose fewest rounds would take longer is skipped. ``check``: likewise its reference.
-    ``case_s``: the estimate of a whole case whose calls are short; measured on two cores.
+    ``max_time``: rounds are timed until this is spent. ``min_rounds``: but at least so many. ``warmup``: untimed calls
+    first, for so long (twice that on an accelerator, whose clocks rise slowly). ``budget``: a case whose fewest rounds
+    would take longer is skipped. ``check``: likewise its reference. ``case_s``: a whole case whose calls are short.
     """
 
     name: str
@@ -40,13 +39,12 @@ class Preset:
 
     def split(self, processes: int) -> Preset:
         """The share of one of several processes."""
-        rounds = math.ceil(self.min_rounds / processes)
-        return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=max(2, rounds))
+        rounds = max(2, math.ceil(self.min_rounds / processes))
+        return dataclasses.replace(self, max_time=self.max_time / processes, min_rounds=rounds)
 
     def adjusted(self, marker: Mapping[str, Any]) -> Preset:
         """The preset with what a test's ``benchmark`` marker sets."""
-        changed = {name: marker[name] for name in ("max_time", "min_rounds") if name in marker}
-        return dataclasses.replace(self, **changed)
+        return dataclasses.replace(self, **{key: marker[key] for key in ("max_time", "min_rounds") if key in marker})
 
 
 PRESET_SETTINGS = {
@@ -55,39 +53,32 @@ PRESET_SETTINGS = {
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
 
-MIN_ROUND = 1e-3
-"""Shortest round, in seconds."""
-MIN_WAITS = 100
-"""Shortest round, in waits for the device."""
+MIN_ROUND, MIN_WAITS = 1e-3, 100
+"""Shortest round: in seconds, and in waits for the device."""
 FEWEST_ROUNDS = 3
 SLACK = 2.0
-"""An estimated case may exceed its budget by this factor."""
+"""An estimated case may exceed its budget by this factor: one that may just miss it is tried."""
 
 
 class Rates:
-    """Rough peak rates of each device, measured in milliseconds, that guard against calls which would take minutes.
-
-    They are no ceilings to compare results with: two small products and a copy say too little for that.
-    """
+    """Rough peak rates of each device, measured in milliseconds: enough to see that a call would take minutes."""
 
     def __init__(self) -> None:
         self._flops: dict[tuple[str, str], float] = {}
         self._bytes: dict[str, float] = {}
 
     def flops(self, device: Device, dtype: str) -> float:
-        """FLOP/s of matrix products of this dtype, from the difference between n = 512 and n = 256.
-
-        The difference leaves out a call's fixed cost, which is milliseconds on a busy CPU.
-        """
+        """FLOP/s of matrix products of this dtype, from the difference between n = 512 and n = 256, which leaves out
+        a call's fixed cost: milliseconds on a busy CPU."""
         key = str(device), dtype
         if key not in self._flops:
             small, large = 256, 512
-            t_small = self._product(device, dtype, small)
-            rate = 2 * small**3 / t_small
-            if t_small < 0.02:
-                t_large = self._product(device, dtype, large)
-                step = t_large - t_small
-                rate = 2 * (large**3 - small**3) / step if step > 0 else 2 * large**3 / t_large
+            small_s = self._product(device, dtype, small)
+            rate = 2 * small**3 / small_s
+            if small_s < 0.02:
+                large_s = self._product(device, dtype, large)
+                step_s = large_s - small_s
+                rate = 2 * (large**3 - small**3) / step_s if step_s > 0 else 2 * large**3 / large_s
             self._flops[key] = rate
         return self._flops[key]
 
@@ -129,15 +120,11 @@ class Rates:
 
 
 def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1.0) -> None:
-    """Raise :class:`OverBudget` if the fewest useful rounds of such calls take longer than ``slack`` budgets.
-
-    An estimate gets :data:`SLACK`: a call that may just miss the budget is tried.
-    """
+    """Raise :class:`OverBudget` if the fewest useful rounds of such calls take longer than ``slack`` budgets."""
     if seconds is not None and FEWEST_ROUNDS * seconds > slack * preset.budget:
-        raise OverBudget(
-            f"over budget: one call takes {seconds_text(seconds)} ({why}),"
-            f" and {FEWEST_ROUNDS} are needed within the {seconds_text(preset.budget)} that {preset.name} allows a case"
-        )
+        allowed = f"the {seconds_text(preset.budget)} that {preset.name} allows a case"
+        needed = f"one call takes {seconds_text(seconds)} ({why}), and {FEWEST_ROUNDS} are needed"
+        raise OverBudget(f"over budget: {needed} within {allowed}")
 
 
 def rounds(seconds: float, preset: Preset) -> int | None:
@@ -147,21 +134,16 @@ def rounds(seconds: float, preset: Preset) -> int | None:
     return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
 
 
-COMPILE_S = 15.0
-"""Estimate of compiling a small network, in seconds; measured on two cores."""
-RANKS_S = 2.0
-"""Estimate of a case of several processes, in seconds."""
+COMPILE_S, RANKS_S = 15.0, 2.0
+"""Estimates of compiling a small network, and of a case of several processes, in seconds."""
 CEILINGS_S = {"smoke": 1.0, "quick": 5.0, "full": 15.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long a case takes, known without running it.
-
-    ``call_s``: seconds of one call, ``None`` where its work is unknown; ``case_s``: of the whole case. ``obstacle``:
-    why the case can't be measured.
-    """
+    """How long one call takes (``None`` where its work is unknown) and the whole case, known without running it;
+    ``obstacle``: why the case can't be measured."""
 
     call_s: float | None
     case_s: float

@@ -1,7 +1,7 @@
 """Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
-One figure is not enough. A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so
-bandwidth is taken by access pattern and by footprint; matrix throughput by dtype.
+A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so bandwidth is taken by
+access pattern and by footprint; matrix throughput by dtype.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .precision import matmul_precision, torch_dtype
 if TYPE_CHECKING:
     import torch
 
-SMALLEST_SIZE, LARGEST_SIZE = 256, 16384
+SIZES = [256 << step for step in range(7)]
 TRANSFER_BYTES = 1 << 26
 BLOCK = 65521
 
@@ -60,7 +60,8 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     bandwidth = tuple(_bandwidth(device, clock, effort))
     throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
     to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
-    return Ceilings(bandwidth, throughput, _launch_floor(device, clock, effort), to_device, from_device)
+    launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
+    return Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
 
 
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
@@ -85,10 +86,6 @@ def _random(count: int, device: Device) -> torch.Tensor:
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
 
-def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    target.copy_(source)
-
-
 def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
     import torch
 
@@ -98,7 +95,7 @@ def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> Non
 PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "read": (1, 1, lambda x: x.sum()),
     "in-place": (1, 2, lambda x: x.neg_()),
-    "copy": (2, 2, _copy),
+    "copy": (2, 2, lambda x, y: y.copy_(x)),
     "triad": (3, 3, _triad),
     "write": (1, 1, lambda x: x.fill_(1.0)),
 }
@@ -112,9 +109,8 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     Beyond twice the last cache nothing survives in it until the next pass; a footprint between the two is named
     after that cache with a plus.
     """
-    caches = (cache_sizes() or {}) if device == CPU else {}
     size = device.cache_bytes()
-    caches = caches or ({"l2": size} if size else {"cache": 1 << 23})
+    caches = (device == CPU and cache_sizes()) or ({"l2": size} if size else {"cache": 1 << 23})
     memory = device.memory()
     most = min(effort.footprint, memory.free // 4 if memory else effort.footprint)
     last = max(caches.values())
@@ -139,8 +135,8 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
 
     if device.lacks(dtype):
         return None
-    best, n = 0.0, SMALLEST_SIZE
-    while n <= LARGEST_SIZE:
+    best = 0.0
+    for n in SIZES:
         memory = device.memory()
         if memory and 12 * n * n > memory.free // 4:
             break
@@ -154,13 +150,7 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
         best = max(best, 2 * n**3 / seconds)
         if 8 * seconds > effort.call:
             break
-        n *= 2
     return best
-
-
-def _launch_floor(device: Device, clock: DeviceClock, effort: Effort) -> float:
-    x = _random(1, device)
-    return _shortest(x.neg_, clock, effort.seconds, most=1000)
 
 
 def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[float, float]:
@@ -171,8 +161,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     host, target = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
         host = host.pin_memory()
-    arriving = _shortest(lambda: device.copy(target, host), clock, effort.seconds)
-    leaving = _shortest(lambda: device.copy(host, target), clock, effort.seconds)
+    arriving = _shortest(lambda: target.copy_(host, non_blocking=True), clock, effort.seconds)
+    leaving = _shortest(lambda: host.copy_(target, non_blocking=True), clock, effort.seconds)
     return host.nbytes / arriving, host.nbytes / leaving
 
 

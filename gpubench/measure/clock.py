@@ -14,16 +14,18 @@ from typing import Any
 
 from ..devices import Device, in_use
 
+_Call = Callable[[], Any]
+
 
 def repeat(
-    call: Callable[[], Any],
+    call: _Call,
     clock: Callable[[], float],
     *,
     least: int,
     most: int,
     seconds: float = math.inf,
     calls: int = 1,
-    before: Callable[[], Any] | None = None,
+    before: _Call | None = None,
 ) -> list[float]:
     """Time ``call`` again and again; returns the seconds of each timing, of which callers take the minimum or median.
 
@@ -43,25 +45,18 @@ def repeat(
     return times
 
 
-STALLED = 2.0
-"""A block whose calls take longer than this many times the shortest was interrupted by something else."""
-MOST_STALLS = 3
+STALLED, MOST_STALLS = 2.0, 3
+"""A block whose calls take longer than this many times the shortest was interrupted, but not more often than this."""
 
 
 def warm_up(
-    call: Callable[[], Any],
-    clock: Callable[[], float],
-    *,
-    seconds: float,
-    first_s: float,
-    before: Callable[[], Any] | None = None,
+    call: _Call, clock: Callable[[], float], *, seconds: float, first_s: float, before: _Call | None = None
 ) -> tuple[float, float]:
     """Call for about ``seconds``; returns the seconds of one call in the last block, without and with ``before``.
 
     Blocks of calls share one wait; each has twice as many as the one before, up to 1000, or a single one where
-    ``before`` runs first. A stalled block is repeated, and neither its length nor its time counts: a pause of the
-    machine in a block of a few calls would be taken for their cost. Slow for the fourth time it is no stall.
-    ``first_s``, the seconds of an earlier call, shows a stall in the first block.
+    ``before`` runs first. A stalled block is repeated and doesn't count: the pause would be taken for the calls' cost.
+    Slow for the fourth time it is no stall. ``first_s``, the seconds of an earlier call, shows one in the first block.
     """
     shortest_s, warm_s, stalls, calls = first_s, 0.0, 0, 1
     while True:
@@ -98,7 +93,7 @@ class DeviceClock:
         """Wait for these devices from now on, and read the accelerator's clock if there is one."""
         self.devices = tuple(dict.fromkeys(devices))
         accelerators = [device for device in self.devices if device.accelerator]
-        self._waits: tuple[Callable[[], None], ...] = tuple(device.synchronize for device in accelerators)
+        self._waits = [device.synchronize for device in accelerators]
         self.now = accelerators[0].now if accelerators else time.perf_counter
         """Reads the time without a wait: for what the host does meanwhile."""
 
@@ -110,21 +105,13 @@ class DeviceClock:
 
     def wait_s(self) -> float:
         """Median seconds that one wait takes when there is nothing to wait for."""
-
-        def wait() -> None:
-            for each in self._waits:
-                each()
-
-        wait()
-        return statistics.median(repeat(wait, self.now, least=20, most=20))
+        self()
+        return statistics.median(repeat(lambda: [wait() for wait in self._waits], self.now, least=20, most=20))
 
 
 def timer() -> float:
-    """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use.
-
-    A process that hasn't imported torch has none in use.
-    """
-    if "torch" in sys.modules:
+    """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use."""
+    if "torch" in sys.modules:  # else there is none in use
         for device in in_use():
             device.synchronize()
     return time.perf_counter()
@@ -133,9 +120,8 @@ def timer() -> float:
 class ReplayTimer:
     """Enters durations that other processes measured: a timer that returns 0, d0, 0, d1, ….
 
-    Read at both ends of each round, it makes the rounds last d0, d1, …. For ``benchmark.pedantic`` only, which reads it
-    twice a round; the calibrating mode would never end. It raises ``IndexError`` when it is read more often than there
-    are durations.
+    For ``benchmark.pedantic`` only, which reads it at both ends of a round; the calibrating mode would never end.
+    It raises ``IndexError`` when it is read more often than there are durations.
     """
 
     __name__ = "replay"  # pytest-benchmark writes it into the run file

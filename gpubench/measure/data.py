@@ -33,13 +33,9 @@ class Data:
     """
 
     def __init__(self, device: Device, dtype: torch.dtype, seed: int, *, stream: int = 0, meta: bool = False) -> None:
-        self.home = device
-        self.meta = meta
-        self.dtype = dtype
-        self.seed = seed
-        self.stream = stream
+        self.home, self.dtype, self.meta = device, dtype, meta
         self.allocated = 0
-        self._drawn = 0
+        self.seed, self._stream, self._drawn = seed, stream, 0
 
     @functools.cached_property
     def device(self) -> torch.device:
@@ -56,8 +52,7 @@ class Data:
         self._reserve(shape, dtype, drawn_bytes=4)
         if self.meta:
             return torch.empty(shape, dtype=dtype, device="meta")
-        values = torch.randn(shape, generator=self._generator())
-        return values.to(device=self.device, dtype=dtype)
+        return torch.randn(shape, generator=self._generator()).to(device=self.device, dtype=dtype)
 
     def randint(self, high: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Integers below ``high``, as token ids or labels need."""
@@ -69,14 +64,12 @@ class Data:
         return torch.randint(high, shape, generator=self._generator()).to(self.device)
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Room for an output, filled with NaN so that an element never written can't pass a check."""
+        """Room for an output, filled with NaN (integers: -1) so that an element never written can't pass a check."""
         import torch
 
         dtype = dtype or self.dtype
         self._reserve(shape, dtype)
-        if not dtype.is_floating_point:
-            return torch.full(shape, -1, dtype=dtype, device=self.device)
-        return torch.full(shape, math.nan, dtype=dtype, device=self.device)
+        return torch.full(shape, math.nan if dtype.is_floating_point else -1, dtype=dtype, device=self.device)
 
     def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
         """The network that ``build`` returns: parameters from the seed, in eval mode, on the device in the dtype."""
@@ -98,30 +91,15 @@ class Data:
         import torch
 
         self._drawn += 1
-        return torch.Generator().manual_seed(self.seed * 1_000_003 + self.stream * 100_003 + self._drawn)
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._stream * 100_003 + self._drawn)
 
     def _reserve(self, shape: tuple[int, ...], dtype: torch.dtype, drawn_bytes: int = 0) -> None:
         count = math.prod(shape)
-        size = count * dtype.itemsize
         if not self.meta:
-            require_memory(size, self.home)
+            require_memory(count * dtype.itemsize, self.home)
             if drawn_bytes and self.home != CPU:
                 require_memory(count * drawn_bytes, CPU)
-        self.allocated += size
-
-
-def tensors(*values: Any) -> list[torch.Tensor]:
-    """All tensors in nested containers, and the parameters and buffers of modules."""
-    import torch
-    from torch.utils import _pytree
-
-    found: list[torch.Tensor] = []
-    for leaf in _pytree.tree_leaves(values):
-        if isinstance(leaf, torch.nn.Module):
-            found += [*leaf.parameters(), *leaf.buffers()]
-        elif isinstance(leaf, torch.Tensor):
-            found.append(leaf)
-    return found
+        self.allocated += count * dtype.itemsize
 
 
 def bare_tensors(*values: Any) -> list[torch.Tensor]:
@@ -130,3 +108,17 @@ def bare_tensors(*values: Any) -> list[torch.Tensor]:
     from torch.utils import _pytree
 
     return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def tensors(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers, and the parameters and buffers of modules."""
+    import torch
+    from torch.utils import _pytree
+
+    modules = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.nn.Module)]
+    return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
+
+
+def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Equal for tensors that are the same memory."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape

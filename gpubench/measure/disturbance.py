@@ -10,10 +10,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
 from ..format import seconds_text
 from ..runfile.flags import FEW, NOISY, Flag
-from ..runfile.schema import Ceilings, Work
+from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
 from .budget import MIN_WAITS
 from .clock import repeat
@@ -43,9 +42,7 @@ SLOWED = 0.02
 """Largest share of the time that a device's clocks may be held down."""
 SLOWER_CLOCK = 0.8
 """A clock below this share of its earlier value is throttled."""
-SIZE = 256
-CALLS = 30
-CANARY_S = 0.05
+SIZE, CALLS, CANARY_S = 256, 30, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +71,21 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     slowed: dict[str, None] = {}
     slowed_s: dict[str, float] = {}
     neighbours = 0
-    for device in devices:
-        if not device.accelerator:
-            continue
+    for device in (each for each in devices if each.accelerator):
         rates = device.clocks() or {}
         clocks |= {str(device): next(iter(rates.values()))} if rates else {}
         slowed |= dict.fromkeys(f"{device}: {reason}" for reason in device.throttle_reasons())
         slowed_s |= {f"{device}: {reason}": seconds for reason, seconds in device.throttled_s().items()}
         neighbours += device.other_processes() or 0
-    wall_s, switches = time.perf_counter(), _switches()
-    return Moment(wall_s, own_s, switches, busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
+    now_s = time.perf_counter()
+    return Moment(now_s, own_s, _switches(), busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 
 
 def _family_s() -> float:
     """CPU seconds of this process and of all that it started."""
     import psutil
 
-    total = 0.0
-    parent = psutil.Process()
+    total, parent = 0.0, psutil.Process()
     for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
@@ -120,7 +114,7 @@ def core_seconds() -> tuple[float | None, float | None]:
     try:
         each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
     except (OSError, NotImplementedError):
-        return None, None
+        each = []
     if len(each) < len(allowed):
         return None, None
     busy = sum(times.user + times.system + getattr(times, "nice", 0.0) for times in each)
@@ -193,13 +187,7 @@ def short(round_s: float, wait_s: float) -> Iterator[Flag]:
 
 
 def impossible(
-    work: Work,
-    seconds: float,
-    dtype: str,
-    ceilings: Ceilings | None,
-    floor: bool,
-    convolutions: float,
-    link: bool = False,
+    work: Work, seconds: float, dtype: str, ceilings: Ceilings, floor: bool, convolutions: float, link: bool = False
 ) -> Iterator[Flag]:
     """``implausible``: faster than the device's measured ceilings allow.
 
@@ -207,8 +195,6 @@ def impossible(
     share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross
     between host and device.
     """
-    if ceilings is None:
-        return
     slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
     use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
@@ -218,27 +204,14 @@ def impossible(
         yield Flag("implausible", f"{seconds_text(seconds)}, and the least that launching anything takes is {least}")
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
-    """Median seconds of the product on one thread and on ``threads``."""
-
-    threads: int
-    one_s: float
-    all_s: float
-
-    def flag(self) -> Flag | None:
-        """``contended`` when more threads are slower than one."""
-        if self.all_s <= self.one_s:
-            return None
-        single, every = seconds_text(self.one_s), seconds_text(self.all_s)
-        return Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {self.threads} threads and {single} on one")
-
-    def as_dict(self) -> dict[str, Any]:
-        """As it stands in the run file."""
-        return asdict(self)
+def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
+    """``contended``, from a canary that was slower on more threads than on one."""
+    if times and times.all_s > times.one_s:
+        single, every = seconds_text(times.one_s), seconds_text(times.all_s)
+        yield Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {times.threads} threads and {single} on one")
 
 
-def canary(threads: int) -> Canary | None:
+def canary(threads: int) -> CanaryTimes | None:
     """``None`` with one thread: there is nothing to compare. The thread count is as before afterwards."""
     import torch
 
@@ -255,4 +228,4 @@ def canary(threads: int) -> Canary | None:
             medians.append(median(repeat(product, time.perf_counter, least=5, most=CALLS, seconds=CANARY_S)))
     finally:
         torch.set_num_threads(threads)
-    return Canary(threads, *medians)
+    return CanaryTimes(threads, *medians)

@@ -21,15 +21,10 @@ from ..devices.cpu import cache_sizes, cores, resolve_vector_math
 from ..errors import UsageError
 
 T = TypeVar("T")
-
 VARIABLES = re.compile(
     r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL)_\w+|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
     r"|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE"
     r"|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
-)
-_NO_TORCH = (
-    "torch is not installed: pip install torch (https://pytorch.org/get-started/locally/ has the command for"
-    " each CUDA, ROCm, XPU or CPU build)"
 )
 
 
@@ -47,7 +42,8 @@ def imported_torch() -> tuple[Any, str | None]:
         return importlib.import_module("torch"), None
     except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            return None, _NO_TORCH
+            where = "https://pytorch.org/get-started/locally/ has the command for each CUDA, ROCm, XPU or CPU build"
+            return None, f"torch is not installed: pip install torch ({where})"
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 
@@ -58,7 +54,8 @@ def machine(label: str | None = None) -> dict[str, Any]:
     """
     torch, _ = imported_torch()
     present = devices.present() if torch else [devices.CPU]
-    facts = [_facts(device) for device in present]
+    # A GPU in a bad state must not cost the run its results.
+    facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
     models = Counter(facts["label"] or facts["name"] for facts in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     return {
@@ -66,17 +63,12 @@ def machine(label: str | None = None) -> dict[str, Any]:
         "cpu": {"model": facts[0]["label"], **shared, "machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()},
         "devices": facts,
         "torch": _build(torch) if torch else None,
-        "precision": _precision(torch) if torch else None,
+        "precision": switches() or None,
         "threads": torch.get_num_threads() if torch else None,
         "interop_threads": torch.get_num_interop_threads() if torch else None,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
-
-
-def _facts(device: devices.Device) -> dict[str, Any]:
-    # A GPU in a bad state must not cost the run its results.
-    return _known(device.facts) or {"name": device.name, "kind": device.kind, "label": None, "memory_bytes": None}
 
 
 def _build(torch: Any) -> dict[str, Any]:
@@ -94,10 +86,13 @@ def _build(torch: Any) -> dict[str, Any]:
     }
 
 
-def _precision(torch: Any) -> dict[str, Any]:
-    """How exact float32 and half-precision products are at this moment."""
+def switches() -> dict[str, Any]:
+    """How exact float32 and half-precision products are at this moment; empty without torch."""
+    torch, _ = imported_torch()
+    if torch is None:
+        return {}
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    # fp32_precision is torch's newer switch: once it is set, the older one refuses to be read; older torch lacks it.
+    # Once torch's newer switch, fp32_precision, is set, the older one refuses to be read; older torch lacks it.
     tf32_matmul = _known(lambda: matmul.fp32_precision == "tf32", lambda: matmul.allow_tf32)
     tf32_cudnn = _known(lambda: cudnn.conv.fp32_precision == "tf32", lambda: cudnn.allow_tf32)
     return {
@@ -110,20 +105,13 @@ def _precision(torch: Any) -> dict[str, Any]:
     }
 
 
-def switches() -> dict[str, Any]:
-    """The precision switches in force at this moment, as :func:`machine` names them."""
-    torch, _ = imported_torch()
-    return _precision(torch) if torch else {}
-
-
 def moment() -> dict[str, Any]:
     """What changes while running. Starts nothing: an accelerator is asked only if this process already uses it."""
-    used = devices.in_use() if sys.modules.get("torch") else []
     states: dict[str, Any] = {}
-    for device in (devices.CPU, *used):
+    for device in (devices.CPU, *(devices.in_use() if sys.modules.get("torch") else [])):
         memory, clocks = _known(device.memory), _known(device.clocks)
         free = memory.free if memory else None
-        states[device.name] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
+        states[str(device)] = {"memory_free_bytes": free, "clocks_hz": dict(clocks) if clocks else None}
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": _known(lambda: list(os.getloadavg())),  # AttributeError on Windows
@@ -139,10 +127,9 @@ def absent() -> dict[str, str]:
 
 
 def set_threads(count: int | None = None) -> int:
-    """Let torch and the thread pools that NumPy calculates with use ``count`` threads; by default every core allowed.
+    """Let torch and NumPy's thread pools use ``count`` threads, by default every core allowed; returns the count.
 
-    Returns the count. ``OMP_NUM_THREADS`` and its like are overruled: a CPU measured on fewer threads than it has
-    cores makes every accelerator look better than it is.
+    ``OMP_NUM_THREADS`` and its like are overruled: a CPU on fewer threads makes every accelerator look better.
     """
     if count is not None and count < 1:
         raise UsageError(f"threads: {count} is not possible, choose 1 or more ({cores()} cores may be used)")

@@ -7,29 +7,31 @@ the steps before it and returns one. ``gpubench run --list`` stops after the est
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ..devices import Device, find_device
-from ..errors import Unmeasurable, UsageError
+from ..devices import CPU, Device, find_device
+from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
 from ..runfile.utilisation import compute_dtype
 from . import budget, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
-from .data import bare_tensors, tensors
-from .inputs import Inputs
-from .precision import matmul_precision
-from .probes.accelerator import Flush, Peak, latency, probe
+from .data import Data, bare_tensors, tensors
+from .precision import apply, matmul_precision, torch_dtype
+from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
-from .steps import Outcome, Prepared, Request, Timed, Verified, Warm
-from .variant import apply
+from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, agree, count, flop_counter, require_least
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
 
 LONG_CALL = 0.01
 """A call that takes longer, in seconds, is a round of its own: the median of the rounds is its latency."""
@@ -37,8 +39,63 @@ ENERGY_FROM = 0.05
 """Presets that time a case for fewer seconds (smoke) skip the energy counter, which needs 0.3 s."""
 
 
-class Planned(Unmeasurable):
-    """Ends a test of which only the estimate is wanted."""
+class Inputs:
+    """What a case is made from.
+
+    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` (``torch`` or ``numpy``), ``variant``
+    (which the fixture applies to the call) and ``preset`` are names. ``data`` makes all tensors of the case, ``host``
+    makes those on the CPU that transfers need. ``home`` is the device that the case is named for. ``first``: whether
+    this process is the run's first, which counts the work and checks the results.
+    """
+
+    def __init__(self, session: Session, case: Case, home: Device) -> None:
+        self._session, self.case, self.home = session, case, home
+        self.implementation, self.variant = case.implementation, case.variant
+        self.preset, self.first = session.settings.preset, session.first
+        self.data, self.host = self._data(home), self._data(CPU, stream=1)
+        self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
+        self.randn, self.randint = self.data.randn, self.data.randint
+
+    def _data(self, home: Device, stream: int = 0) -> Data:
+        settings = self._session.settings
+        return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream, meta=settings.plan)
+
+    @property
+    def device(self) -> torch.device:
+        """The device this case is to use, for torch."""
+        return self.data.device
+
+    @property
+    def neighbour(self) -> Data:
+        """Data on the next of the chosen accelerators of the same kind, to copy to."""
+        chosen = [c.device for c in self._session.choices if c.device and c.device.kind == self.home.kind]
+        return self._data(chosen[(chosen.index(self.home) + 1) % len(chosen)], stream=2)
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy in page-locked host memory, which a device reads without the CPU's help."""
+        try:
+            return tensor if tensor.is_meta else tensor.pin_memory()
+        except (RuntimeError, NotImplementedError) as error:
+            raise Unmeasurable(f"no pinned memory for {self.home}: {error}") from error
+
+    def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+        """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
+        import numpy as np
+        import torch
+
+        if tensor.is_meta:
+            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
+        try:
+            array: numpy.ndarray[Any, Any] = tensor.numpy()
+        except TypeError as error:
+            raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
+        assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"
+        return array
+
+    def too_few(self, reason: str) -> GpubenchError:
+        """The error for missing devices: a usage error where the case's kind is required, else a skip."""
+        required = any(name.partition(":")[0] == self.home.kind for name in self._session.settings.required)
+        return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 
 class Gpubench(Inputs):
@@ -57,14 +114,16 @@ class Gpubench(Inputs):
         benchmark: Any,
         replayed: ReplayTimer | None = None,
     ) -> None:
-        # Made before any data: what the device holds by then isn't the case's.
-        self._flush = Flush(home) if case.cache == "cold" else None
-        self._peak = Peak(home)
+        # Before any data is made: what the device holds by then isn't the case's.
+        self._flush = flush(home) if case.cache == "cold" else None
+        self._held_bytes = home.allocated_memory()
         super().__init__(session, case, home)
-        self.allowance = preset
-        self._benchmark = benchmark
-        self._clock = clock
+        self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         self._replayed = replayed or ReplayTimer()
+        self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
+        """Equal for cases that differ in their size only: checking one of them tells about the others."""
+        self.enabled = bool(getattr(benchmark, "enabled", False))
+        """Whether anything is timed at all: not with ``--benchmark-disable``."""
         self.called = False
         self.estimate: Estimate | None = None
         self.parallel: dict[str, Any] = {}
@@ -87,20 +146,15 @@ class Gpubench(Inputs):
     ) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return its result.
 
-        ``flops``, ``nbytes``, ``items`` are the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
-        counted from the call where torch can; declared ones must agree with that.
-
-        ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of
-        ``fn`` for that reference, with the same arguments; ``False`` records the case as unchecked.
-
-        ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
-
-        ``devices`` names further devices that the call uses: the clock waits for all of them. Those of the
-        arguments and of the result are known without being named.
-
-        ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
-
-        ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
+        - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
+          counted from the call where torch can; declared ones must agree with that.
+        - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
+          for that reference, with the same arguments; ``False`` records the case as unchecked.
+        - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
+        - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
+          and of the result are known without being named.
+        - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
+        - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
 
         Raises :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the test
         when it would exceed its budget or the memory.
@@ -119,14 +173,15 @@ class Gpubench(Inputs):
             probed = self._probe(prepared, verified, warm, timed)
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
-        self._record(measured | probed, prepared.work, prepared.counted, verified.check, timed.flags, steps)
+        record = {**measured, "check": verified.check, "steps": steps, **probed}
+        self._record(record, prepared.work, prepared.counted, timed.flags)
         return timed.result
 
     def accept(self, estimate: Estimate) -> None:
         """Go on with a case of this estimate, unless only that is wanted. Raises what the estimate has against it."""
         self.estimate = estimate
         if self._session.settings.plan:
-            raise Planned
+            raise Unmeasurable  # this ends the test
         if estimate.obstacle is not None:
             raise estimate.obstacle
 
@@ -138,7 +193,7 @@ class Gpubench(Inputs):
         if request.setup is not None and not args and not kwargs:
             args, kwargs = _arguments(request.setup())
         # Counted once, by the first process of a run.
-        counted = count(request.function, args, kwargs) if self._session.first else None
+        counted = count(request.function, args, kwargs) if self.first else None
         work = agree(request.work, counted)
         further = tuple(_present(name) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
@@ -148,15 +203,8 @@ class Gpubench(Inputs):
         """How long the case will take, and what it still has to allocate: its inputs too where they have no data."""
         outputs = prepared.counted.output_bytes if prepared.counted else 0
         inputs, host = (data.allocated if data.meta else 0 for data in (self.data, self.host))
-        return budget.estimate(
-            self.case,
-            prepared.work,
-            self.home,
-            self.allowance,
-            self._session.rates,
-            nbytes=inputs + outputs,
-            host_bytes=host,
-        )
+        case, preset, rates = self.case, self.allowance, self._session.rates
+        return budget.estimate(case, prepared.work, self.home, preset, rates, nbytes=inputs + outputs, host_bytes=host)
 
     def _verify(self, prepared: Prepared, estimate: Estimate) -> Verified:
         """Make the first call and compare its result with the reference, which is made before it."""
@@ -173,7 +221,8 @@ class Gpubench(Inputs):
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
             expected = unchecked(f"a float64 reference may take long: a call {first_s:.3g} s")
         outcome = expected.check(result) if isinstance(expected, Reference) else expected
-        self._session.note_check(self.case, outcome)
+        if outcome.status == "passed":
+            self._session.checked.add(self._family)
         self._use(self._devices_of(result, further=prepared.further))
         again = partial(call, *prepared.args, **prepared.kwargs) if request.setup is None else None
         return Verified(call, again, outcome, first_s)
@@ -183,7 +232,7 @@ class Gpubench(Inputs):
         before = disturbance.look(self._clock.devices)
         call_s, round_s = self._warm_seconds(prepared, verified)
         budget.require(call_s, "seen in warm-up", self.allowance)
-        uncounted = self._session.first and prepared.counted is None and self.case.variant == "eager"
+        uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
         if uncounted and verified.again and prepared.work.flops:
             # Not in the first call, which may prepare what the others need.
             with flop_counter() as counter:
@@ -196,7 +245,7 @@ class Gpubench(Inputs):
         latency_s = None
         if self.enabled and warm.call_s < LONG_CALL and verified.again and self._flush is None:
             latency_s = latency(verified.again, self._clock)
-        self._peak.reset()
+        self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         # The device's clocks have risen by now; from here on they must not fall.
         before = dataclasses.replace(warm.before, clocks=disturbance.look(self._clock.devices).clocks)
         result = self._rounds(prepared, verified, warm)
@@ -209,29 +258,24 @@ class Gpubench(Inputs):
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
         """What else the record says: the precision in force and, once in a run, what only an accelerator has."""
         record: dict[str, Any] = {"precision": environment.switches()}
-        if not (self.enabled and self._session.first):
+        if not (self.enabled and self.first and self.home.accelerator):
             return record
-        inputs = {name: value for name, value in prepared.kwargs.items() if name != "out"}
-        return record | probe(
-            verified.again,
-            self.home,
-            self._clock,
-            call_s=warm.call_s,
-            flush=self._flush,
-            inputs=bare_tensors(prepared.args, inputs),
-            outputs=bare_tensors(timed.result),
-            power=self.allowance.max_time >= ENERGY_FROM,
-        )
+        if verified.again is None:
+            record["device_reason"] = "the case sets up before every call"
+        elif sum(used.accelerator for used in self._clock.devices) > 1:
+            record["device_reason"] = "the call uses several devices"
+        else:
+            record |= device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
+            # Energy is counted over many calls in a row, whose cache is hot.
+            if self._flush is None and self.allowance.max_time >= ENERGY_FROM:
+                record["energy_j"] = energy(verified.again, self.home, self._clock, warm.call_s)
+        if len(self._clock.devices) == 1:  # else copying is the work itself
+            inputs = {name: value for name, value in prepared.kwargs.items() if name != "out"}
+            read, written = bare_tensors(prepared.args, inputs), bare_tensors(timed.result)
+            record["transfer"] = transfer(read, written, self.home)
+        return record
 
-    def _record(
-        self,
-        record: dict[str, Any],
-        work: Work,
-        counted: Counted | None,
-        outcome: Check,
-        flags: Iterable[Flag],
-        steps: int | None,
-    ) -> None:
+    def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
         """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""
         raised = list(flags)
         stats = getattr(self._benchmark, "stats", None)
@@ -245,46 +289,34 @@ class Gpubench(Inputs):
                 raised += disturbance.uneven(stats.stats.data)
                 raised += disturbance.short(median * iterations, wait_s)
             raised += self._session.doubt(self.case, work, median, counted)
-            process = Process(
-                index=self._session.settings.process,
-                rounds=stats.stats.rounds,
-                kept=min(stats.stats.rounds, SAMPLES_KEPT),
-                iterations=iterations,
-                median_s=median,
-                iqr_s=stats.stats.iqr,
-                latency_s=record.get("latency_s"),
-                flags=tuple(raised),
-            )
-            processes = (process,)
+            index, rounds, latency_s = self._session.settings.process, stats.stats.rounds, record.get("latency_s")
+            kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr
+            processes = (Process(index, rounds, kept, iterations, median, iqr_s, latency_s, tuple(raised)),)
         self._session.raised.extend((self.case, flag) for flag in raised)
-        measured = {"work": work, "wait_s": wait_s, "steps": steps, "check": outcome, "processes": processes, **record}
+        measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
         measurement = Measurement(**structs.asdict(self.case), **measured)
         # The test may go on adding to what it says of its devices: phases, losses.
         parallel = {"parallel": self.parallel} if self.parallel else {}
         self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel
 
-    def replay(self, outcome: Outcome, work: Work) -> None:
+    def replay(
+        self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
+    ) -> None:
         """Enter durations that other processes measured, round by round, as this case's times.
 
-        They come through the case's timer, which is a :class:`~gpubench.measure.clock.ReplayTimer` in a test that
-        asks for ``gpubench_ranks``. ``stats.data`` are exactly these durations over their iterations.
+        ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was
+        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations come through the case's
+        timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``: ``stats.data`` are exactly these over
+        their iterations.
         """
         self.called = True
-        devices, threads = tuple(outcome.devices), outcome.threads
-        self.case = structs.replace(self.case, devices=devices, threads=threads)
+        self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         benchmark = self._benchmark
         benchmark.group = benchmark.group or self.case.workload
         if self.enabled:
-            self._replayed.load(outcome.durations)
-        rounds = len(outcome.durations) if self.enabled else 1
-        benchmark.pedantic(lambda: None, rounds=rounds, iterations=outcome.iterations)
-        record = {"first_call_s": outcome.first_s, "precision": environment.switches()}
-        self._record(record, work, None, outcome.check, outcome.flags, outcome.steps)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether anything is timed at all: not with ``--benchmark-disable``."""
-        return bool(getattr(self._benchmark, "enabled", False))
+            self._replayed.load(durations)
+        benchmark.pedantic(lambda: None, rounds=len(durations) if self.enabled else 1, iterations=iterations)
+        self._record({"precision": environment.switches(), **record}, work, None, flags)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
@@ -308,36 +340,25 @@ class Gpubench(Inputs):
     # What the steps are made of -----------------------------------------------------------------------------------
 
     def _reference(self, prepared: Prepared) -> Reference | Check:
-        if not self._session.first:
+        if not self.first:
             return unchecked("checked by the run's first process")
-        request = prepared.request
-        return prepare_reference(
-            request.check,
-            request.function,
-            prepared.args,
-            prepared.kwargs,
-            work=prepared.work,
-            counted=prepared.counted,
-            precision=compute_dtype(self.case.dtype, self.case.variant),
-            allowance=self._reference_limit_s,
-            rates=self._session.rates,
-            torch_only=self.implementation == "torch",
-        )
+        precision, torch_only = compute_dtype(self.case.dtype, self.case.variant), self.implementation == "torch"
+        return prepare_reference(prepared, precision, self._reference_limit_s, self._session.rates, torch_only)
 
     @property
     def _reference_limit_s(self) -> float:
         """Seconds that a float64 reference may take."""
-        return self.allowance.check * (1 if self._session.was_checked(self.case) else FIRST)
+        return self.allowance.check * (1 if self._family in self._session.checked else FIRST)
 
     def _setup(self, prepared: Prepared) -> Callable[[], Any] | None:
         """What runs before each round: the test's setup, then the flush of a cold cache."""
-        setup, flush = prepared.request.setup, self._flush
-        if flush is None:
+        setup, empty_cache = prepared.request.setup, self._flush
+        if empty_cache is None:
             return setup
 
         def flushed() -> Any:
             fresh = setup() if setup is not None else None
-            flush()
+            empty_cache()
             return fresh
 
         return flushed
@@ -347,10 +368,11 @@ class Gpubench(Inputs):
         if not self.enabled:
             return 0.0, 0.0
         seconds = self.allowance.warmup * (2 if self.home.accelerator else 1)
+        warm = partial(warm_up, clock=self._clock, seconds=seconds, first_s=verified.first_s)
         setup = self._setup(prepared)
         if setup is None:
             assert verified.again is not None
-            return warm_up(verified.again, self._clock, seconds=seconds, first_s=verified.first_s)
+            return warm(verified.again)
         args, kwargs = prepared.args, prepared.kwargs
 
         def before() -> None:
@@ -358,13 +380,7 @@ class Gpubench(Inputs):
             if fresh := setup():
                 args, kwargs = _arguments(fresh)
 
-        return warm_up(
-            lambda: verified.call(*args, **kwargs),
-            self._clock,
-            seconds=seconds,
-            first_s=verified.first_s,
-            before=before,
-        )
+        return warm(lambda: verified.call(*args, **kwargs), before=before)
 
     def _rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Any:
         """Let pytest-benchmark time the rounds; it calibrates the calls in each unless a call is long."""
@@ -379,10 +395,12 @@ class Gpubench(Inputs):
         return benchmark(verified.call, *request.args, **request.kwargs)
 
     def _peak_bytes(self, counted: Counted | None) -> int | None:
-        """Counted by the device's allocator; on a CPU, which has none that counts, from the call's tensors."""
-        if self.home.accelerator:
-            return self._peak.bytes()
-        return counted.held_bytes + counted.peak_bytes if counted else None
+        """The most that the case held at once, inputs included: by its device's allocator, or on a CPU, which has none
+        that counts, from the call's tensors."""
+        if not self.home.accelerator:
+            return counted.held_bytes + counted.peak_bytes if counted else None
+        peak = self.home.peak_memory()
+        return None if peak is None or self._held_bytes is None else max(0, peak - self._held_bytes)
 
 
 def _present(name: str) -> Device:
@@ -395,7 +413,5 @@ def _present(name: str) -> Device:
 
 def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments that ``setup`` returned, if any."""
-    if not value:
-        return (), {}
-    args, kwargs = value
+    args, kwargs = value or ((), {})
     return tuple(args), dict(kwargs)

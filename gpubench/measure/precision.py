@@ -1,4 +1,4 @@
-"""Dtypes by name, and what a float32 matrix product really computes.
+"""How a call is run: dtypes by name, what a float32 product really computes, and the variants of a network.
 
 float32 means IEEE float32 on every device. The shorter product that NVIDIA calls TF32 is a dtype of its own here,
 since it is up to eight times faster and a thousand times less precise.
@@ -7,11 +7,14 @@ since it is up to eight times faster and a thousand times less precise.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..devices import Device
 from ..errors import UsageError
 from ..options import DTYPES
+from .data import tensors
 
 if TYPE_CHECKING:
     import torch
@@ -40,34 +43,81 @@ def matmul_precision(dtype: str) -> Iterator[None]:
     import torch
 
     tf32 = dtype == "tf32"
-    switches = _switches()
+    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
+    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]  # CUDA's three
+    owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
+    # One a library and operation; older torch has none.
+    switches: list[Any] = owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []
     before = [switch.fp32_precision for switch in switches]
     try:
-        legacy = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        legacy = torch.get_float32_matmul_precision(), cudnn.allow_tf32
     except RuntimeError:  # the program under test has set the newer switches
         legacy = None
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
-    for switch in switches:  # the older ones leave those at a default that a broader switch may have changed
-        switch.fp32_precision = "tf32" if tf32 and switch in switches[:CUDA_SWITCHES] else "ieee"
+    cudnn.allow_tf32 = tf32
+    for place, switch in enumerate(switches):  # the older ones leave them at a default that a broader one may change
+        switch.fp32_precision = "tf32" if tf32 and place < 3 else "ieee"
     try:
         yield
     finally:
         if legacy:
             torch.set_float32_matmul_precision(legacy[0])
-            torch.backends.cudnn.allow_tf32 = legacy[1]
+            cudnn.allow_tf32 = legacy[1]
         for switch, value in zip(switches, before, strict=True):
             switch.fp32_precision = value
 
 
-CUDA_SWITCHES = 3
+def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
+    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call, ``graph`` records.
 
+    A call with ``applies_variant`` set does so itself: of a training step only the forward pass runs under autocast.
+    A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
+    """
+    if variant == "eager" or getattr(call, "applies_variant", False):
+        return call
+    if variant == "graph":
+        return _Recorded(call, device)
+    if variant == "compile":
+        return compiled(call)
 
-def _switches() -> list[Any]:
-    """torch's newer switches, one a library and operation, CUDA's first; older torch has none."""
     import torch
 
-    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
-    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]
-    owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
-    return owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []
+    def autocast(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device.kind, dtype=torch.bfloat16):
+            return call(*args, **kwargs)
+
+    return autocast
+
+
+def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """By ``torch.compile``, at its first call."""
+    import torch
+
+    torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
+    if hasattr(torch.compiler, "config"):
+        torch.compiler.config.force_disable_caches = True  # and whatever lies on disk
+    if isinstance(call, torch.nn.Module):
+        return torch.compile(call)  # type: ignore[no-any-return]
+
+    def in_python(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return torch.compile(in_python)
+
+
+class _Recorded:
+    """Records at the first call, replays at every one."""
+
+    def __init__(self, call: Callable[..., Any], device: Device) -> None:
+        self._call, self._device = call, device
+        self._replay: Callable[[], None] | None = None
+        self._result: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._replay is None:
+            self._replay, self._result = self._device.capture_graph(lambda: self._call(*args, **kwargs))
+            for tensor in tensors(self._result):
+                if tensor.is_floating_point():
+                    tensor.detach().fill_(math.nan)  # what a replay doesn't fill, no check shall pass
+        self._replay()
+        return self._result

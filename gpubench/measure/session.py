@@ -13,12 +13,12 @@ from ..devices.cpu import cores
 from ..errors import UsageError
 from ..options import OPTIONS
 from ..runfile.flags import Flag
-from ..runfile.schema import Case, Ceilings, Check, Work
+from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
 from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
-from .disturbance import Canary, canary, impossible
+from .disturbance import canary, impossible, slow_threads
 from .precision import matmul_precision
 from .work import Counted
 
@@ -55,11 +55,10 @@ class Settings:
                 values = getattr(self, option.field)
                 for value in values if option.repeatable else (values,):
                     option.parse(value)
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(f"threads must be 1 or more, not {self.threads}")
         most = 8 * (os.cpu_count() or 1) + 64
-        if self.threads is not None and self.threads > most:
-            raise UsageError(f"threads must be at most {most} on this machine, not {self.threads}")
+        if self.threads is not None and not 1 <= self.threads <= most:
+            bound = f"at most {most} on this machine" if self.threads > most else "1 or more"
+            raise UsageError(f"threads must be {bound}, not {self.threads}")
         if self.seed < 0:
             raise UsageError(f"the seed must be 0 or more, not {self.seed}")
 
@@ -76,8 +75,7 @@ class Unmeasured:
 
     def as_dict(self) -> dict[str, Any]:
         """The case's keys, then its own; JSON-ready."""
-        row = {"name": self.name, "fullname": self.fullname, "status": self.status, "reason": self.reason}
-        return self.case.as_dict() | row
+        return self.case.as_dict() | {name: getattr(self, name) for name in ("name", "fullname", "status", "reason")}
 
 
 @dataclass
@@ -92,19 +90,16 @@ class Session:
     rates: Rates = field(default_factory=Rates)
     collected: list[Case] = field(default_factory=list)
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
+    checked: set[tuple[str, ...]] = field(default_factory=set)
+    """Keys of the cases whose check passed."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _remeasured: int = 0
-    _checked: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
         given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
         return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
-
-    def share(self, preset: Preset) -> Preset:
-        """One process's share of a preset: rounds are split over the processes, not multiplied."""
-        return preset.split(self.settings.processes)
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -122,15 +117,6 @@ class Session:
         """Whether rounds are judged: those of ``smoke`` are too few and too short."""
         return self.settings.preset != "smoke"
 
-    def was_checked(self, case: Case) -> bool:
-        """Whether a case that differs in its size only has passed its check already."""
-        return _sort(case) in self._checked
-
-    def note_check(self, case: Case, outcome: Check) -> None:
-        """Remember a check that passed."""
-        if outcome.status == "passed":
-            self._checked.add(_sort(case))
-
     @functools.cached_property
     def ceilings(self) -> dict[str, Ceilings]:
         """Measured peaks of the collected cases' devices, by name; measured once, by a run's first process."""
@@ -138,9 +124,8 @@ class Session:
             return {}
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
-            choice = find_device(case.device)
-            if choice.device:
-                wanted.setdefault(choice.device, set()).add(compute_dtype(case.dtype, case.variant))
+            if device := find_device(case.device).device:
+                wanted.setdefault(device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self.settings.preset)
 
@@ -155,15 +140,15 @@ class Session:
         used = [each for name in case.devices if (each := find_device(name).device)]
         if sum(each.accelerator for each in used) > 1:
             return []  # ceilings are those of one device
-        if not any(each.accelerator for each in used) and self.canary and self.canary.flag():
+        if not any(each.accelerator for each in used) and any(slow_threads(self.canary)):
             return []
-        link = len({each.accelerator for each in used}) > 1
+        floor, link = case.implementation == "torch", len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = compute_dtype(case.dtype, case.variant)
         flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
-            flags = list(impossible(work, seconds, dtype, known, case.implementation == "torch", share, link))
+            flags = list(impossible(work, seconds, dtype, known, floor, share, link)) if known else []
             if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
@@ -172,14 +157,14 @@ class Session:
         return flags
 
     @functools.cached_property
-    def canary(self) -> Canary | None:
+    def canary(self) -> CanaryTimes | None:
         """One and all threads, before the first case."""
         return canary(self.threads)
 
     @property
     def flags(self) -> list[Flag]:
         """What was wrong when this process started, and so with all that it measures."""
-        flags = [flag for flag in (self.canary and self.canary.flag(),) if flag]
+        flags = list(slow_threads(self.canary))
         load, count = self.before["load"], cores()
         if self.first and load and load[0] > count / 2:
             flags.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
@@ -206,11 +191,9 @@ class Session:
 
     def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""
-        if not used.accelerator:
-            return 0.0
-        if used not in self._waits:
+        if used.accelerator and used not in self._waits:
             self._waits[used] = DeviceClock([used]).wait_s()
-        return self._waits[used]
+        return self._waits.get(used, 0.0)
 
     @functools.cached_property
     def before(self) -> dict[str, Any]:
@@ -222,8 +205,3 @@ class Session:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         with matmul_precision("float32"):
             return environment.machine(self.settings.machine)
-
-
-def _sort(case: Case) -> tuple[str, ...]:
-    """A key that cases share which differ in their size only: checking one of them tells about the others."""
-    return case.workload, case.device, case.dtype, case.implementation, case.variant

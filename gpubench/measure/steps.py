@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..devices import Device
 from ..runfile.flags import Flag
 from ..runfile.schema import Check, Work
 from .disturbance import Moment
-from .verify import unchecked
 from .work import Counted
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What several processes or devices measured for one case.
-
-    ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each. ``flags``: what was wrong
-    meanwhile.
-    """
-
-    durations: Sequence[float]
-    iterations: int = 1
-    devices: Sequence[str] = ()
-    threads: int | None = None
-    check: Check = field(default_factory=lambda: unchecked("not checked"))
-    first_s: float = 0.0
-    steps: int | None = None
-    flags: Sequence[Flag] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +53,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before the rounds."""
+    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them."""
 
     call_s: float
     round_s: float

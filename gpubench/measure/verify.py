@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..errors import TooLarge, UsageError, WrongAnswer
-from ..runfile.schema import Check, Work
+from ..runfile.schema import Check
 from .budget import Rates
-from .data import require_memory, tensors
+from .data import bare_tensors, require_memory, tensors
 from .precision import ROUNDOFF
-from .work import Counted, Substituted
+from .steps import Prepared
+from .work import substituted
 
 if TYPE_CHECKING:
     import torch
@@ -45,13 +46,10 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 def elements(*values: Any) -> int:
     """Elements of all tensors and NumPy arrays in these values; those of a module's parameters not counted."""
     import numpy as np
-    import torch
     from torch.utils import _pytree
 
-    leaves = _pytree.tree_leaves(values)
-    return sum(t.numel() for t in leaves if isinstance(t, torch.Tensor)) + sum(
-        int(a.size) for a in leaves if isinstance(a, np.ndarray | np.generic)
-    )
+    arrays = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, np.ndarray | np.generic)]
+    return sum(t.numel() for t in bare_tensors(values)) + sum(int(array.size) for array in arrays)
 
 
 def in_float64(value: Any) -> Any:
@@ -62,13 +60,10 @@ def in_float64(value: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.nn.Module):
-            return Substituted(leaf, convert)
+            return substituted(leaf, convert)
         if isinstance(leaf, torch.Tensor):
-            copied = leaf.detach().to("cpu", copy=True)
-            if copied.is_complex():
-                copied = copied.to(torch.complex128)
-            elif copied.is_floating_point():
-                copied = copied.double()
+            real = torch.float64 if leaf.is_floating_point() else leaf.dtype
+            copied = leaf.detach().to("cpu", copy=True).to(torch.complex128 if leaf.is_complex() else real)
             return copied.requires_grad_(leaf.requires_grad)
         if isinstance(leaf, np.ndarray):
             return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf.copy()
@@ -78,10 +73,7 @@ def in_float64(value: Any) -> Any:
 
 
 def poisoned() -> Any:
-    """Within: memory that the program asks torch for and doesn't fill holds NaN.
-
-    Otherwise an output that is never written may hold the right answer of an earlier call.
-    """
+    """Within: memory that the program asks torch for and doesn't fill holds NaN, not the answer of an earlier call."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -103,24 +95,6 @@ def poison(kwargs: Mapping[str, Any]) -> None:
     for tensor in tensors(kwargs.get("out")):
         if tensor.is_floating_point() or tensor.is_complex():
             tensor.detach().fill_(math.nan)
-
-
-def reference(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call's answer from float64 copies of its inputs, with memory that nobody fills poisoned.
-
-    Raises :class:`UsageError` when the call can't be repeated so: a closure over float32 tensors, for example.
-    """
-    try:
-        with poisoned():
-            return call(*args, **kwargs)
-    except WrongAnswer:  # of a reference that also looks at what the call doesn't return
-        raise
-    except Exception as error:
-        message = " ".join(str(error).split())[:150]
-        raise UsageError(
-            f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
-            " pass modules and tensors as arguments, or a reference as check=, or check=False"
-        ) from error
 
 
 def compare(result: Any, expected: Any, allowed: float) -> Check:
@@ -145,10 +119,8 @@ def _outputs(result: Any) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree
 
-    leaves = [
-        torch.as_tensor(x) if isinstance(x, np.ndarray | np.generic | int | float) else x
-        for x in _pytree.tree_leaves(result)
-    ]
+    numbers = (np.ndarray, np.generic, int, float)
+    leaves = [torch.as_tensor(x) if isinstance(x, numbers) else x for x in _pytree.tree_leaves(result)]
     outputs = [t.detach().to("cpu") for t in tensors(leaves)]
     return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
 
@@ -181,42 +153,44 @@ class Reference:
     precision: str
 
     def check(self, result: Any) -> Check:
-        """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`."""
-        allowed = tolerance(self.precision, self.flops, self.inputs, elements(result))
-        return compare(result, reference(self.function, self.args, self.kwargs), allowed)
+        """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`, and
+        :class:`UsageError` when the call can't be repeated in float64: a closure over float32 tensors, for example."""
+        try:
+            with poisoned():
+                expected = self.function(*self.args, **self.kwargs)
+        except WrongAnswer:  # of a reference that also looks at what the call doesn't return
+            raise
+        except Exception as error:
+            message = " ".join(str(error).split())[:150]
+            raise UsageError(
+                f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
+                " pass modules and tensors as arguments, or a reference as check=, or check=False"
+            ) from error
+        return compare(result, expected, tolerance(self.precision, self.flops, self.inputs, elements(result)))
 
 
-def prepare_reference(  # noqa: PLR0913 - facts of the call that only the fixture has
-    check: Callable[..., Any] | bool,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    work: Work,
-    counted: Counted | None,
-    precision: str,
-    allowance: float,
-    rates: Rates,
-    torch_only: bool,
+def prepare_reference(
+    prepared: Prepared, precision: str, allowance: float, rates: Rates, torch_only: bool
 ) -> Reference | Check:
     """The reference, or why there will be none (an unchecked :class:`Check`).
 
     ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``torch_only``: the
     call works on tensors, so one without any can't be repeated in float64.
     """
+    check, call, work = prepared.request.check, prepared.request.function, prepared.work
+    args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
     if check is False:
         return unchecked("the case asks for no check")
-    if check is True and not tensors(args, kwargs, fn) and torch_only:
+    if check is True and not tensors(args, kwargs, call) and torch_only:
         return unchecked("no tensor among the arguments to repeat the call with")
     seconds, basis = rates.estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
         return unchecked(f"a float64 reference would take too long: {basis}")
     # Twice the bytes in float64, and room for intermediate results of the outputs' size.
-    size = 2 * sum(t.nbytes for t in tensors(args, kwargs, fn)) + 8 * (counted.output_bytes if counted else 0)
+    size = 2 * sum(t.nbytes for t in tensors(args, kwargs, call)) + 8 * (counted.output_bytes if counted else 0)
     try:
         require_memory(size, CPU)
     except TooLarge as error:
         return unchecked(f"a float64 reference would not fit: {error}")
-    function = in_float64(fn) if check is True else check
-    inputs = elements(args, kwargs)
+    function, inputs = in_float64(call) if check is True else check, elements(args, kwargs)
     return Reference(function, in_float64(args), in_float64(dict(kwargs)), work.flops, inputs, precision)

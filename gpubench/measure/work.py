@@ -8,12 +8,13 @@ pass tells how much memory the call's tensors take at most.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import WorkMismatch
 from ..runfile.schema import Work
+from .data import bare_tensors, memory_key, tensors
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
@@ -48,8 +49,6 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     import torch
     from torch.utils import _pytree
 
-    from .data import tensors
-
     given = tensors(args, kwargs, call)
     if not given:
         return None
@@ -57,7 +56,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, torch.nn.Module):
-            return Substituted(value, lambda tensor: tensor.detach().to("meta"))
+            return substituted(value, lambda tensor: tensor.detach().to("meta"))
         return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
@@ -79,14 +78,13 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     )
 
 
-def _bytes(found: list[Any]) -> int:
+def _bytes(counted: list[Any]) -> int:
     """Of distinct tensors: a memory named twice counts once."""
-    return sum({(t.untyped_storage()._cdata, t.storage_offset(), t.shape): t.nbytes for t in found}.values())
+    return sum({memory_key(tensor): tensor.nbytes for tensor in counted}.values())
 
 
 def _live() -> Any:
     """A dispatch mode whose ``peak`` is the most bytes that tensors made under it held at once."""
-    from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -97,14 +95,13 @@ def _live() -> Any:
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = operator(*args, **(kwargs or {}))
-            for tensor in _new(_pytree.tree_leaves((args, kwargs)), self._known):
-                self._known.add(tensor.untyped_storage()._cdata)  # not made here
-            for tensor in _new(_pytree.tree_leaves(result), self._known):
-                storage = tensor.untyped_storage()
-                self._known.add(storage._cdata)
-                self.now += storage.nbytes()
-                self.peak = max(self.peak, self.now)
-                weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
+            self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
+            for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
+                if storage._cdata not in self._known:
+                    self._known.add(storage._cdata)
+                    self.now += storage.nbytes()
+                    self.peak = max(self.peak, self.now)
+                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
             return result
 
         def _gone(self, key: int, nbytes: int) -> None:
@@ -114,28 +111,12 @@ def _live() -> Any:
     return Live()
 
 
-def _new(leaves: Iterable[Any], known: set[int]) -> Iterator[Any]:
-    """The tensors among these whose memory isn't known yet."""
+def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
     import torch
 
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage()._cdata not in known:
-            yield leaf
-
-
-class Substituted:
-    """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
-
-    def __init__(self, module: Any, convert: Callable[[Any], Any]) -> None:
-        self._module = module
-        state = (*module.named_parameters(), *module.named_buffers())
-        self._state = {name: convert(tensor) for name, tensor in state}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module with the converted parameters in place of its own."""
-        import torch
-
-        return torch.func.functional_call(self._module, self._state, args, kwargs)
+    state = {name: convert(tensor) for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs)
 
 
 def agree(declared: Work, counted: Counted | None) -> Work:
@@ -145,20 +126,15 @@ def agree(declared: Work, counted: Counted | None) -> Work:
     """
     if counted is None:
         return declared
+    flops, known = declared.flops, counted.flops
+    if flops is not None and known is not None and abs(flops - known) > 1e-3 * known:
+        raise WorkMismatch(f"{flops:.6g} FLOP declared, {known:.6g} counted: a multiply-add counts as two")
     nbytes = declared.bytes if declared.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
-    if counted.flops is None:
-        return Work(declared.flops, nbytes, declared.items, declared.unit)
-    if declared.flops is not None and abs(declared.flops - counted.flops) > 1e-3 * counted.flops:
-        raise WorkMismatch(
-            f"{declared.flops:.6g} FLOP declared, {counted.flops:.6g} counted: a multiply-add counts as two"
-        )
-    return Work(counted.flops, nbytes, declared.items, declared.unit)
+    return Work(flops if known is None else known, nbytes, declared.items, declared.unit)
 
 
 def require_least(declared: float, ran: float) -> None:
-    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call.
-
-    A real call's count is a lower bound: on CPU tensors the counter misses attention and recurrent layers.
-    """
+    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call: a lower bound, since
+    on CPU tensors the counter misses attention and recurrent layers."""
     if declared < ran * (1 - 1e-3):
         raise WorkMismatch(f"{declared:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

@@ -15,8 +15,6 @@ from torch import nn
 from ..errors import GpubenchError
 from ..measure.clock import DeviceClock
 
-ROUNDS = 10
-
 
 class SilentFallback(GpubenchError):
     """DataParallel doesn't run on the requested devices: its time would be that of something else."""
@@ -51,7 +49,7 @@ def replicated(network: nn.Module, devices: Sequence[torch.device]) -> nn.DataPa
 
 
 def phase_times(
-    parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = ROUNDS
+    parallel: nn.DataParallel[nn.Module], inputs: torch.Tensor, clock: DeviceClock, rounds: int = 10
 ) -> dict[str, float]:
     """Median seconds of scatter, replicate, parallel forward and gather, each with a wait at its end.
 
@@ -59,15 +57,14 @@ def phase_times(
     """
     times: dict[str, list[float]] = {"scatter": [], "replicate": [], "forward": [], "gather": []}
     devices = list(parallel.device_ids)
+    planned = split_rows(len(inputs), len(devices))
     for _ in range(rounds + 1):
         marks = [clock()]
         scattered, keywords = parallel.scatter((inputs,), {}, devices)
         marks.append(clock())
         rows = [len(part[0]) for part in scattered]
-        if rows != split_rows(len(inputs), len(devices)):
-            raise SilentFallback(
-                f"DataParallel split {len(inputs)} rows as {rows}, not {split_rows(len(inputs), len(devices))}"
-            )
+        if rows != planned:
+            raise SilentFallback(f"DataParallel split {len(inputs)} rows as {rows}, not {planned}")
         replicas = parallel.replicate(parallel.module, devices[: len(scattered)])
         marks.append(clock())
         outputs = parallel.parallel_apply(replicas, scattered, keywords)

@@ -1,29 +1,34 @@
-"""The ``gpubench_ranks`` fixture: several processes, one a device, that measure a case together."""
+"""The ``gpubench_ranks`` fixture: several processes, one a device, measure a case together, each round after a barrier.
+
+What depends on a measured time is decided by rank 0 and sent to all, so that all ranks reach the same barriers.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import torch.distributed as dist
 
 from .. import devices
 from ..devices import Device, find_device
 from ..devices.cpu import cores
 from ..errors import Unmeasurable
-from ..measure import disturbance
-from ..measure.budget import RANKS_S, Estimate
-from ..measure.steps import Outcome
-from ..runfile.schema import Work
-from .rank import RankJob, RankTimes, measure_rank
-from .rendezvous import Rank, collective_backend, launched_rank
-from .team import TorchrunGroup, WorkerGroup
+from ..measure import budget, disturbance
+from ..measure.budget import MIN_ROUND, RANKS_S, Estimate, Preset
+from ..measure.clock import DeviceClock, repeat
+from ..measure.precision import matmul_precision
+from ..runfile.schema import Check, Work
+from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
 
-MOST_RANKS_ON_A_CPU = 8
-RANKS_DEADLINE_S = 60.0
-"""Default of ``--gpubench-ranks-deadline``."""
+T = TypeVar("T")
+_MOST_ROUNDS = 1000
+_MOST_RANKS_ON_A_CPU = 8
 
 
 def device_counts() -> list[int]:
@@ -31,9 +36,8 @@ def device_counts() -> list[int]:
 
     Of a CPU, devices are its cores, 8 at most. Under torchrun the most is its world size.
     """
-    most = max(min(cores(), MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
-    rank = launched_rank()
-    if rank is not None:
+    most = max(min(cores(), _MOST_RANKS_ON_A_CPU), *(kind.count() for kind in devices.kinds().values()))
+    if rank := launched_rank():
         most = rank.world_size
     counts = [2]
     while 2 * counts[-1] <= most:
@@ -44,8 +48,8 @@ def device_counts() -> list[int]:
 class Ranks:
     """Groups of ranks, kept for the next case that needs the same devices and threads."""
 
-    def __init__(self, deadline_s: float = RANKS_DEADLINE_S) -> None:
-        self.deadline_s = deadline_s
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
         self._groups: dict[tuple[tuple[str, ...], int], WorkerGroup] = {}
         self._launched = launched_rank()
         self._torchrun_group: TorchrunGroup | None = None
@@ -74,32 +78,20 @@ class Ranks:
         # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
         children = isinstance(group, WorkerGroup)
         flags = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if children else ()
-        gpubench.parallel = {
-            "devices": world_size,
-            "threads": threads,
-            "interconnect": self._interconnect(gpubench.home, world_size),
-            **record,
-            **times[-1].record,
-        }
-        outcome = Outcome(
-            [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)],
-            times[0].iterations,
-            list(dict.fromkeys(names)),
-            threads * world_size,
-            times[0].check,
-            times[0].first_s,
-            flags=tuple(flags),
-        )
-        if "losses" in gpubench.parallel:
-            outcome = replace(outcome, steps=len(gpubench.parallel["losses"]))
-        gpubench.replay(outcome, work)
+        home = gpubench.home
+        network = self._launched is not None and world_size > _local_world_size(world_size)
+        interconnect = "network" if network else home.interconnect(world_size) if world_size > 1 else None
+        gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
+        gpubench.parallel |= record | times[-1].record
+        durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
+        used = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
+        rest = {"check": times[0].check, "first_call_s": times[0].first_s}
+        rest["steps"] = len(times[-1].record.get("losses", ())) or None
+        gpubench.replay(durations, times[0].iterations, work, flags, **used, **rest)
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
-        """Ranks on these devices: torchrun's where it started so many, else processes of this machine.
-
-        Raises :class:`Unmeasurable` where neither can be.
-        """
+        """Ranks on these devices: torchrun's where it started so many, else of this machine; or raises Unmeasurable."""
         home, world_size, launched = gpubench.home, len(names), self._launched
         collective_backend(home.kind)
         if launched is not None:
@@ -112,7 +104,7 @@ class Ranks:
         require_devices(world_size, home, gpubench)
         key = (tuple(names), threads)
         if key not in self._groups or self._groups[key].broken:
-            self._groups[key] = WorkerGroup(names, threads, self.deadline_s)
+            self._groups[key] = WorkerGroup(names, threads, self._deadline_s)
         return self._groups[key]
 
     def _group_of_torchrun(self, launched: Rank, names: list[str], threads: int) -> TorchrunGroup:
@@ -121,15 +113,8 @@ class Ranks:
             name = names[local_rank]
             if find_device(name).device is None:
                 raise Unmeasurable(f"local rank {local_rank} has no {name}")
-            rank = Rank(launched.number, launched.world_size, name, threads)
-            self._torchrun_group = TorchrunGroup(rank, self.deadline_s)
+            self._torchrun_group = TorchrunGroup(replace(launched, device=name, threads=threads), self._deadline_s)
         return self._torchrun_group
-
-    def _interconnect(self, home: Device, world_size: int) -> str | None:
-        """What joins the ranks' devices; ``None`` for one."""
-        if self._launched is not None and world_size > _local_world_size(world_size):
-            return "network"
-        return home.interconnect(world_size) if world_size > 1 else None
 
 
 def _local_world_size(world_size: int) -> int:
@@ -139,11 +124,11 @@ def _local_world_size(world_size: int) -> int:
 
 def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool) -> tuple[list[str], int]:
     """The device of each rank, by name, and the CPU threads that each has."""
-    home = gpubench.home
+    home, threads = gpubench.home, 1
     if home.accelerator:
         threads = max(1, cores() // world_size)
-    else:
-        threads = (gpubench.case.threads or cores()) if all_threads else 1
+    elif all_threads:
+        threads = gpubench.case.threads or cores()
     if not home.indexed:
         return [str(home)] * world_size, threads
     per_machine = min(world_size, _local_world_size(world_size))
@@ -156,3 +141,103 @@ def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:
     what = f"{home.kind} devices" if home.indexed else "CPU cores, one a rank"
     if count > available:
         raise gpubench.too_few(f"needs {count} {what}; {available} here")
+
+
+class RankWork(Protocol):
+    """A job that is set up on one rank."""
+
+    def step(self) -> Any:
+        """The call that is timed."""
+
+    def reset(self) -> None:
+        """Runs untimed before each round."""
+        return
+
+    def check(self) -> Check:
+        """Check the result, once, before anything else; raises :class:`WrongAnswer`."""
+
+    def record(self) -> dict[str, Any]:
+        """Further fields of the case's record."""
+        return {}
+
+
+class RankJob(Protocol):
+    """A case's work, described so that it can be sent to the ranks."""
+
+    dtype: str
+
+    def start(self, rank: Rank) -> RankWork:
+        """Set the work up on one rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps.
+
+    ``first_s``: seconds of the first step. ``record``: further fields of the case's record.
+    """
+
+    durations: Sequence[float]
+    iterations: int
+    first_s: float
+    check: Check
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
+    """Check and time a job on this rank; ``timed=False`` runs a single step. Raises OverBudget, on every rank."""
+    with matmul_precision(job.dtype):
+        work = job.start(rank)
+        report_progress()
+        check = work.check()
+        report_progress()
+        seconds = _timer(rank)
+        work.reset()
+        first_s = seconds(work.step)
+        if not timed:
+            return RankTimes([first_s], 1, first_s, check, work.record())
+        warm_s = seconds(work.step)
+        step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
+        budget.require(step_s, "seen in warm-up", preset)
+        for _ in range(min(_MOST_ROUNDS, int(preset.warmup / max(step_s, 1e-6)))):
+            work.step()
+            report_progress()
+        work.reset()
+        last_s = seconds(work.step)
+        count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(step_s, last_s), preset))
+        durations = []
+        for _ in range(count):
+            work.reset()
+            durations.append(seconds(work.step, iterations))
+        return RankTimes(durations, iterations, first_s, check, work.record())
+
+
+def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:
+    """Number of rounds and of steps per round: a round lasts at least MIN_ROUND, all of them the preset's time."""
+    if few := budget.rounds(step_s, preset):
+        return few, 1
+    step_s = max(step_s, 1e-7)
+    iterations = max(1, min(1000, round(MIN_ROUND / step_s)))
+    return max(preset.min_rounds, min(_MOST_ROUNDS, int(preset.max_time / (iterations * step_s)))), iterations
+
+
+def _timer(rank: Rank) -> Callable[..., float]:
+    """Times calls on this rank: from when all ranks are ready to when its own device is done."""
+    device = find_device(rank.device).device
+    clock = DeviceClock([device] if device else [])
+    barrier = dist.barrier if rank.world_size > 1 else None
+
+    def seconds(call: Callable[[], Any], calls: int = 1) -> float:
+        (round_s,) = repeat(call, clock, least=1, most=1, calls=calls, before=barrier)
+        report_progress()
+        return round_s
+
+    return seconds
+
+
+def _decide_on_rank_0(rank: Rank, decide: Callable[[], T]) -> T:
+    """The result of ``decide`` on rank 0, returned on every rank."""
+    decision = [decide() if rank.number == 0 else None]
+    if rank.world_size > 1:
+        dist.broadcast_object_list(decision)
+    return decision[0]  # type: ignore[return-value]

@@ -1,6 +1,7 @@
-"""Groups of ranks that run a function together: processes of this machine, or those that torchrun started.
+"""Groups of ranks that run a function together: how they find each other, and who is to blame when one fails.
 
-Both have ``run(function, *arguments)``, which returns what ``function(rank, *arguments)`` returns on each rank.
+They are processes of this machine, or those that torchrun started. Both groups have ``run(function, *arguments)``,
+which returns what ``function(rank, *arguments)`` returns on each rank.
 """
 
 from __future__ import annotations
@@ -8,43 +9,133 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import GpubenchError, RankFailure
-from .rank import report_progress, share_progress
-from .rendezvous import PATIENCE, Rank, file_store, join_process_group, launcher_store, one_line
+import torch
+import torch.distributed as dist
 
-PRELOADED = (
-    "torch",
-    "torch.distributed",
-    "torch.distributed.fsdp",
-    "torch.distributed.pipelining",
-    "gpubench.parallel.team",
-    "gpubench.parallel.distributed",
-    "gpubench.parallel.model_parallel",
-    "gpubench.parallel.collective",
-    "pytest",
-)
+from ..devices.cpu import resolve_vector_math
+from ..errors import GpubenchError, RankFailure, Unmeasurable
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+_PATIENCE = 10
+"""Number of deadlines that a rank waits for others: a parent process watches them, or rank 0 measures alone."""
+_ADDRESS = re.compile(r"\[?(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]*:[0-9a-f:]+:[0-9a-f.]*)\]?(?::\d+)?")
+_PRELOADED = ["gpubench.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.pipelining", "pytest"]
 """Imported by the fork server, so that a worker starts in milliseconds; pytest is the parent's main module."""
-GRACE_S = 1.0
+_GRACE_S = 1.0
 """Seconds to wait for a process to end after another one's error: its death may have caused the error."""
+
+_progress: tuple[Any, int] = [0], 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One process of a process group: its rank, the world size, its device by name and its CPU threads."""
+
+    number: int
+    world_size: int
+    device: str
+    threads: int
+
+
+def collective_backend(kind: str) -> str:
+    """torch's collective backend for a kind of device (nccl, gloo, …). Raises Unmeasurable where there is none."""
+    if not dist.is_available():
+        raise Unmeasurable("this torch was built without torch.distributed")
+    name = "undefined"
+    with contextlib.suppress(ValueError, AttributeError):
+        name = str(dist.get_default_backend_for_device(kind))
+    if name.lower() == "undefined":
+        raise Unmeasurable(f"torch has no collective backend for {kind}")
+    if not dist.is_backend_available(name):
+        raise Unmeasurable(f"this torch was built without {name}, which {kind} needs")
+    return name
+
+
+def launcher_store(rank: Rank, deadline_s: float) -> Store:
+    """The rendezvous store of torchrun's ranks. Raises :class:`RankFailure` with one line when it can't be reached."""
+    from torch.distributed.rendezvous import rendezvous
+
+    with _in_one_line(rank, deadline_s):
+        store: Store
+        store, _, _ = next(rendezvous("env://", rank.number, rank.world_size, timeout=timedelta(seconds=deadline_s)))
+    return store
+
+
+def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
+    """Join the process group through a store that all ranks share. Raises RankFailure when the others don't in time."""
+    resolve_vector_math()
+    torch.set_num_threads(rank.threads)
+    device, timeout = torch.device(rank.device), timedelta(seconds=deadline_s)
+    options: dict[str, Any] = {"rank": rank.number, "world_size": rank.world_size, "timeout": timeout}
+    if device.index is not None:
+        torch.get_device_module(device.type).set_device(device.index)
+        options["device_id"] = device
+    with _in_one_line(rank, deadline_s):
+        store.set_timeout(timeout)
+        dist.init_process_group(collective_backend(device.type), store=store, **options)
+
+
+@contextlib.contextmanager
+def _in_one_line(rank: Rank, deadline_s: float) -> Iterator[None]:
+    """Makes a :class:`RankFailure`, of one line, of what torch raises when the ranks don't meet."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:  # dist.DistError is a RuntimeError
+        text = one_line(error)
+        port = os.environ.get("MASTER_PORT")
+        where = f"port {port}" if port else "on this machine"
+        reason = f"the ranks could not meet: {text[:200]}"
+        if "EADDRINUSE" in text or "address already in use" in text.lower():
+            reason = f"the rendezvous port is taken ({where}): choose another by --rdzv-endpoint or --master-port"
+        elif "timed out" in text.lower() or "timeout" in text.lower():
+            reason = f"the rendezvous of {rank.world_size} ranks was not complete within {deadline_s:g} s ({where})"
+        raise RankFailure(rank.number, reason, status="error") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text without the addresses of machines: reasons end up in published files."""
+    return _ADDRESS.sub("…", " ".join(str(error).split()))[:300]
+
+
+def launched_rank() -> Rank | None:
+    """The rank that torchrun gave this process, its device not yet known; ``None`` without torchrun."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    return Rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "", 1)
+
+
+def share_progress(counts: Any, number: int) -> None:
+    """Count the progress of rank ``number`` in ``counts`` from now on: shared memory, one integer per rank."""
+    global _progress
+    _progress = counts, number
+
+
+def report_progress() -> None:
+    """Count one finished step: a rank that doesn't within the deadline counts as hanging."""
+    counts, number = _progress
+    counts[number] += 1
 
 
 def context() -> Any:
     """Fork server if available, else spawn; not a plain fork, which copies locks that threads hold."""
-    methods = multiprocessing.get_all_start_methods()
-    chosen = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if chosen.get_start_method() == "forkserver":
-        chosen.set_forkserver_preload(list(PRELOADED))
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    chosen = multiprocessing.get_context("forkserver")
+    chosen.set_forkserver_preload(_PRELOADED)
     return chosen
 
 
@@ -56,21 +147,19 @@ class WorkerGroup:
     """
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
-        self.devices, self.threads, self.deadline_s = tuple(devices), threads, deadline_s
         self.broken = False
-        world_size = len(devices)
-        start = context()
+        self._deadline_s = deadline_s
+        start, world_size = context(), len(devices)
         self._counts = start.RawArray("q", world_size)
         self._folder = tempfile.mkdtemp(prefix="gpubench-ranks-")
-        store = str(Path(self._folder) / "store")
         self._connections: list[Connection] = []
         self.processes: list[Any] = []
         try:
             for number, device in enumerate(devices):
                 connection, remote = start.Pipe()
                 rank = Rank(number, world_size, device, threads)
-                arguments = (remote, rank, store, deadline_s, self._counts)
-                process = start.Process(target=_serve, args=arguments, daemon=True, name=f"gpubench rank {number}")
+                arguments = remote, rank, f"{self._folder}/store", deadline_s, self._counts
+                process = start.Process(target=_serve, args=arguments, daemon=True)
                 process.start()
                 remote.close()
                 self._connections.append(connection)
@@ -101,8 +190,7 @@ class WorkerGroup:
         """End all workers, stopped ones too, and wait for them."""
         self.broken = True
         for connection in self._connections:
-            with contextlib.suppress(OSError):
-                connection.close()
+            connection.close()
         for process in self.processes:
             process.kill()  # idle workers have nothing to lose, busy ones don't listen
         for process in self.processes:
@@ -130,13 +218,13 @@ class WorkerGroup:
                 raise self._death(dead[0])
             if ready or list(self._counts) != counts:
                 counts, since = list(self._counts), time.monotonic()
-            elif time.monotonic() - since > self.deadline_s:
+            elif time.monotonic() - since > self._deadline_s:
                 raise self._hang(waiting)
         return [answers[rank] for rank in range(world_size)]
 
     def _death(self, rank: int) -> RankFailure:
         process = self.processes[rank]
-        process.join(GRACE_S)
+        process.join(_GRACE_S)
         code = process.exitcode
         how = f"exited with {code}"
         if code is not None and code < 0:
@@ -149,7 +237,7 @@ class WorkerGroup:
         if not isinstance(error, RankFailure):
             return error
         others = [process.sentinel for i, process in enumerate(self.processes) if i != rank]
-        if others and wait(others, timeout=GRACE_S if "onnection" in error.reason else 0.0):
+        if others and wait(others, timeout=_GRACE_S if "onnection" in error.reason else 0.0):
             return self._death(next(i for i, p in enumerate(self.processes) if i != rank and not p.is_alive()))
         return error
 
@@ -157,7 +245,7 @@ class WorkerGroup:
         """Name the rank that the others wait for: a stopped process, else the one with the least progress."""
         import psutil
 
-        late = f"no progress for {self.deadline_s:g} s"
+        late = f"no progress for {self._deadline_s:g} s"
         for rank in waiting:
             with contextlib.suppress(psutil.Error):
                 if psutil.Process(self.processes[rank].pid).status() == psutil.STATUS_STOPPED:
@@ -170,10 +258,7 @@ class WorkerGroup:
 
 
 class TorchrunGroup:
-    """The ranks that torchrun started, on one machine or several; this process is one of them.
-
-    Every rank must call :meth:`run` with the same function at the same point.
-    """
+    """The ranks that torchrun started, on one machine or several: each must call :meth:`run` at the same point."""
 
     def __init__(self, rank: Rank, deadline_s: float) -> None:
         self.broken: RankFailure | None = None
@@ -184,12 +269,11 @@ class TorchrunGroup:
         self._join()
 
     def _join(self) -> None:
-        import torch.distributed as dist
         from torch._C._distributed_c10d import PrefixStore
 
         self._joins += 1
         join_process_group(self._rank, self._deadline_s, PrefixStore(f"gpubench {self._joins}", self._store))
-        patience = timedelta(seconds=PATIENCE * self._deadline_s)
+        patience = timedelta(seconds=_PATIENCE * self._deadline_s)
         self._control = dist.new_group(backend="gloo", timeout=patience)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -198,8 +282,6 @@ class TorchrunGroup:
         Raises, on every rank, the first failure: a :class:`GpubenchError` as it is, otherwise :class:`RankFailure`.
         When a rank has ended, all later calls fail too.
         """
-        import torch.distributed as dist
-
         if self.broken:
             raise self.broken
         answers: list[Any] = [None] * self._rank.world_size
@@ -217,55 +299,50 @@ class TorchrunGroup:
             raise self.broken from error
         failures = [(seconds, answer) for seconds, answer in answers if isinstance(answer, GpubenchError)]
         if failures:
-            self._rejoin()
+            self.close()
+            try:
+                self._join()  # anew: a rank that timed out in a collective has closed its connections
+            except RankFailure as error:
+                self.broken = error
             raise min(failures, key=lambda failure: failure[0])[1]  # the first failure causes the others
         return [answer for _, answer in answers]
 
-    def _rejoin(self) -> None:
-        """Join anew: a rank that timed out in a collective has closed its connections."""
-        self.close()
-        try:
-            self._join()
-        except RankFailure as error:
-            self.broken = error
-
     def close(self) -> None:
         """Leave the process group."""
-        import torch.distributed as dist
-
         with contextlib.suppress(RuntimeError):  # others may be gone
             dist.destroy_process_group()
 
 
 def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, counts: Any) -> None:
     """Join the group, then run each ``(function, arguments)`` that comes, until the other end closes."""
-    _end_with_parent()
+    from torch._C._distributed_c10d import FileStore
+
+    threading.Thread(target=_end_after, args=(multiprocessing.parent_process(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     share_progress(counts, rank.number)
+    answer = None
     try:
-        join_process_group(rank, PATIENCE * deadline_s, file_store(store, rank))
-        report_progress()
-        _answer(connection, None)
+        join_process_group(rank, _PATIENCE * deadline_s, FileStore(store, rank.world_size))
         while True:
+            report_progress()
+            connection.send(answer)
             function, arguments = connection.recv()
             try:
                 answer = function(rank, *arguments)
             except BaseException as error:
-                _answer(connection, _sendable(error, rank.number))
-            else:
-                _answer(connection, answer)
-            report_progress()
+                answer = _sendable(error, rank.number)
     except (EOFError, OSError):
         pass  # the other end is gone
     except BaseException as error:
-        _answer(connection, _sendable(error, rank.number))
+        connection.send(_sendable(error, rank.number))
     finally:
         os._exit(0)  # an orderly shutdown would wait for ranks that may be dead
 
 
-def _answer(connection: Connection, value: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        connection.send(value)
+def _end_after(parent: Any) -> None:
+    """End this process when its parent does, whatever it is doing then: the fork server lives on with any worker."""
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _sendable(error: BaseException, rank: int) -> GpubenchError:
@@ -274,19 +351,3 @@ def _sendable(error: BaseException, rank: int) -> GpubenchError:
         return error
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return RankFailure(rank, f"{type(error).__name__}: {one_line(error)}", status="oom" if memory else "error")
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent does, whatever it is doing then.
-
-    The fork server doesn't: it lives as long as one of its workers.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

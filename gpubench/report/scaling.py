@@ -12,8 +12,8 @@ from collections.abc import Hashable
 import pandas as pd
 
 from ..format import counted, seconds_text
-from ..runfile.schema import Parallel, Result
-from .labels import Row, factor
+from ..runfile.schema import Parallel
+from .labels import Row, factor, grouped
 from .render import Table
 from .speedup import times_and_ratio
 from .table import HIDDEN, records
@@ -21,11 +21,16 @@ from .table import HIDDEN, records
 SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"
 _DECLARED = ("method", "devices", "threads", "mode", "microbatches", "ideal_speedup", "interconnect")
 """Columns that a case's record holds as they are."""
+_MEASURED = (
+    "run", "machine", "device", "device_name", "workload", "dtype", "variant", "time_s", "item_per_s", *HIDDEN,
+)  # fmt: skip
+"""Columns that the results have."""
+_RATIOS = ("speedup", "low", "high", "scaling", "scaling_low", "scaling_high")
 _COLUMNS = (
     "run", "machine", "device", "device_name", "workload", "dtype", "variant", "method", "devices", "threads", "mode",
-    "microbatches", "nbytes", "time_s", "item_per_s", "baseline_s", "baseline_threads", "speedup", "low", "high",
-    "scaling", "scaling_low", "scaling_high", "efficiency", "efficiency_low", "efficiency_high", "ideal_speedup",
-    "uncertainty", "algorithm_byte_per_s", "bus_byte_per_s", "rows", "phases", "interconnect",
+    "microbatches", "nbytes", "time_s", "item_per_s", "baseline_s", "baseline_threads", *_RATIOS, "efficiency",
+    "efficiency_low", "efficiency_high", "ideal_speedup", "uncertainty", "algorithm_byte_per_s", "bus_byte_per_s",
+    "rows", "phases", "interconnect",
 )  # fmt: skip
 """Of scaling.csv. ``speedup``: over the best that is not parallel (on a CPU one process with all threads);
 ``scaling``: over one device (of a CPU: one thread); ``efficiency``: scaling / devices."""
@@ -34,10 +39,7 @@ _COLUMNS = (
 def scaling_table(results: pd.DataFrame) -> pd.DataFrame:
     """A row for each case that says how it used several devices, or is one they are held against; then HIDDEN."""
     rows = [row for row in records(results) if row["_result"].times and _parallel(row) and _parallel(row).method]
-    groups: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(_job(row), []).append(row)
-    made = [_scaled(row, members) for members in groups.values() for row in members]
+    made = [_scaled(row, members) for members in grouped(rows, _job).values() for row in members]
     columns = [*_COLUMNS, *HIDDEN]
     return pd.DataFrame([[row.get(column) for column in columns] for row in made], columns=columns, dtype=object)
 
@@ -48,27 +50,23 @@ def _parallel(row: Row) -> Parallel:
 
 def _job(row: Row) -> Hashable:
     """What cases have in common that differ only in how, and over how many devices, they do the same."""
-    case, parallel = row["_result"], _parallel(row)
+    case = row["_result"].case
     kind = row["_run"].machine.device(case.device).kind
     name = case.workload.partition(".")[2] or case.workload
-    return row["run"], kind, name, case.dtype, case.variant, parallel.mode or "strong"
+    return row["run"], kind, name, case.dtype, case.variant, _parallel(row).mode or "strong"
 
 
 def _scaled(row: Row, members: list[Row]) -> Row:
-    result: Result = row["_result"]
-    parallel, times = _parallel(row), result.times
-    assert times is not None
+    result, parallel = row["_result"], _parallel(row)
     scaled: Row = {
-        **{name: row[name] for name in ("run", "machine", "device", "device_name", "workload", *HIDDEN)},
-        **{name: row[name] for name in ("dtype", "variant", "item_per_s")},
+        **{name: row[name] for name in _MEASURED},
         **{name: getattr(parallel, name) for name in _DECLARED},
         "nbytes": result.params.get("nbytes"),
-        "time_s": times.median_s,
         "rows": "; ".join("+".join(map(str, batch)) for batch in parallel.rows) or None,
         "phases": "; ".join(f"{name} {seconds!r}" for name, seconds in parallel.phases.items()) or None,
     }
     if result.work.bytes and parallel.bus_share:
-        scaled["algorithm_byte_per_s"] = result.work.bytes / times.median_s
+        scaled["algorithm_byte_per_s"] = result.work.bytes / row["time_s"]
         scaled["bus_byte_per_s"] = scaled["algorithm_byte_per_s"] * parallel.bus_share
     base = _fastest(row, members, SINGLE) or _fastest(row, members, REPLICATED)
     if base is not None and result.work.items:
@@ -81,14 +79,10 @@ def _against(base: Row, device: Row, row: Row) -> Row:
     parallel = _parallel(row)
     *speedup, uncertainty = _ratio(base, row)
     *scaling, scaling_uncertainty = _ratio(device, row)
-    cells: Row = {
-        "baseline_s": base["_result"].times.median_s,
-        "baseline_threads": _parallel(base).threads or base["_result"].threads,
-        "uncertainty": uncertainty or scaling_uncertainty,
-        **dict(zip(("speedup", "low", "high"), speedup, strict=True)),
-        **dict(zip(("scaling", "scaling_low", "scaling_high"), scaling, strict=True)),
-    }
-    if not (parallel.method == SINGLE and device is not base):  # all threads of a CPU are no single device
+    cells: Row = dict(zip(_RATIOS, (*speedup, *scaling), strict=True))
+    cells |= {"baseline_s": base["time_s"], "uncertainty": uncertainty or scaling_uncertainty}
+    cells["baseline_threads"] = _parallel(base).threads or base["_result"].threads
+    if parallel.method != SINGLE or device is base:  # all threads of a CPU are no single device
         names = ("efficiency", "efficiency_low", "efficiency_high")
         cells |= dict(zip(names, [value and value / parallel.devices for value in scaling], strict=True))
     return cells
@@ -102,12 +96,7 @@ def _fastest(row: Row, members: list[Row], method: str) -> Row | None:
     able = [other for other in members if _parallel(other).method == method and _parallel(other).devices == 1]
     able = [other for other in able if other["_result"].work.items]
     same = [other for other in able if other["workload"] == row["workload"]]
-
-    def per_item(other: Row) -> float:
-        seconds: float = other["_result"].times.median_s / other["_result"].work.items
-        return seconds
-
-    return min(same or able, key=per_item, default=None)
+    return min(same or able, key=lambda other: other["time_s"] / other["_result"].work.items, default=None)
 
 
 def _ratio(base: Row, row: Row) -> tuple[float, float | None, float | None, str | None]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import statistics as plain
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from statistics import median
 
 import pandas as pd
 
 from .. import statistics
 from ..runfile.schema import Run
-from .labels import Row, case_name, shorten
+from .labels import Row, case_name, grouped, shorten
 from .table import records
 
 LEAST_RUNS = 6
@@ -41,8 +41,7 @@ class Series:
     @property
     def change(self) -> float:
         """Of the greatest step between two levels, the logarithm's size."""
-        steps = [abs(math.log(b / a)) for a, b in pairwise(self.levels)]
-        return max(steps, default=0.0)
+        return max(_steps(self.levels), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +64,34 @@ def in_time(runs: Sequence[Run]) -> list[Run]:
 def latest(runs: Sequence[Run]) -> list[Run]:
     """All runs, but of those that make a trend each machine's last alone: what other charts show of them."""
     ordered = in_time(runs)
-    last = {id({run.machine.label: run for run in ordered}[run.machine.label]) for run in ordered}
-    dropped = {id(run) for run in ordered} - last
+    dropped = {id(run) for run in ordered} - {id(run) for run in {run.machine.label: run for run in ordered}.values()}
     return [run for run in runs if id(run) not in dropped]
 
 
 def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
     """The workloads whose cases changed, the greatest change first; then those without, unless there are many."""
     order = {id(run): i for i, run in enumerate(in_time(runs))}
-    cases: defaultdict[tuple[str, str], defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in records(results):
-        if id(row["_run"]) in order and row["_result"].times:
-            words = [case_name(row), *([f"on {row['device']}"] if row["device"] != "cpu" else [])]
-            name = " ".join(
-                [*words, *([row["implementation"]] if row["implementation"] not in ("torch", None) else [])]
-            )
-            cases[row["workload"], row["machine"]][name].append(row)
-    level = CHANGE_LEVEL / max(1, sum(len(named) for named in cases.values()))
+    rows = [row for row in records(results) if id(row["_run"]) in order and row["_result"].times]
+    cases = grouped(rows, lambda row: (row["workload"], row["machine"], _name(row)))
+    series: dict[tuple[str, str], list[Series]] = {}
+    for (workload, machine, name), members in cases.items():
+        if len(members) > 1:
+            members.sort(key=lambda row: order[id(row["_run"])])
+            series.setdefault((workload, machine), []).append(_series(name, members, CHANGE_LEVEL / len(cases)))
     changed: list[Trend] = []
     unchanged: list[Trend] = []
-    for (workload, machine), named in cases.items():
-        series = [
-            _series(name, sorted(rows, key=lambda row: order[id(row["_run"])]), level) for name, rows in named.items()
-        ]
-        series = [each for each in series if len(each.times) > 1]
-        stepped = sorted((each for each in series if each.changes), key=lambda each: -each.change)
-        shown = stepped or series
-        if shown:
-            made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
-            (changed if stepped else unchanged).append(made)
+    for (workload, machine), every in series.items():
+        stepped = sorted((each for each in every if each.changes), key=lambda each: -each.change)
+        shown = stepped or every
+        made = Trend(workload, machine, tuple(shown[:MOST_SERIES]), max(0, len(shown) - MOST_SERIES))
+        (changed if stepped else unchanged).append(made)
     changed.sort(key=lambda each: -each.series[0].change)
     return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]
+
+
+def _name(row: Row) -> str:
+    words = [case_name(row), f"on {row['device']}" * (row["device"] != "cpu")]
+    return " ".join(filter(None, [*words, row["implementation"] if row["implementation"] != "torch" else ""]))
 
 
 def _series(name: str, rows: Sequence[Row], level: float) -> Series:
@@ -105,8 +101,7 @@ def _series(name: str, rows: Sequence[Row], level: float) -> Series:
         dates = [f"{_moment(row['_run']):%Y-%m-%d %H:%M}" for row in rows]
     changes = statistics.change_points(times, level)
     while changes:  # a step too small to matter is none
-        levels = _levels(times, changes)
-        steps = [abs(math.log(b / a)) for a, b in pairwise(levels)]
+        steps = _steps(_levels(times, changes))
         if min(steps) >= math.log(1 + LEAST_CHANGE):
             break
         del changes[steps.index(min(steps))]
@@ -114,8 +109,11 @@ def _series(name: str, rows: Sequence[Row], level: float) -> Series:
 
 
 def _levels(times: Sequence[float], changes: Sequence[int]) -> list[float]:
-    ends = [0, *changes, len(times)]
-    return [plain.median(times[a:b]) for a, b in pairwise(ends)]
+    return [median(times[a:b]) for a, b in pairwise([0, *changes, len(times)])]
+
+
+def _steps(levels: Sequence[float]) -> list[float]:
+    return [abs(math.log(b / a)) for a, b in pairwise(levels)]
 
 
 def _moment(run: Run) -> datetime:

@@ -1,7 +1,7 @@
 """report.html: one file with the answer, the explorer and all numbers, for a browser without a network.
 
-Which rows, names, verdicts and sentences there are is decided in Python; ``assets/page.js`` only draws. The page
-fetches nothing: its content policy allows its own style and script, by their hashes, and nothing else.
+Which rows, names, verdicts and sentences there are is decided here; ``assets/page.js`` only draws. The page fetches
+nothing: its content policy allows its own style and script, by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,37 +9,79 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from ..version import __version__
-from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, Card
-from .page_data import COLUMNS
-from .render import Table
+import pandas as pd
 
-FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
-"""Files beside the page that it links."""
+from ..runfile.schema import Ceilings
+from ..runfile.utilisation import compute_dtype
+from ..version import __version__
+from .answer import Answer
+from .findings import answer_tables
+from .judgement import TOO_NOISY, crossover_text, too_noisy
+from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
+from .render import Table, html_table, markdown_table
+from .speedup import RESIDENT
+from .sweep import representatives, setting_of
+from .table import CROSSING, LINE, records, size_of, size_parameter
+from .trend import Trend
+
+COLUMNS = (
+    "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
+    "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
+    "utilisation", "status", "flags", "reason",
+)  # fmt: skip
+"""Of a row of the data; ``device`` is a place in the list of devices."""
+INTERNED = (
+    "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
+)  # fmt: skip
+"""Columns of texts that repeat: places in the list of strings."""
+_OF_PAIRS = {
+    "speedup": "speedup", "speedup_low": "low", "speedup_high": "high", "copies": "one_shot_speedup",
+    "break_even_calls": "break_even_calls", "baseline_s": "baseline_s",
+}  # fmt: skip
+_COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
+"""Classes of the style sheet, for accelerators; CPUs are grey, NumPy has a colour of its own."""
+_MOST_NAMED = 9
+"""Points of a roofline that are named."""
+_MOST_TRENDS = 12
+_MAKER = re.compile(r"^(NVIDIA|AMD|Intel(\(R\))?|Apple)\s+")
 _RATIO = re.compile(r"\d[\d,.]*×")
-_CLASSES = {"worth it": "yes", "if the data stays": "stays", "no": "no", "unsure": "unsure"}
+_VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
+_CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
+_FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+_FOLDED = (
+    ("Roofline: how close to the measured peak", "roofline", "rooflines"),
+    ("Multi-GPU and distributed", "bars", "bars"),
+    ("Runs in time", "trend", "trends"),
+)
+"""Title, kind of picture to the script, and its key in the data."""
+
+_Source = tuple[str, str, str]
+"""Run, device and implementation: a line of the explorer, a mark of the headline."""
+_Devices = dict[_Source, dict[str, Any]]
+"""By source what the page calls it: ``colour`` is a class of the style sheet, ``shape`` the form of its marks."""
 
 
 def webpage(answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], method: Sequence[Table]) -> str:
     """The whole page, equal for equal input.
 
-    ``data`` is what :func:`.page_data.page_data` makes; ``machines`` are tables that compare machines, ``method`` those
-    that say how it was measured.
+    ``data`` is what :func:`page_data` makes; ``machines`` are tables that compare machines, ``method`` those that say
+    how it was measured.
     """
-    style, script = asset("page.css"), asset("page.js")
+    style, script = _asset("page.css"), _asset("page.js")
     sections = _sections(answer, data, machines, method)
-    return Template(asset("page.html")).substitute(
+    return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=escape(__version__),
-        title=_title(answer),
-        sentence=_emphasised(answer.sentence),
+        title="How much faster is the GPU?" if answer.cards else "How fast is this machine?",
+        sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in answer.warnings),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
         sections="\n".join(f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in sections),
@@ -50,8 +92,12 @@ def webpage(answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], 
     )
 
 
-def _title(answer: Answer) -> str:
-    return "How much faster is the GPU?" if answer.cards else "How fast is this machine?"
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def _sections(
@@ -59,37 +105,26 @@ def _sections(
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
-    parts = [("answer", "Answer", ("".join(map(_card, answer.cards)) or _times(answer)) + hint)]
-    if machines:
-        parts.append(("machines", "Several machines", "".join(map(_table, machines))))
-    if data["headline"]["groups"]:
-        save = '<div class="tools"><button id="markdown" type="button">Markdown</button></div>'
-        parts.append(("picture", "Picture", f'<figure id="headline-figure"></figure>{save}'))
-    if any(row[COLUMNS.index("time_s")] is not None for row in data["rows"]):
-        parts.append(("explore", "Explore: from which size?", _EXPLORER))
-    parts.append(("numbers", "All numbers", _NUMBERS))
-    folded = "".join(_folded(title, kind, len(data[name])) for title, kind, name in _FOLDED if data[name])
-    if folded:
-        parts.append(("more", "More pictures", folded))
-    links = " ".join(
-        f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+    folded = ""
+    for title, kind, name in _FOLDED:
+        figures = "".join(f'<figure data-{kind}="{i}"></figure>' for i in range(len(data[name])))
+        folded += f"<details><summary>{title}</summary>{figures}</details>" if figures else ""
+    links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
+    measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
+    parts = (
+        ("answer", "Answer", _tables(answer_tables(answer)) + hint),
+        ("machines", "Several machines", _tables(machines)),
+        ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
+        ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
+        ("numbers", "All numbers", _NUMBERS),
+        ("more", "More pictures", folded),
+        ("method", "How it was measured", f"{_tables(method)}<p>{links}</p>"),
     )
-    return [*parts, ("method", "How it was measured", "".join(map(_table, method)) + f"<p>{links}</p>")]
+    return [part for part in parts if part[2]]
 
 
-_FOLDED = (
-    ("Roofline: how close to the measured peak", "roofline", "rooflines"),
-    ("Multi-GPU and distributed", "bars", "bars"),
-    ("Runs in time", "trend", "trends"),
-)
-"""Title, kind of picture to the script, and its key in the data."""
-
-
-def _folded(title: str, kind: str, count: int) -> str:
-    figures = "".join(f'<figure data-{kind}="{i}"></figure>' for i in range(count))
-    return f"<details><summary>{title}</summary>{figures}</details>"
-
-
+_HEADLINE = """<figure id="headline-figure"></figure>
+<div class="tools"><button id="markdown" type="button">Markdown</button></div>"""
 _EXPLORER = """
 <div class="tools">
 <label>workload <select id="workload"></select></label> <label>dtype <select id="dtype"></select></label>
@@ -108,41 +143,258 @@ _NUMBERS = """
 <div class="scroll"><table id="table"></table></div>"""
 
 
-def _card(card: Card) -> str:
-    body = ""
-    for row in card.rows:
-        name, typically, *middle, worth = map(escape, row.cells)
-        cells = f'<td>{name}</td><td class="big">{typically}</td>' + "".join(f"<td>{cell}</td>" for cell in middle)
-        body += f'<tr>{cells}<td class="{_CLASSES[row.verdict]}">{worth}</td></tr>'
-    head = "".join(f"<th>{name}</th>" for name in ANSWER_COLUMNS)
-    return (
-        f'<div class="card"><h3>{escape(card.device)} <span>against {escape(card.baseline)}</span></h3>'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+def _tables(tables: Iterable[Table]) -> str:
+    cards = "".join(f'<div class="card">{"".join(html_table(table))}</div>' for table in tables)
+    return _VERDICT.sub(lambda words: f'<td class="{_CLASSES[words[1]]}">{words[1]}', cards)
 
 
-def _times(answer: Answer) -> str:
-    """Without an accelerator: what the machine reaches."""
-    return _table(Table("", TIMING_COLUMNS, tuple(time.cells for time in answer.times))) if answer.times else ""
+def page_data(
+    results: pd.DataFrame,
+    speedups: pd.DataFrame,
+    crossovers: pd.DataFrame,
+    scaled: pd.DataFrame,
+    trends: Sequence[Trend],
+) -> dict[str, Any]:
+    """The tables of a report, as the page's script reads them: fit for JSON, numbers with six digits.
+
+    A row is a list in the order of :data:`COLUMNS`. Speedups are those within a machine.
+    """
+    measured, compared = records(results), [row for row in records(speedups) if row["run"] == row["baseline_run"]]
+    crossings = [row for row in records(crossovers) if row["run"] == row["baseline_run"]]
+    devices = _page_devices(measured)
+    places = {source: place for place, source in enumerate(devices)}
+    workloads = grouped(measured, lambda row: row["workload"])
+    sizes = {name: size_parameter(rows) for name, rows in workloads.items()}
+    pairs = {id(row["_result"]): row for row in compared}
+    first = grouped(compared, lambda row: row["workload"]) or workloads
+    findings, marks = _explained(crossings, devices)
+    texts: dict[Any, int] = {}
+    rows = []
+    for row in measured:
+        cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]])
+        cells["device"] = places[_source(row)]
+        values = ((name, cells[name]) for name in COLUMNS)
+        rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
+    return {
+        "columns": COLUMNS,
+        "interned": INTERNED,
+        "strings": list(texts),
+        "rows": rows,
+        "devices": list(devices.values()),
+        "baseline": "the CPU of the same machine",
+        "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
+        "findings": findings,
+        "crossings": marks,
+        "headline": _headline(compared, places),
+        "rooflines": _rooflines(measured, devices),
+        "bars": _bars(records(scaled), devices),
+        "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
+    }
 
 
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(str(column))}</th>" for column in table.columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in table.rows)
-    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
-    note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
-    return f'<div class="card">{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>'
+def _source(row: Row) -> _Source:
+    return row["run"], row["device"], row["implementation"] or ""
 
 
-def _emphasised(sentence: str) -> str:
-    return _RATIO.sub(lambda found: f"<strong>{found[0]}</strong>", escape(sentence))
+def _page_devices(rows: Sequence[Row]) -> dict[_Source, dict[str, Any]]:
+    """Devices that measured something come first; only those have a colour."""
+    firsts = {_source(row): row for row in reversed(rows)}
+    measured = {_source(row) for row in rows if row["_result"].times}
+    sources = sorted(dict.fromkeys(map(_source, rows)), key=lambda source: source not in measured)  # stable
+    several = len({source[0] for source in sources}) > 1
+    devices: dict[_Source, dict[str, Any]] = {}
+    accelerators = 0
+    for source in sources:
+        row = firsts[source]
+        device = row["_run"].machine.device(row["device"])
+        numpy = " NumPy" if row["implementation"] == "numpy" else ""
+        name = f"{device.label or device.name}{numpy}"
+        short = _MAKER.sub("", name) if device.accelerator else f"CPU{numpy}"
+        if several and not device.accelerator:
+            short = f"{short}, {row['run']}"
+        coloured = device.accelerator and source in measured
+        colour = _COLOURS[accelerators % len(_COLOURS)] if coloured else "numpy" if numpy else "cpu"
+        shape = accelerators % _SHAPES if coloured else 2 * bool(numpy)
+        words = {"name": name, "short": short, "machine": row["machine"]}
+        devices[source] = words | {"colour": colour, "shape": shape}
+        accelerators += coloured
+    return devices
 
 
-def _hash(content: str) -> str:
-    digest = hashlib.sha256(content.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _cells(row: Row, pair: Mapping[str, Any], size_name: str | None) -> dict[str, Any]:
+    cells = {name: row.get(name) for name in COLUMNS} | {name: pair.get(of) for name, of in _OF_PAIRS.items()}
+    params = dict(row["_result"].case.params)
+    size = params.pop(size_name, None) if size_name else None
+    cells |= {"setting": _setting(row, params), "size_name": None if size is None else size_name, "size": size}
+    numpy = pair and pair["baseline_implementation"] != pair["implementation"]
+    cells["baseline"] = "NumPy" if numpy else "the CPU" if pair else ""
+    return cells | {"flags": "; ".join(f"{flag.name}: {flag.seen}" for flag in row["_result"].flags)}
 
 
-def asset(name: str) -> str:
-    """A file of the page; the hash of its text stands in the page's policy."""
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+def _setting(row: Row, params: Mapping[str, Any]) -> str:
+    """What tells a line of the explorer from the others of its workload, dtype and variant."""
+    words = [setting(name, value) for name, value in params.items()]
+    words += [row[name] for name, usual in (("regime", "resident"), ("cache", "hot")) if row[name] not in (None, usual)]
+    return ", ".join(words)
+
+
+def _short(value: Any) -> Any:
+    """A number with six digits, and none that JSON doesn't have."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None if value == "" else value
+    number = float(f"{value:.6g}")
+    return None if not math.isfinite(number) else int(number) if number.is_integer() else number
+
+
+def _key(row: Row, size_name: str) -> str:
+    """Of a line of the explorer, as the script makes it from its choices."""
+    params = {name: value for name, value in row["_result"].case.params.items() if name != size_name}
+    return "|".join((row["workload"], row["dtype"] or "", row["variant"] or "", _setting(row, params)))
+
+
+def _explained(crossings: Sequence[Row], devices: _Devices) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
+    """By line of the explorer a finding, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``, and as marks
+    the crossovers that the interval states as a fact."""
+    places = {source: place for place, source in enumerate(devices)}
+    shorts = [device["short"] for device in devices.values()]
+    findings: dict[str, dict[int, list[str]]] = {}
+    marks: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(crossings, key=lambda each: each["regime"] != RESIDENT):
+        last, name, place = row[LINE].points[-1], row["size_parameter"], places[_source(row)]
+        key = _key(row[LINE].row, name)
+        start = crossover_text(row[CROSSING], row[LINE], name)
+        copies = "" if row["regime"] == RESIDENT else "with copies "
+        value = TOO_NOISY if too_noisy(last.low, last.high) else times_text(last.y)
+        words = f"{copies}{value} at {size_label(name)} = {size_text(last.x, name)}, faster from: {start}"
+        findings.setdefault(key, {}).setdefault(place, []).append(words)
+        if "≈" in start and row["crossover"]:
+            marks.setdefault(key, []).append({"device": place, "size": _short(row["crossover"]), "text": start})
+    sentences = {
+        key: " ".join(f"{shorts[place]}: {'; '.join(words)}." for place, words in lines.items())
+        for key, lines in findings.items()
+    }
+    return sentences, marks
+
+
+def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
+    """Named rows in groups, a mark a device: each workload at its largest size in one named setting."""
+    groups: dict[str, dict[str, dict[str, Any]]] = {}
+    by_source = grouped([row for row in compared if row["implementation"] != "numpy"], _source).values()
+    kinds = [group for rows in by_source for group in representatives(rows).items()]
+    for kind, row in ((kind, row) for kind, chosen in kinds for row in chosen):
+        name = row["workload"].partition(".")[2].replace("_", " ") or row["workload"]
+        entry = {"name": name, "setting": _headline_setting(row), "marks": []}
+        entry = groups.setdefault(kind, {}).setdefault(row["workload"], entry)
+        if not too_noisy(row["low"], row["high"]):
+            text = times_text(row["speedup"]) + "*" * flagged(row)
+            mark = {"device": places[_source(row)], "speedup": _short(row["speedup"])}
+            entry["marks"].append(mark | {"copies": _short(row["one_shot_speedup"]), "text": text})
+    shown = [
+        {"name": kind, "rows": entries}
+        for kind, named in groups.items()
+        if (entries := [entry for entry in named.values() if entry["marks"]])
+    ]
+    return {
+        "title": "How much faster is the GPU than the CPU of the same machine?",
+        "subtitle": "Each workload at the largest size measured, log scale. * noisy",
+        "groups": shown,
+        "markdown": _headline_markdown(shown, list(places)),
+    }
+
+
+def _headline_setting(row: Row) -> str:
+    """``float32, out, n = 10⁷``: as in the answer, with sizes for people."""
+    params = row["_result"].params.items()
+    sizes = {
+        setting(name, v): f"{name} = {size_text(size, name)}" for name, v in params if (size := size_of(row, name))
+    }
+    return ", ".join(sizes.get(word, word) for word in setting_of(row).split(", "))
+
+
+def _headline_markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_Source]) -> str:
+    """The headline as a table: a row a workload and device."""
+    rows = []
+    for kind, entry in ((group["name"], entry) for group in groups for entry in group["rows"]):
+        for mark in entry["marks"]:
+            run, device, _ = sources[mark["device"]]
+            copies = times_text(mark["copies"]) if mark["copies"] else "–"
+            rows.append((f"{kind}: {entry['name']}", entry["setting"], f"{device} of {run}", mark["text"], copies))
+    table = Table("", ("work", "setting", "device", "speedup", "with copies"), tuple(rows))
+    return "\n".join(markdown_table(table)) + "\n"
+
+
+def _rooflines(rows: Sequence[Row], devices: _Devices) -> list[dict[str, Any]]:
+    """A picture a device with measured peaks; of each workload the best point, the best of all named."""
+    charts = []
+    for source, members in grouped([row for row in rows if row["_result"].times], _source).items():
+        ceilings = members[0]["_run"].ceilings.get(source[1])
+        points = [point for row in members if (point := _intensity(row))]
+        if not ceilings or not ceilings.throughput or len(points) < 3:
+            continue
+        by_workload = grouped(points, lambda point: point["workload"]).values()
+        best = [max(same, key=lambda point: point["rate"]) for same in by_workload]
+        for point in sorted(best, key=lambda point: -(point["share"] or 0))[:_MOST_NAMED]:
+            share = f" {point['share']:.0%}" if (point["share"] or 2) <= 1 else ""
+            point["name"] = f"{point['workload']}{share}"
+        charts.append(_roof(ceilings, devices[source]) | {"points": points})
+    return charts
+
+
+def _intensity(row: Row) -> dict[str, Any] | None:
+    work, case = row["_result"].work, row["_result"].case
+    if not work.flops or not work.bytes:
+        return None
+    return {
+        "workload": row["workload"],
+        "title": f"{row['workload']} {compute_dtype(case.dtype, case.variant)}, {_setting(row, case.params)}",
+        "intensity": _short(work.flops / work.bytes),
+        "rate": _short(work.flops / row["time_s"]),
+        "share": _short(row["utilisation"]),
+        "name": "",
+    }
+
+
+def _roof(ceilings: Ceilings, device: Mapping[str, Any]) -> dict[str, Any]:
+    memory = [entry.byte_per_s for entry in ceilings.bandwidth if entry.level == "memory"]
+    bandwidth = max(memory or [entry.byte_per_s for entry in ceilings.bandwidth], default=None)
+    peaks = [{"name": dtype, "rate": _short(rate)} for dtype, rate in ceilings.throughput.items()]
+    return {
+        "title": f"Roofline of {device['short']}",
+        "colour": device["colour"],
+        "peaks": peaks,
+        "bandwidth": _short(bandwidth),
+        "ridge": _short(max(peak["rate"] for peak in peaks) / bandwidth) if bandwidth else None,
+    }
+
+
+def _bars(rows: Sequence[Row], devices: _Devices) -> list[dict[str, Any]]:
+    """Speedup over one device for each job on several, the ideal as a tick."""
+    colours = {source[:2]: device["colour"] for source, device in reversed(devices.items())}
+    wanted = [row for row in rows if row["scaling"] is not None and row["devices"] > 1]
+    charts = []
+    for workload, members in grouped(wanted, lambda row: row["workload"]).items():
+        bars = [
+            {
+                "name": f"{row['method']}, {row['devices']} devices" + (f", {row['mode']}" if row["mode"] else ""),
+                "value": _short(row["scaling"]),
+                "high": _short(row["scaling_high"]),
+                "ideal": _short(row["ideal_speedup"] or row["devices"]),
+                "text": times_text(row["scaling"]),
+                "colour": colours.get((row["run"], row["device"]), "cpu"),
+            }
+            for row in members
+        ]
+        charts.append({"title": workload, "subtitle": "Speedup over one device; the tick is the ideal", "bars": bars})
+    return charts
+
+
+def _trend_pictures(trend: Trend) -> Iterator[dict[str, Any]]:
+    for series in trend.series:
+        starts, ends = (0, *series.changes), (*series.changes, len(series.times))
+        yield {
+            "title": f"{trend.workload}: {series.name}",
+            "subtitle": f"{trend.machine}; lower is better",
+            "times": [_short(time) for time in series.times],
+            "labels": list(series.dates),
+            "levels": [[a, b - 1, _short(level)] for a, b, level in zip(starts, ends, series.levels, strict=True)],
+        }

@@ -1,7 +1,6 @@
-"""Two environments measured in turn, A B B A …, in one job on one machine, until it is enough.
+"""Two environments measured in turn, A B B A …, on one machine, until it is enough.
 
-What the machine does meanwhile meets both alike; that the order turns round with each pair keeps a drift, or a habit
-of the second turn, from passing for a change. Standard library only: whether it is enough is for the caller to say.
+So a drift of the machine, or a habit of the second turn, doesn't pass for a change.
 """
 
 from __future__ import annotations
@@ -16,17 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile import merge
+from ..runfile.ledger import assemble
 from ..runfile.writer import write
 from . import process
 from .supervisor import Supervisor, Unable
 
-_PYTHONS = tuple(
-    f"{place}/{part}" for place in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")
-)
-_NEEDED = ("pytest", "pytest_benchmark", "torch")
-_PROBE = f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {_NEEDED})))"
-_PROBE_S = 60.0
+_PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
+_PROBE = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +42,8 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
         folder = target.resolve()
         python = next((path for part in _PYTHONS if _can_measure(path := str(folder / part))), sys.executable)
         imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
-        own = [str(folder / "benchmarks")] if (folder / "benchmarks").is_dir() else [str(process.suite())]
-        files = tuple(_file(path, folder) for path in paths) or tuple(own)
+        benchmarks = folder / "benchmarks" if (folder / "benchmarks").is_dir() else process.suite()
+        files = tuple(_file(path, folder) for path in paths) or (str(benchmarks),)
         return Environment(name, process.Interpreter(python, folder, imports), files)
     found = shutil.which(text)
     if found is None:
@@ -59,13 +54,13 @@ def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
 
 
 def _can_measure(python: str) -> bool:
-    """Whether it finds what a measuring process imports. A checkout's environment may be there for anything: one that
-    holds only tox can't measure. Nothing is imported, which for torch takes seconds."""
+    """Whether it finds what a measuring process imports: a checkout's environment may hold only tox. Nothing is
+    imported, which for torch takes seconds."""
+    command = [python, "-c", _PROBE, "pytest", "pytest_benchmark", "torch"]
     try:
-        done = subprocess.run([python, "-c", _PROBE], capture_output=True, timeout=_PROBE_S, check=False)
+        return subprocess.run(command, capture_output=True, timeout=60.0, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
 
 
 def _file(text: str, folder: Path) -> str:
@@ -124,9 +119,8 @@ class Interleave:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
-        supervisor = Supervisor(
-            folder, side.paths, self.options, 1, self.deadline_s, lambda event: None, interpreter=side.interpreter
-        )
+        arguments = folder, side.paths, self.options, 1, self.deadline_s, lambda event: None
+        supervisor = Supervisor(*arguments, interpreter=side.interpreter)
         try:
             supervisor.measure()
         except Unable as error:
@@ -134,5 +128,5 @@ class Interleave:
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}") from None
         self.interrupted = supervisor.interrupted
         if any(event["event"] == "session" for event in supervisor.events):
-            write(target, merge.assemble(supervisor.events))
+            write(target, assemble(supervisor.events))
         return target

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,11 @@ from typing import Any
 from ..runfile.ledger import Event, Follower
 
 POLL_S = 0.05
-LONGEST_TAIL = 100_000
 PATIENCE_S = 2.0
 """How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
-_SILENT = "the measuring process was measuring no benchmark and said nothing"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable with our process number: a child whose parent is another one has lost us."""
 
@@ -46,42 +45,28 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     """pytest's command line. For the suite's own files, names of cases don't depend on the working folder."""
     suite_folder = suite()
     # -P: a folder called gpubench where we are started is another, and would be taken for ours
-    arguments = [
-        python,
-        "-P",
-        "-m",
-        "gpubench.supervise.process",
-        "-p",
-        "gpubench.plugin",
-        "-p",
-        "no:cacheprovider",
-    ]
+    arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
     files = [Path(path.split("::")[0]) for path in paths]
     if all(file.is_relative_to(suite_folder) for file in files):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
-    else:
-        # Full names are relative to this: the same wherever we are started, and without anybody's folders.
-        arguments.append(f"--rootdir={os.path.commonpath([file.parent for file in files])}")
+    else:  # full names are relative to this: the same wherever we are started, and without anybody's folders
+        arguments += [f"--rootdir={os.path.commonpath([file.parent for file in files])}"]
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
     # Nothing captured: what a crashing case says last must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
 
-def child_environment(base: Mapping[str, str]) -> dict[str, str]:
+def _environment(imports: Sequence[str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
-    path = base.get("PYTHONPATH", "")
+    path = os.environ.get("PYTHONPATH", "")
     known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
     if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
-    return {
-        **base,
-        "PYTHONPATH": path,
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONFAULTHANDLER": "1",
-        SUPERVISOR: str(os.getpid()),
-    }
+    path = os.pathsep.join(filter(None, (*imports, path)))
+    changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
+    return os.environ | changes
 
 
 def import_from_here() -> None:
@@ -91,18 +76,14 @@ def import_from_here() -> None:
     here = os.getcwd()
     if os.environ.get("PYTHONSAFEPATH") or here == str(PACKAGE.parent):
         return
-    other = any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py"))
-    if other:
+    if any(os.path.exists(os.path.join(here, name)) for name in ("gpubench", "gpubench.py")):
         sys.path += [str(PACKAGE.parent), here]
     else:
         sys.path.insert(0, here)
 
 
 def die_with_supervisor() -> None:
-    """Called in the child, first of all: end when the supervisor is gone, however it went.
-
-    Linux's kernel sees to it; elsewhere a thread looks every second.
-    """
+    """Called in the child, first of all: end when the supervisor is gone. Elsewhere than on Linux a thread looks."""
     expected = int(os.environ.pop(SUPERVISOR, 0))
     if not expected:
         return
@@ -115,7 +96,6 @@ def die_with_supervisor() -> None:
             if os.getppid() != expected:
                 os.kill(os.getpid(), signal.SIGKILL)
             return
-    import threading
 
     def watch() -> None:
         while os.getppid() == expected:
@@ -131,7 +111,6 @@ class ProcessEnd:
 
     code: int
     finished: bool = False
-    poisoned: bool = False
     interrupted: bool = False
     case: str | None = None
     status: str = "crashed"
@@ -139,23 +118,18 @@ class ProcessEnd:
 
 
 def run_process(
-    arguments: Sequence[str],
-    log: Path,
-    ledger: Path,
-    on_event: Callable[[Event], None],
-    deadline_s: float,
-    interpreter: Interpreter | None = None,
-    silence_s: float | None = None,
-) -> ProcessEnd:
+    arguments: Sequence[str], log: Path, ledger: Path, on_event: Callable[[Event], None], deadline_s: float,
+    interpreter: Interpreter = Interpreter(),
+) -> ProcessEnd:  # fmt: skip
     """Run the child, pass its events on as they come, and return how it ended.
 
     The child has a process group of its own, so that Ctrl-C reaches only us: we pass on the first, upon which pytest
     finishes; a second one kills. A case that takes longer than ``deadline_s`` ends its process, and so does silence
-    between cases for longer than that and ``silence_s``. An exception from ``on_event`` does too, and is passed on.
+    between cases for longer than that and SILENCE_S. An exception from ``on_event`` does too, and is passed on.
     """
     follower = Follower(ledger)
-    child = _start(arguments, log, interpreter or Interpreter())
-    watch = _Watch(child, log, deadline_s, max(SILENCE_S if silence_s is None else silence_s, deadline_s))
+    child = _start(arguments, log, interpreter)
+    watch = _Watch(child, log, deadline_s)
     with _on_signals(watch.interrupt):
         try:
             alive = True
@@ -176,32 +150,24 @@ def run_process(
 
 
 def _start(arguments: Sequence[str], log: Path, interpreter: Interpreter) -> subprocess.Popen[bytes]:
-    variables = child_environment(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (*interpreter.imports, variables["PYTHONPATH"])))
     with log.open("ab") as output:
         return subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=interpreter.folder,
-            env=variables,
+            arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            cwd=interpreter.folder, env=_environment(interpreter.imports),
             process_group=0 if os.name == "posix" else None,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+        )  # fmt: skip
 
 
 class _Watch:
     """What a child does, and whether it takes too long."""
 
-    def __init__(self, child: subprocess.Popen[bytes], log: Path, deadline_s: float, silence_s: float) -> None:
-        self._child, self._log, self._deadline_s, self._silence_s = child, log, deadline_s, silence_s
-        self._interrupts, self._interrupted_at = 0, 0.0
+    def __init__(self, child: subprocess.Popen[bytes], log: Path, deadline_s: float) -> None:
+        self._child, self._log, self._deadline_s = child, log, deadline_s
+        self._interrupts, self._interrupted_at, self._latest_event = 0, 0.0, time.monotonic()
         self._case: str | None = None
-        self._latest_event = time.monotonic()
         self._log_start = log.stat().st_size
-        self._finish: Event | None = None
-        self._timeout = ""
+        self._finished, self._timeout = False, ""
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """A signal has come: the child is asked to finish, or killed if it was asked before."""
@@ -216,34 +182,45 @@ class _Watch:
         elif event["event"] == "end":
             self._case = None
         elif event["event"] == "finish":
-            self._finish = event
+            self._finished = True
 
     def is_overdue(self) -> bool:
         """Whether the case, the silence or the end of an interrupted process has lasted too long."""
         now = time.monotonic()
-        if now - self._latest_event > (self._deadline_s if self._case else self._silence_s):
-            silent = f"{_SILENT} for {self._silence_s:g} s: it was ended"
-            self._timeout = f"no end within {self._deadline_s:g} s" if self._case else silent
+        limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
+        if now - self._latest_event > limit_s:
+            silent = f"measuring no benchmark and said nothing for {limit_s:g} s: it was ended"
+            self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
         return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
     def end(self) -> ProcessEnd:
         """How the child ended, once it has."""
         code, interrupted = self._child.returncode, bool(self._interrupts)
-        if self._finish and not self._timeout:
-            return ProcessEnd(code, True, bool(self._finish.get("poisoned")), interrupted)
+        if self._finished and not self._timeout:
+            return ProcessEnd(code, True, interrupted)
         status = "timeout" if self._timeout else "crashed"
         reason = self._timeout or _reason(code, self._log, self._log_start)
-        return ProcessEnd(code, False, False, interrupted, self._case, status, reason)
+        return ProcessEnd(code, False, interrupted, self._case, status, reason)
 
 
 def _reason(code: int, log: Path, since: int) -> str:
     """Why a process died: its signal or exit code, and the last line of its log."""
+    why = f"exited with {code}"
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
             why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-            return ": ".join(filter(None, (why, last_line(log, since))))
-    return ": ".join(filter(None, (f"exited with {code}", last_line(log, since))))
+    return ": ".join(filter(None, (why, _last_line(log, since))))
+
+
+def _last_line(log: Path, since: int) -> str:
+    """The last line after this position, or the one in which Python says which signal ended it."""
+    with log.open("rb") as file:
+        file.seek(max(since, log.stat().st_size - 100_000))
+        tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+    tail = [line for line in tail if line and not set(line) <= set(".sFExX")]
+    fatal = [line for line in tail if line.startswith("Fatal Python error")]
+    return (fatal[:1] or tail[-1:] or [""])[0][:300]
 
 
 def log_lines(output: Path | str) -> list[str]:
@@ -267,19 +244,8 @@ def uncollected(lines: list[str]) -> str:
     places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
     name = ", ".join(files[-3:]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     where = f", {places[-1]}" if places else ""
-    return (
-        f"{name or 'the files'} can't be collected: {(errors or lines[-1:] or ['pytest does not say why'])[-1]}{where}"
-    )
-
-
-def last_line(path: Path, start: int = 0) -> str:
-    """The last line after this position, or the one in which Python says which signal ended it."""
-    with path.open("rb") as file:
-        file.seek(max(start, path.stat().st_size - LONGEST_TAIL))
-        tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    tail = [line for line in tail if line and not set(line) <= set(".sFExX")]
-    fatal = [line for line in tail if line.startswith("Fatal Python error")]
-    return (fatal[:1] or tail[-1:] or [""])[0][:300]
+    why = (errors or lines[-1:] or ["pytest does not say why"])[-1]
+    return f"{name or 'the files'} can't be collected: {why}{where}"
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:
@@ -304,10 +270,7 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-# ``python -m gpubench.supervise.process PYTEST-ARGUMENTS``: pytest, bound to the life of the process that started it.
-
-
-if __name__ == "__main__":
+if __name__ == "__main__":  # with pytest's arguments: pytest, bound to the life of the process that started it
     die_with_supervisor()
     import_from_here()
 

@@ -1,16 +1,22 @@
-"""How far a run is: its devices at the start, each finished benchmark once, and the time left."""
+"""What a run will measure (``--list``), and how far it is: its devices, each finished benchmark once, the time left."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ..errors import GpubenchError
 from ..format import counted, seconds_text
 from ..runfile.ledger import Event
 from ..runfile.schema import KEY, OK
+from . import process
 
 START_S = 4.0
 """What a process takes beside its cases: it imports torch, collects, ends. Measured on two cores, preset quick."""
@@ -34,14 +40,57 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+class NoPlan(GpubenchError):
+    """pytest collected nothing, or ended otherwise; ``log`` is what it said."""
+
+    def __init__(self, code: int, log: str) -> None:
+        super().__init__("no plan")
+        self.code, self.log = code, log
+
+
+def show_plan(paths: Sequence[str], options: Sequence[str], preset: str, processes: int) -> None:
+    """Print the cases. Raises :class:`NoPlan` when there are none."""
+    with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
+        plan, log = Path(scratch) / "plan.json", Path(scratch) / "log"
+        log.touch()
+        arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
+        ended = process.run_process(arguments, log, Path(scratch) / "none", lambda event: None, 120.0)
+        planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
+        if not planned.get("cases"):
+            raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
+    _print_plan(planned["cases"], planned["ceilings_s"], preset, processes)
+
+
+def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, processes: int) -> None:
+    """``ceilings_s``: seconds that the measured peaks of a device take in the run's first process."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    texts = Column("case", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
+    times = Column("one call", justify="right"), Column("in all", justify="right")
+    table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
+    for case in cases:
+        name = case["id"] + (" (numpy)" if case["implementation"] == "numpy" else "")
+        whole = seconds_text(case["case_s"]) if not case["skip"] else ""
+        cells = (name, case["device"], seconds_text(case["call_s"]), whole, case["skip"] or "")
+        table.add_row(*map(Text, cells))  # names hold square brackets: no markup
+    console = Console(width=None if sys.stdout.isatty() else max(120, shutil.get_terminal_size((160, 24)).columns))
+    console.print(table)
+    measured = [case for case in cases if not case["skip"]]
+    first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
+    many = f" in {processes} processes" if processes > 1 else ""
+    text = f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
+    text += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
+    console.print(text, markup=False, highlight=False)
+
+
 class TimeLeft:
     """Seconds still to go: the estimate at first, and soon the estimate at the pace so far."""
 
     def __init__(self) -> None:
-        self.cases = 0
-        self.done = 0
+        self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
-        self.processes = 1
         self._to_start: set[int] = set()
         self._case_s = 0.0  # of a case in the first process
         self._left_s = 0.0  # of all that is still to come
@@ -52,11 +101,9 @@ class TimeLeft:
         """Of how many processes the run will be, and what an interrupted one has done of it."""
         self.processes = processes
         for event in events:
-            if event["event"] == "session" and not self.cases:
-                self._size(event)
-            elif event["event"] == "end" and self.cases:
-                self._take_off(event)
-                self.cases -= 1
+            if event["event"] == "end" or not self.cases:
+                self.note(event)
+        self.cases, self.done, self._passed_s = self.cases - self.done, 0, 0.0
         self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
     def note(self, event: Event) -> None:
@@ -75,11 +122,12 @@ class TimeLeft:
 
     def seconds(self) -> float:
         """How long the run still takes."""
+        left_s = max(0.0, self._left_s)
         if not self._passed_s:
-            return max(0.0, self._left_s)
+            return left_s
         pace = (time.monotonic() - self._began) / self._passed_s
-        trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + max(0.0, self._left_s))))
-        return max(0.0, self._left_s) * (1 - trust + trust * pace)
+        trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
+        return left_s * (1 - trust + trust * pace)
 
     def _size(self, session: Event) -> None:
         first_s = float(session["estimated_s"])
@@ -118,7 +166,7 @@ class Progress:
         """Of how many processes the run will be, and what an interrupted one has done of it."""
         self.left.expect(processes, events)
         for event in events:
-            if event["event"] == "session" and not self._benchmarks:
+            if event["event"] == "session":
                 self._collect(event)
             elif event["event"] == "end" and not event["process"]:
                 self._note_end(event)
@@ -127,8 +175,7 @@ class Progress:
         """Show one event of the journal."""
         self.left.note(event)
         if event["event"] == "session":
-            if not self._benchmarks:
-                self._collect(event)
+            self._collect(event)
             if not event["process"]:
                 self._say(self._opening(event))
         elif event["event"] == "end":
@@ -141,7 +188,7 @@ class Progress:
 
     def _collect(self, session: Event) -> None:
         identities = session.get("identities") or {}
-        for fullname in session["cases"]:
+        for fullname in session["cases"] if not self._benchmarks else ():
             benchmark = str(identities.get(fullname, {}).get("id", fullname))
             self._benchmarks[fullname] = benchmark
             self._waiting[benchmark] += 1
@@ -150,7 +197,7 @@ class Progress:
         """Devices, how many benchmarks, how long, and that it may be stopped."""
         machine: dict[str, Any] = (session.get("machine_info") or {}).get(KEY) or {}
         devices = [
-            f"{short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
+            f"{_short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
             + (f", {counted(machine.get('threads') or 1, 'thread')})" if device.get("name") == "cpu" else ")")
             for device in machine.get("devices") or ()
         ]
@@ -170,7 +217,8 @@ class Progress:
         self._waiting[benchmark] -= 1
         if self._waiting[benchmark] > 0 or all(each["status"] == "skipped" for each in results.values()):
             return ""
-        parts = [_cell(name, each) for name, each in sorted(results.items(), key=_cpu_first) if _cell(name, each)]
+        ordered = sorted(results.items(), key=lambda entry: (entry[0] != "CPU", entry[0]))
+        parts = [_cell(name, each) for name, each in ordered if each["status"] != "skipped"]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
         speedups = [f"{medians['CPU'] / median:.3g}x" for median in others if "CPU" in medians]
@@ -189,7 +237,7 @@ class Progress:
         print(text, file=sys.stderr, flush=True)
 
 
-def short_name(device: str) -> str:
+def _short_name(device: str) -> str:
     """``CPU`` and ``cuda:0``."""
     return "CPU" if device == "cpu" else device
 
@@ -197,21 +245,14 @@ def short_name(device: str) -> str:
 def _column(end: Event) -> str:
     """The device of a result, or the library that isn't torch."""
     record = ((end.get("benchmark") or {}).get("extra_info") or {}).get(KEY) or end.get("case") or {}
-    return "NumPy" if record.get("implementation") == "numpy" else short_name(str(record.get("device") or ""))
-
-
-def _cpu_first(entry: tuple[str, Event]) -> tuple[bool, str]:
-    return entry[0] != "CPU", entry[0]
+    return "NumPy" if record.get("implementation") == "numpy" else _short_name(str(record.get("device") or ""))
 
 
 def _median_s(end: Event) -> float | None:
-    stats = (end.get("benchmark") or {}).get("stats") or {}
-    return stats.get("median") or None
+    return ((end.get("benchmark") or {}).get("stats") or {}).get("median") or None
 
 
 def _cell(name: str, end: Event) -> str:
-    if end["status"] == "skipped":
-        return ""
     median = _median_s(end)
     what = seconds_text(median) if median else f"{end['status']}: {end.get('reason') or ''}".rstrip(": ")
     return f"{name} {what}".strip()

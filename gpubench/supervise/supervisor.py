@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ..errors import GpubenchError
 from ..format import counted
+from ..runfile.folder import LEDGER
 from ..runfile.ledger import Event, Ledger, Lock
-from ..runfile.redact import without_paths
 from ..runfile.schema import OK
+from ..runfile.writer import without_paths
 from . import process
 
 
@@ -40,15 +41,10 @@ class Supervisor:
     lock: Lock | None = None
     interpreter: process.Interpreter = field(default_factory=process.Interpreter)
 
-    @property
-    def ledger(self) -> Path:
-        """The run's ledger."""
-        return self.folder / "run.ledger.jsonl"
-
-    @property
-    def log(self) -> Path:
+    def __post_init__(self) -> None:
+        self.ledger = self.folder / LEDGER
+        self.log = self.folder / "run.log"
         """What the measuring processes print."""
-        return self.folder / "run.log"
 
     def measure(self) -> None:
         """Measure all that is missing. Raises :class:`Unable` if nothing can be, UsageError if it must not be."""
@@ -61,10 +57,10 @@ class Supervisor:
         while (todo := self.missing(index)) is None or todo:
             ended = self._start(index, todo)
             self.interrupted = ended.interrupted
-            if ended.case and not ended.interrupted:
-                self._write_end(index, ended)
             if self.interrupted:
                 return
+            if ended.case:
+                self._write_end(index, ended)
             if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
@@ -112,5 +108,4 @@ class Supervisor:
         ledger = Ledger(self.ledger)
         ledger.append(**end)
         ledger.close()
-        self.events.append(end)
-        self.on_event(end)
+        self._take(end)

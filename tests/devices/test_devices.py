@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gpubench import devices
-from gpubench.devices import base, cpu, nvml
+from gpubench.devices import base, cpu, cuda as cuda_file
 from gpubench.errors import UsageError
 
 GIB = 1 << 30
@@ -349,15 +349,20 @@ class TestCores:
         assert ran.stdout.split("\n")[0] == f"[{one}] 1"
 
 
+def gpu(*uuids: str | None) -> cuda_file.Cuda:
+    """The first of some GPUs, which have these keys."""
+    return type("Keyed", (cuda_file.Cuda,), {"_uuid": lambda self: uuids[self.index]})()
+
+
 class TestNvml:
     class Error(Exception):
         pass
 
     @pytest.fixture(autouse=True)
     def fresh(self):
-        nvml._library.cache_clear()
+        cuda_file._library.cache_clear()
         yield
-        nvml._library.cache_clear()
+        cuda_file._library.cache_clear()
 
     @pytest.fixture
     def library(self, monkeypatch):
@@ -383,38 +388,38 @@ class TestNvml:
         return fake
 
     def test_by_uuid_in_hertz_and_watts(self, library):
-        assert nvml.clocks("GPU-1") == {"sm": 1.98e9, "memory": 3.201e9}
-        assert nvml.facts("GPU-1") == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
-        assert nvml.driver() == "570.86.15"
+        assert gpu("GPU-1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
+        assert gpu("GPU-1").limits() == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
+        assert cuda_file.driver() == "570.86.15"
 
     @pytest.mark.parametrize("uuid", ["GPU-2", None])
     def test_an_unknown_gpu_tells_nothing(self, library, uuid):
-        assert nvml.clocks(uuid) is None
-        assert nvml.facts(uuid) == {}
+        assert gpu(uuid).clocks() is None
+        assert gpu(uuid).limits() == {}
 
     def test_no_library(self, monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "pynvml", None)
-        assert nvml.clocks("GPU-1") is None
-        assert nvml.facts("GPU-1") == {}
-        assert nvml.driver(tmp_path / "none") is None
+        assert gpu("GPU-1").clocks() is None
+        assert gpu("GPU-1").limits() == {}
+        assert cuda_file.driver(tmp_path / "none") is None
 
     def test_a_library_without_a_driver(self, library, tmp_path):
         def fail() -> None:
             raise self.Error("driver not loaded")
 
         library.nvmlInit = fail
-        assert nvml.clocks("GPU-1") is None
-        assert nvml.driver(tmp_path / "none") is None
+        assert gpu("GPU-1").clocks() is None
+        assert cuda_file.driver(tmp_path / "none") is None
 
     def test_a_question_that_fails_is_unknown_alone(self, library):
         def fail(*_: object) -> None:
             raise self.Error("not supported")
 
         library.nvmlDeviceGetPowerManagementLimit = fail
-        assert nvml.facts("GPU-1")["power_limit_w"] is None
-        assert nvml.facts("GPU-1")["max_sm_hz"] == 1.985e9
+        assert gpu("GPU-1").limits()["power_limit_w"] is None
+        assert gpu("GPU-1").limits()["max_sm_hz"] == 1.985e9
         library.nvmlDeviceGetClockInfo = fail
-        assert nvml.clocks("GPU-1") is None
+        assert gpu("GPU-1").clocks() is None
 
     @pytest.mark.parametrize("word", ["Event", "Throttle"])
     def test_reasons_for_lower_clocks_by_their_new_and_old_names(self, library, word):
@@ -423,30 +428,30 @@ class TestNvml:
         setattr(library, f"nvmlClocks{word}ReasonSwPowerCap", 4)
         setattr(library, f"nvmlClocks{word}ReasonHwSlowdown", 8)
         setattr(library, f"nvmlClocks{word}ReasonSwThermalSlowdown", 32)
-        assert nvml.throttle_reasons("GPU-1") == ("power limit", "heat")
-        assert nvml.throttle_reasons("GPU-2") == ()
+        assert gpu("GPU-1").throttle_reasons() == ("power limit", "heat")
+        assert gpu("GPU-2").throttle_reasons() == ()
 
     def test_seconds_of_each_cause_that_the_library_counts(self, library):
         library.NVML_PERF_POLICY_POWER = 0
         library.nvmlDeviceGetViolationStatus = lambda handle, policy: types.SimpleNamespace(violationTime=2_500_000_000)
-        assert nvml.throttled_s("GPU-1") == {"power limit": 2.5}  # it has no thermal policy
-        assert nvml.throttled_s("GPU-2") == {}
+        assert gpu("GPU-1").throttled_s() == {"power limit": 2.5}  # it has no thermal policy
+        assert gpu("GPU-2").throttled_s() == {}
 
     @pytest.mark.parametrize(("listed", "others"), [([], 0), ([1, 2], 1), (["self"], 0), (["self", 1, 2], 2)])
     def test_other_processes_are_those_listed_less_this_one(self, library, listed, others):
         """In a container this process isn't among the listed ids: one of them is taken for it."""
         pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
         library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
-        assert nvml.other_processes("GPU-1") == others
-        assert nvml.other_processes("GPU-2") is None
+        assert gpu("GPU-1").other_processes() == others
+        assert gpu("GPU-2").other_processes() is None
 
-    @pytest.mark.parametrize(("status", "joined"), [(0, True), (1, False)])
+    @pytest.mark.parametrize(("status", "joined"), [(0, "NVLink"), (1, "PCIe")])
     def test_nvlink_joins_every_pair_or_not(self, library, status, joined):
         library.NVML_P2P_CAPS_INDEX_NVLINK, library.NVML_P2P_STATUS_OK = 3, 0
         library.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
         library.nvmlDeviceGetP2PStatus = lambda source, target, index: status
-        assert nvml.nvlink(["GPU-1", "GPU-2"]) is joined
-        assert nvml.nvlink(["GPU-1", None]) is None
+        assert type(gpu("GPU-1", "GPU-2")).interconnect(2) == joined
+        assert type(gpu("GPU-1", None)).interconnect(2) is None
 
     @pytest.mark.parametrize(
         "line",
@@ -458,4 +463,4 @@ class TestNvml:
     def test_the_kernel_module_names_the_driver_too(self, monkeypatch, tmp_path, line):
         monkeypatch.setitem(sys.modules, "pynvml", None)
         write(tmp_path, version=line)
-        assert nvml.driver(tmp_path / "version") == "570.86.15"
+        assert cuda_file.driver(tmp_path / "version") == "570.86.15"

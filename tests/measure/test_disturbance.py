@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from gpubench.measure import ceilings, disturbance
-from gpubench.measure.disturbance import Canary, canary
+from gpubench.measure.disturbance import canary, slow_threads
 from gpubench.runfile.flags import ADVICE
-from gpubench.runfile.schema import Bandwidth, Ceilings, Work
+from gpubench.runfile.schema import Bandwidth, CanaryTimes, Ceilings, Work
 
 RANDOM = np.random.default_rng(0)
 STEADY = list(1e-3 * (1 + 0.01 * RANDOM.standard_normal(60)))
@@ -106,8 +106,8 @@ def test_convolutions_may_do_fewer_multiplications_than_are_counted():
 
 
 def test_more_threads_that_are_slower_are_contended():
-    assert Canary(2, 1e-4, 6e-5).flag() is None
-    assert Canary(2, 1e-4, 5e-3).flag().name == "contended"
+    assert names(slow_threads(CanaryTimes(2, 1e-4, 6e-5))) == []
+    assert names(slow_threads(CanaryTimes(2, 1e-4, 5e-3))) == ["contended"]
     assert canary(1) is None
 
 

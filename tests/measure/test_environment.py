@@ -150,11 +150,12 @@ class TestMachine:
         told = json.loads(ran.stdout)["precision"]
         assert (told["tf32_matmul"], told["tf32_cudnn"]) == (matmul, cudnn)
 
-    def test_older_torch_has_the_older_switch_alone(self):
+    def test_older_torch_has_the_older_switch_alone(self, monkeypatch):
         matmul, cudnn = types.SimpleNamespace(allow_tf32=True), types.SimpleNamespace(allow_tf32=False)
         backends = types.SimpleNamespace(cuda=types.SimpleNamespace(matmul=matmul), cudnn=cudnn)
         old = types.SimpleNamespace(backends=backends, get_float32_matmul_precision=lambda: "high")
-        told = environment._precision(old)
+        monkeypatch.setattr(environment, "imported_torch", lambda: (old, None))
+        told = environment.switches()
         assert (told["tf32_matmul"], told["tf32_cudnn"], told["float32_matmul"]) == (True, False, "high")
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from gpubench.parallel.rank import report_progress
+from gpubench.parallel.team import report_progress
 
 
 def identity(rank):

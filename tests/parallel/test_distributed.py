@@ -14,13 +14,16 @@ from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.data import Data
-from gpubench.parallel.collective import AllReduce, bus_bandwidth
-from gpubench.parallel.distributed import Training
-from gpubench.parallel.model_parallel import PipelineTraining, cut, pipeline_speedup
-from gpubench.parallel.rank import RankTimes, measure_rank
-from gpubench.parallel.ranks import Ranks, device_counts
-from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import WorkerGroup
+from gpubench.parallel.distributed import (
+    AllReduce,
+    PipelineTraining,
+    Training,
+    bus_bandwidth,
+    cut,
+    pipeline_speedup,
+)
+from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_rank
+from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.schema import Check, Work
 from gpubench.workloads import models, training
 
@@ -147,14 +150,14 @@ def test_a_round_lasts_as_long_as_its_slowest_rank(monkeypatch):
 
     case = SimpleNamespace(
         accept=lambda estimate: None, home=CPU, case=SimpleNamespace(threads=2), allowance=None, enabled=True,
-        replay=lambda outcome, work: entered.append(outcome),
+        replay=lambda durations, iterations, work, flags, **record: entered.append((durations, iterations, record)),
     )  # fmt: skip
-    ranks = Ranks()
+    ranks = Ranks(60.0)
     monkeypatch.setattr(ranks, "group", lambda *_: Team())
     ranks.measure(case, None, 2, work=Work(), method="ddp")
-    (outcome,) = entered
-    assert (list(outcome.durations), outcome.iterations, outcome.check.status) == ([3.0, 5.0], 2, "passed")
-    assert (outcome.devices, outcome.threads) == (["cpu"], 2)
+    ((durations, iterations, record),) = entered
+    assert (durations, iterations, record["check"].status) == ([3.0, 5.0], 2, "passed")
+    assert (record["devices"], record["threads"]) == (("cpu",), 2)
 
 
 @pytest.mark.parametrize(("ranks", "counts"), [("2", [2]), ("6", [2, 4, 6]), ("16", [2, 4, 8, 16])])

@@ -15,9 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import duties
 
 from gpubench.errors import RankFailure, Unmeasurable
-from gpubench.parallel import rendezvous
-from gpubench.parallel.rendezvous import Rank
-from gpubench.parallel.team import WorkerGroup, context
+from gpubench.parallel import team
+from gpubench.parallel.team import Rank, WorkerGroup, context
 
 
 @pytest.fixture
@@ -49,10 +48,10 @@ def test_ranks_have_the_threads_they_were_given(group):
 
 def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
     did = []
-    monkeypatch.setattr(rendezvous, "resolve_vector_math", lambda: did.append("resolve"))
+    monkeypatch.setattr(team, "resolve_vector_math", lambda: did.append("resolve"))
     monkeypatch.setattr(torch, "set_num_threads", lambda count: did.append(count))
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: did.append("join"))
-    rendezvous.join_process_group(Rank(0, 2, "cpu", 3), 1.0, torch.distributed.HashStore())
+    team.join_process_group(Rank(0, 2, "cpu", 3), 1.0, torch.distributed.HashStore())
     assert did == ["resolve", 3, "join"]
 
 
@@ -92,9 +91,9 @@ def test_a_worker_killed_while_idle_is_noticed(group):
 
 def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp_path):
     rank = Rank(0, 2, "cpu", 1)
-    store = rendezvous.file_store(str(tmp_path / "store"), rank)
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 2)
     with pytest.raises(RankFailure, match=r"rank 0: the rendezvous of 2 ranks was not complete within 1 s"):
-        rendezvous.join_process_group(rank, 1.0, store)
+        team.join_process_group(rank, 1.0, store)
 
 
 def test_a_port_that_is_taken_is_one_reason(monkeypatch):
@@ -106,7 +105,7 @@ def test_a_port_that_is_taken_is_one_reason(monkeypatch):
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
         with pytest.raises(RankFailure, match=r"the rendezvous port is taken \(port \d+\): choose another"):
-            rendezvous.launcher_store(Rank(0, 2, "cpu", 1), 5.0)
+            team.launcher_store(Rank(0, 2, "cpu", 1), 5.0)
 
 
 def test_a_missing_backend_is_a_skip(monkeypatch):
@@ -114,12 +113,12 @@ def test_a_missing_backend_is_a_skip(monkeypatch):
 
     monkeypatch.setattr(dist, "is_backend_available", lambda name: False)
     with pytest.raises(Unmeasurable, match="this torch was built without nccl, which cuda needs"):
-        rendezvous.collective_backend("cuda")
+        team.collective_backend("cuda")
 
 
 def test_reasons_hold_no_addresses():
     error = RuntimeError("Connection closed by peer [10.1.2.3]:4567,\n of fe80::1:2 and [::ffff:10.1.2.3]:80; 2 of 3")
-    assert rendezvous.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
+    assert team.one_line(error) == "Connection closed by peer …, of … and …; 2 of 3"
 
 
 OWNER = """

@@ -15,8 +15,8 @@ from inprocess import gpubench
 from waiting import survivors, wait_for
 
 from gpubench.commands import cli
-from gpubench.runfile import merge, reader
-from gpubench.runfile.ledger import Ledger, read_ledger
+from gpubench.runfile import reader
+from gpubench.runfile.ledger import Ledger, merge, pooled, read_ledger
 from gpubench.supervise import process as measuring
 from gpubench.supervise.supervisor import Supervisor
 
@@ -131,11 +131,10 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
 @pytest.mark.parametrize("code", ["", 'Ledger("ledger").append("finish"); '])
 def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, code):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measuring, "SILENCE_S", 2.0)
     command = [sys.executable, "-c", f"import time; from gpubench.runfile.ledger import Ledger; {code}time.sleep(1000)"]
     began = time.monotonic()
-    ended = measuring.run_process(
-        command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5, silence_s=2.0
-    )
+    ended = measuring.run_process(command, tmp_path / "log", tmp_path / "ledger", lambda event: None, 0.5)
     assert time.monotonic() - began < 30
     assert (ended.finished, ended.case, ended.status) == (False, None, "timeout")
     assert ended.reason == "the measuring process was measuring no benchmark and said nothing for 2 s: it was ended"
@@ -289,7 +288,7 @@ def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
 
 
 def benchmark(process, data, rounds=None):
-    stats = merge.pooled(data) | {"data": data, "iterations": 1}
+    stats = pooled(data) | {"data": data, "iterations": 1}
     entry = {"process": process, "rounds": len(data), "kept": len(data), "iterations": 1, "median_s": 1.0}
     entry |= {"iqr_s": 0.0, "latency_s": float(process)}
     ours = {"processes": [entry], "latency_s": float(process), "check": {"status": "passed"}}
@@ -301,7 +300,7 @@ def test_merging_pools_samples_and_keeps_exact_sums():
         {"process": 1, "fullname": "a", "status": "ok", "benchmark": benchmark(1, [4.0, 5.0])},
         {"process": 0, "fullname": "a", "status": "ok", "benchmark": benchmark(0, [1.0, 2.0, 3.0])},
     ]
-    merged = merge.merge(ends)
+    merged = merge(ends)
     stats = merged["stats"]
     assert stats["data"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert (stats["median"], stats["min"], stats["max"], stats["mean"], stats["rounds"]) == (3.0, 1.0, 5.0, 3.0, 5)

@@ -44,16 +44,21 @@ function drawn(parent, tag, attributes = {}, text = null) {
   parent.append(node);
   return node;
 }
-function canvas(width, height, label) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", label);
+function canvas(height, title, subtitle, label = title) {
+  const svg = drawn(document.createDocumentFragment(), "svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label });
+  drawn(svg, "text", { x: 8, y: 24, class: "title" }, title);
+  drawn(svg, "text", { x: 8, y: 46, class: "small" }, subtitle);
   return svg;
 }
-function mark(parent, device, x, y, hollow, extra = "") {
-  const shape = data.devices[device].shape;
-  const look = { class: `mark ${hollow ? "hollow" : ""} ${extra} ${data.devices[device].colour}` };
+function upright(svg, up, left, right, format) {
+  for (const tick of up.ticks) {
+    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
+    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, format(tick));
+  }
+}
+function mark(parent, device, x, y, hollow) {
+  const { shape, colour } = data.devices[device];
+  const look = { class: `mark ${hollow ? "hollow" : ""} ${colour}` };
   if (shape === 1) return drawn(parent, "rect", { x: x - 5, y: y - 5, width: 10, height: 10, ...look });
   if (shape === 2) return drawn(parent, "path", { d: `M${x} ${y - 6.5}L${x + 6} ${y + 5}L${x - 6} ${y + 5}Z`, ...look });
   if (shape === 3) return drawn(parent, "path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z`, ...look });
@@ -63,6 +68,7 @@ function logScale(values, from, to, pad = 1.15) {
   const positive = values.filter((value) => value > 0);
   const low = Math.log10(Math.min(...positive) / pad), high = Math.log10(Math.max(...positive) * pad);
   const scale = (value) => from + ((Math.log10(value) - low) / (high - low || 1)) * (to - from);
+  scale.value = (place) => 10 ** (low + ((place - from) / (to - from)) * (high - low));
   const span = high - low, steps = span < 1.5 ? [1, 2, 5] : span < 3 ? [1, 3] : [1];
   const every = span > 8 ? Math.ceil(span / 7) : 1;
   scale.ticks = [];
@@ -93,9 +99,7 @@ function drawHeadline(figure) {
   const left = 235, right = 790, line = 44;
   const count = groups.reduce((sum, group) => sum + group.rows.length, 0);
   const height = 110 + groups.length * 32 + count * line;
-  const svg = canvas(WIDTH, height, data.headline.title);
-  drawn(svg, "text", { x: 8, y: 24, class: "title" }, data.headline.title);
-  drawn(svg, "text", { x: 8, y: 46, class: "small" }, data.headline.subtitle);
+  const svg = canvas(height, data.headline.title, data.headline.subtitle);
   const used = new Set(groups.flatMap((group) => group.rows.flatMap((row) => row.marks.map((each) => each.device))));
   let x = 14;
   for (const device of used) {
@@ -148,35 +152,26 @@ function drawnWidth(node) {
   return ruler.measureText(node.textContent).width;
 }
 
-const state = { workload: null, dtype: null, variant: null, setting: null, quantity: "speedup", hidden: "", search: "", sort: "", theme: "" };
+const FIELDS = ["workload", "dtype", "variant", "setting"];
 const usual = { quantity: "speedup", sort: rows.some((row) => row.speedup != null) ? "speedup down" : "" };
-Object.assign(state, usual);
-const explorable = rows.filter((row) => row.time_s != null);
+const state = { workload: null, dtype: null, variant: null, setting: null, hidden: "", search: "", theme: "", ...usual };
 const quantities = { speedup: "speedup", time_s: "time", rate: "throughput" };
-function distinct(field, wanted) {
-  const fields = ["workload", "dtype", "variant", "setting"];
-  const fixed = fields.slice(0, fields.indexOf(field));
-  return [...new Set(wanted.filter((row) => fixed.every((name) => row[name] === state[name])).map((row) => row[field]))];
-}
+const explorable = rows.filter((row) => row.time_s != null);
+const like = (fields) => explorable.filter((row) => fields.every((name) => row[name] === state[name]));
 function settle() {
-  for (const field of ["workload", "dtype", "variant", "setting"]) {
-    const choices = distinct(field, explorable);
-    if (!choices.includes(state[field])) {
-      state[field] = (field === "workload" && data.first) || (field === "dtype" && choices.includes("float32") && "float32") || choices[0] || null;
-      if (!choices.includes(state[field])) state[field] = choices[0] ?? null;
-    }
-    const select = byId(field);
-    select.replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
-    select.parentElement.hidden = choices.length < 2;
-  }
+  FIELDS.forEach((field, i) => {
+    const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))];
+    if (!choices.includes(state[field])) state[field] = [field === "workload" && data.first, field === "dtype" && "float32"].find((each) => choices.includes(each)) ?? choices[0] ?? null;
+    byId(field).replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
+    byId(field).parentElement.hidden = choices.length < 2;
+  });
   if (!selection().some((row) => row[state.quantity] != null)) state.quantity = selection().some((row) => row.speedup != null) ? "speedup" : "time_s";
 }
 const hidden = () => new Set(state.hidden ? state.hidden.split(".").map(Number) : []);
-const chosen = () => explorable.filter((row) => ["workload", "dtype", "variant", "setting"].every((name) => row[name] === state[name]));
-const selection = () => chosen().filter((row) => !hidden().has(row.device));
-const chosenKey = () => [state.workload, state.dtype, state.variant, state.setting ?? ""].join("|");
+const selection = () => like(FIELDS).filter((row) => !hidden().has(row.device));
+const chosenKey = () => FIELDS.map((field) => state[field] ?? "").join("|");
 function drawToggles() {
-  const devices = [...new Set(chosen().filter((row) => row[state.quantity] != null).map((row) => row.device))];
+  const devices = [...new Set(like(FIELDS).filter((row) => row[state.quantity] != null).map((row) => row.device))];
   byId("devices").replaceChildren(...(devices.length > 1 ? devices : []).map((device) => {
     const button = element("button", { type: "button", "aria-pressed": !hidden().has(device) }, data.devices[device].short);
     button.addEventListener("click", () => {
@@ -206,12 +201,11 @@ function drawExplorer() {
   const figure = byId("explorer-figure");
   if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
   const left = 84, right = 600, top = 74, bottom = 400;
-  const svg = canvas(WIDTH, 460, `${state.workload}, ${quantities[state.quantity]} by size`);
-  drawn(svg, "text", { x: 8, y: 24, class: "title" }, state.workload);
   const isSpeedup = state.quantity === "speedup";
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies of inputs and results for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  drawn(svg, "text", { x: 8, y: 46, class: "small" }, [setting({ ...wanted[0], size: null }), what].join(" · "));
+  const subtitle = [setting(wanted[0]), what].join(" · ");
+  const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
   const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
@@ -219,10 +213,7 @@ function drawExplorer() {
   const up = logScale(all, bottom, top, 1.4);
   const format = isSpeedup ? ratio : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
   if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
-  for (const tick of up.ticks) {
-    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
-    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, format(tick));
-  }
+  upright(svg, up, left, right, format);
   if (isSpeedup) {
     drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
     if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, "CPU faster");
@@ -369,7 +360,7 @@ function drawTable() {
   byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
 }
 function csv() {
-  const names = ["workload", "dtype", "variant", "setting", "size_name", "size", "device", "machine", "time_s", "low_s", "high_s", "speedup", "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit", "utilisation", "status", "flags", "reason"];
+  const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine");
   const value = (row, name) => (name === "device" ? data.devices[row.device].name : name === "machine" ? data.devices[row.device].machine : row[name]);
   // A leading = + - @ would be a formula to a spreadsheet.
   const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`);
@@ -379,22 +370,17 @@ function csv() {
 // Roofline, scaling and trends.
 function drawRoofline(figure, roof) {
   const left = 96, right = 600, top = 40, bottom = 400;
-  const svg = canvas(WIDTH, 450, roof.title);
-  drawn(svg, "text", { x: 8, y: 22, class: "title" }, roof.title);
+  const svg = canvas(450, roof.title, "");
   const across = logScale(roof.points.map((each) => each.intensity).concat(roof.ridge ? [roof.ridge / 4, roof.ridge * 8] : []), left, right, 1.6);
   const up = logScale(roof.points.map((each) => each.rate).concat(roof.peaks.map((peak) => peak.rate)), bottom, top, 1.5);
-  for (const tick of up.ticks) {
-    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
-    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, prefixed(tick, "FLOP/s", 2));
-  }
+  upright(svg, up, left, right, (tick) => prefixed(tick, "FLOP/s", 2));
   for (const tick of across.ticks) drawn(svg, "text", { x: across(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, digits(tick));
   drawn(svg, "text", { x: (left + right) / 2, y: bottom + 42, class: "small", "text-anchor": "middle" }, "FLOP per byte of minimum memory traffic");
-  const low = 10 ** Math.floor(Math.log10(Math.min(...roof.points.map((each) => each.intensity))) - 1);
+  const start = roof.bandwidth ? Math.max(across.value(left), up.value(bottom) / roof.bandwidth) : 0;
   for (const peak of roof.peaks) {
-    const bend = roof.bandwidth ? Math.max(low, peak.rate / roof.bandwidth) : low;
-    const clip = (x) => Math.min(Math.max(across(x), left), right);
-    if (roof.bandwidth) drawn(svg, "path", { d: slope(across, up, roof.bandwidth, bend, left, bottom), class: `curve ${roof.colour}` });
-    drawn(svg, "line", { x1: clip(bend), x2: right, y1: up(peak.rate), y2: up(peak.rate), class: `link ${roof.colour}` });
+    const bend = Math.min(Math.max(across.value(left), peak.rate / (roof.bandwidth ?? Infinity)), across.value(right));
+    if (start && start < bend) drawn(svg, "line", { x1: across(start), y1: up(start * roof.bandwidth), x2: across(bend), y2: up(bend * roof.bandwidth), class: `curve ${roof.colour}` });
+    drawn(svg, "line", { x1: across(bend), x2: right, y1: up(peak.rate), y2: up(peak.rate), class: `link ${roof.colour}` });
     drawn(svg, "text", { x: right - 4, y: up(peak.rate) - 6, class: "small halo", "text-anchor": "end" }, peak.name);
   }
   const labels = [];
@@ -409,20 +395,9 @@ function drawRoofline(figure, roof) {
   }
   show(figure, svg, "roofline");
 }
-function slope(across, up, bandwidth, bend, left, bottom) {
-  const points = [];
-  for (let x = bend; points.length < 200; x /= 1.15) {
-    const [px, py] = [across(x), up(x * bandwidth)];
-    if (px < left || py > bottom) break;
-    points.push(`${px.toFixed(1)} ${py.toFixed(1)}`);
-  }
-  return points.length > 1 ? `M${points.join("L")}` : "";
-}
 function drawBars(figure, chart) {
   const line = 30, left = 270, right = 780, top = 52;
-  const svg = canvas(WIDTH, top + chart.bars.length * line + 30, chart.title);
-  drawn(svg, "text", { x: 8, y: 22, class: "title" }, chart.title);
-  drawn(svg, "text", { x: 8, y: 42, class: "small" }, chart.subtitle);
+  const svg = canvas(top + chart.bars.length * line + 30, chart.title, chart.subtitle);
   const most = Math.max(...chart.bars.flatMap((bar) => [bar.value, bar.ideal ?? 0, bar.high ?? 0]));
   const scale = (value) => left + (value / most) * (right - left - 60);
   chart.bars.forEach((bar, i) => {
@@ -436,15 +411,10 @@ function drawBars(figure, chart) {
 }
 function drawTrend(figure, trend) {
   const left = 84, right = 790, top = 60, bottom = 240;
-  const svg = canvas(WIDTH, 290, trend.title);
-  drawn(svg, "text", { x: 8, y: 22, class: "title" }, trend.title);
-  drawn(svg, "text", { x: 8, y: 42, class: "small" }, trend.subtitle);
-  const up = logScale(trend.times.flatMap((value) => [value]), bottom, top, 1.2);
+  const svg = canvas(290, trend.title, trend.subtitle);
+  const up = logScale(trend.times, bottom, top, 1.2);
   const across = (i) => left + 10 + (i / Math.max(1, trend.times.length - 1)) * (right - left - 20);
-  for (const tick of up.ticks) {
-    drawn(svg, "line", { x1: left, x2: right, y1: up(tick), y2: up(tick), class: "grid" });
-    drawn(svg, "text", { x: left - 8, y: up(tick) + 5, class: "small", "text-anchor": "end" }, prefixed(tick, "s", 2));
-  }
+  upright(svg, up, left, right, (tick) => prefixed(tick, "s", 2));
   for (const [from, to, value] of trend.levels) drawn(svg, "line", { x1: across(from), x2: across(to), y1: up(value), y2: up(value), class: "curve d0" });
   trend.times.forEach((value, i) => drawn(drawn(svg, "circle", { cx: across(i), cy: up(value), r: 3.5, class: "mark cpu" }), "title", {}, `${trend.labels[i]}: ${prefixed(value, "s")}`));
   drawn(svg, "text", { x: left + 10, y: bottom + 24, class: "small" }, trend.labels[0]);
@@ -471,9 +441,7 @@ function standalone(svg) {
     for (const name of looks) to[i].setAttribute(name, style.getPropertyValue(name));
     to[i].removeAttribute("class");
   });
-  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor })) paper.setAttribute(name, value);
-  copy.prepend(paper);
+  copy.prepend(drawn(copy, "rect", { width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor }));
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   return new XMLSerializer().serializeToString(copy);
 }
@@ -543,7 +511,7 @@ function start() {
   document.querySelectorAll("[data-trend]").forEach((figure) => drawTrend(figure, data.trends[figure.dataset.trend]));
   byId("theme").addEventListener("click", () => change({ theme: byId("theme").textContent }));
   if (byId("explorer-figure")) {
-    for (const field of ["workload", "dtype", "variant", "setting"]) byId(field).addEventListener("change", (event) => change({ [field]: event.target.value }));
+    for (const field of FIELDS) byId(field).addEventListener("change", (event) => change({ [field]: event.target.value }));
     for (const name of Object.keys(quantities)) byId(`quantity-${name}`).addEventListener("click", () => change({ quantity: name }));
     byId("explorer-figure").addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -18,7 +18,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-from ..output import file_names
+from ..render import file_names
 from .material import ChartData
 from .page import Figure
 from .theme import LIGHT, THEMES, rc_settings, recoloured

@@ -1,0 +1,186 @@
+"""Probes of a case besides its wall time: latency, memory, energy, device time, launch cost and transfers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..devices import CPU, Device
+from ..errors import TooLarge, Unmeasurable
+from ..runfile.schema import Transfer
+from .clock import DeviceClock, repeat
+from .data import memory_key, require_memory
+
+if TYPE_CHECKING:
+    import torch
+
+LATENCY_CALLS, LATENCY_S = 100, 0.02
+ENERGY_S = 0.3
+"""Seconds of calls over which energy is counted: several times the 20 to 100 ms between two steps of a counter."""
+REPEATS, QUEUED_S = 5, 0.02
+"""Repeats of the device's time, and what each may keep the device busy, roughly."""
+MOST_CALLS = 50
+"""A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
+LONGEST_HOLD, TRIES = 0.5, 4
+FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
+"""Copies each way: at least and at most so many, within about so long."""
+
+
+def flush(device: Device) -> Callable[[], Any]:
+    """What empties the device's last cache before a round, by writing as many bytes as the cache holds.
+
+    Raises :class:`Unmeasurable` where the size of the cache is unknown.
+    """
+    size = device.cache_bytes()
+    if not size:
+        raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
+    import torch
+
+    return torch.empty(size, dtype=torch.int8, device=str(device)).zero_
+
+
+def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
+    """Median seconds of one call with its own wait, over at most 100 calls and about 20 ms, but 3 at least."""
+    return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
+
+
+def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> float | None:
+    """Joules per call over about 0.3 s of calls, idle power included; ``None`` without a counter that moves."""
+    clock()
+    before = device.energy_j()
+    if before is None:
+        return None
+    calls = max(3, int(ENERGY_S / max(call_s, 1e-7)))
+    for _ in range(calls):
+        call()
+    clock()
+    used = (device.energy_j() or 0.0) - before
+    return used / calls if used > 0 else None
+
+
+class DeviceTime(NamedTuple):
+    """Median seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
+
+    device_s: float | None
+    launch_s: float | None
+    device_reason: str | None = None
+
+
+def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
+    """Queue calls behind a wait on the device and read the device's own clock around them.
+
+    All launches are queued before the first starts, so between two marks on the device there is nothing but work.
+    Without that wait, marks around a few launches measure the host.
+
+    ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
+    its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
+    was queued; otherwise fewer are queued behind a longer wait, and it is given up at half a second.
+    """
+    calls = max(1, min(MOST_CALLS, int(QUEUED_S / max(call_s, 1e-9))))
+    launch_s = _launch(call, device, calls)
+    hold_s = 2 * calls * launch_s + 2e-4
+    times: list[float] = []
+    failures = 0
+    while len(times) < REPEATS:
+        if failures == TRIES or hold_s > LONGEST_HOLD:
+            why = "the call waits for the device itself, or has more launches than fit its queue"
+            return DeviceTime(None, launch_s, why)
+        seconds = _repeat(call, device, calls, hold_s, flush)
+        if seconds is None:
+            return DeviceTime(None, launch_s, f"{device.kind} can't be made to wait on the device itself")
+        if seconds >= 0:
+            times.append(seconds)
+        else:
+            # Too many launches for the queue, or too short a wait: less of the one, more of the other.
+            calls, failures = max(1, calls // 4), failures + 1
+            hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
+    return DeviceTime(statistics.median(times) or None, launch_s)
+
+
+def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
+    """Host seconds per call into an empty queue, with no wait at the end: the least of three."""
+    times = repeat(call, device.now, least=3, most=3, calls=calls, before=device.synchronize)
+    device.synchronize()
+    return min(times) / calls
+
+
+def _repeat(
+    call: Callable[[], Any], device: Device, calls: int, hold_s: float, flush: Callable[[], Any] | None
+) -> float | None:
+    """Seconds per call; below 0 if the device had begun before all was queued; ``None`` if it can't be held."""
+    device.synchronize()
+    if not device.queue_wait(hold_s):
+        return None
+    held = device.record_event()
+    marks = []
+    if flush is None:
+        start = device.record_event()
+        for _ in range(calls):
+            call()
+        end = device.record_event()
+    else:
+        for _ in range(calls):
+            flush()
+            empty, start = device.record_event(), device.record_event()
+            call()
+            marks.append((empty, start, device.record_event()))
+    early = held.query()
+    device.synchronize()
+    if early:
+        return -1.0
+    if flush is None:
+        return start.elapsed_time(end) / 1e3 / calls
+    alone = statistics.median(empty.elapsed_time(start) for empty, start, _ in marks)
+    return max(0.0, statistics.median(start.elapsed_time(end) for _, start, end in marks) - alone) / 1e3
+
+
+def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:
+    """Median seconds of all copies of one direction with one wait at the end.
+
+    A case's inputs are overwritten with themselves. ``None`` if it has no tensor on its device, or no room on the
+    host for their copies.
+    """
+    inputs, outputs = _distinct(inputs, device), _distinct(outputs, device)
+    sizes = sum(t.nbytes for t in inputs), sum(t.nbytes for t in outputs)
+    if not any(sizes):
+        return None
+    try:
+        require_memory(2 * max(sizes), CPU)
+    except TooLarge:
+        return None
+    times: dict[str, float | None] = {}
+    for name, tensors, arriving in (("in", inputs, True), ("out", outputs, False)):
+        for suffix, pinned in (("_s", False), ("_pinned_s", True)):
+            times[name + suffix] = _copies(tensors, device, arriving, pinned) if tensors else None
+    return Transfer(sizes[0], sizes[1], **times)
+
+
+def _distinct(tensors: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
+    """Those on the device, each memory once."""
+    distinct: dict[Any, torch.Tensor] = {}
+    for tensor in tensors:
+        resident = str(tensor.device) == str(device) or (tensor.device.type == device.kind and not device.index)
+        if resident and tensor.numel():
+            distinct.setdefault(memory_key(tensor), tensor.detach())
+    # Of a view with gaps as many bytes travel as it has elements.
+    return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in distinct.values()]
+
+
+def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pinned: bool) -> float | None:
+    import torch
+
+    hosts = [torch.empty_like(tensor, device="cpu").copy_(tensor) for tensor in tensors]
+    try:
+        hosts = [host.pin_memory() for host in hosts] if pinned else hosts
+    except (RuntimeError, NotImplementedError):  # a kind without pinned memory
+        return None
+    copies = [*(zip(tensors, hosts, strict=True) if arriving else zip(hosts, tensors, strict=True))]
+
+    def once() -> None:
+        for target, source in copies:
+            target.copy_(source, non_blocking=True)
+
+    once()
+    clock = DeviceClock([device])
+    return statistics.median(repeat(once, clock, least=FEWEST_COPIES, most=MOST_COPIES, seconds=COPIES_S))

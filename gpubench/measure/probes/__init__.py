@@ -1,1 +1,0 @@
-"""Each probe measures one thing of a case and returns its fields."""
