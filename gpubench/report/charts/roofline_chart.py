@@ -15,8 +15,8 @@ from matplotlib.patheffects import withStroke
 
 from ...format import text
 from ...runfile.schema import Ceilings
-from ...runfile.utilisation import compute_dtype
-from ..labels import Row, beyond, grouped, shorten
+from ...runfile.utilisation import PLAUSIBLE, compute_dtype
+from ..labels import Row, grouped, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .theme import DTYPE_ROLES, MARK_SHAPES, TINY
@@ -170,12 +170,19 @@ def roofline_figures(data: ChartData) -> list[Figure]:
             title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
         note = "Peaks were measured at the start of the run. "
-        note += "Peaks were measured while the machine was busy and are too low. " * bool(beyond(own))
+        note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, own))
         words = caption(own, data.naming, note)
         shown = bool(data.on_accelerators([first])) == accelerated and rank < 2
         file = f"roofline-{first['device']}" + f"-{first['run']}" * data.naming.several
         figures.append(Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own)))
     return figures
+
+
+def _beyond(row: Row) -> bool:
+    """Whether it beats a peak of a busy machine by more than noise; of others that is a flag of the result."""
+    busy = any(flag.name == "contended" for flag in row["_run"].flags)
+    implausible = any(flag.name == "implausible" for flag in row["_result"].flags)
+    return busy and not implausible and (row["utilisation"] or 0) > PLAUSIBLE
 
 
 def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
