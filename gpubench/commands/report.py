@@ -135,7 +135,7 @@ def write_report(
         pictures = render_charts(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
-    answered = answer.answer(compared, speedups.table, crossovers, shown)
+    answered = answer.answer(compared, speedups.table, crossovers, shown, side_by_side)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
     first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)

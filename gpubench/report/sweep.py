@@ -21,7 +21,8 @@ TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n ma
 OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
 WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
 """Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
-_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX, "elementwise": ELEMENTWISE}
+_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX}
+_FAMILIES |= dict.fromkeys(("elementwise", "classic"), ELEMENTWISE)
 _PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
 """Parts of a step, and a step at widths that nobody would train: no work of their own."""
 _NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}

@@ -109,6 +109,21 @@ def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
     assert warning.startswith("1 result above 100% of the measured peak, which can't be (a.b)")
 
 
+def test_the_highest_rate_is_none_that_cant_be(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(
+            Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)), seconds, work={"flops": 1e9}
+        )
+        for n, seconds in ((1, 0.1), (2, 0.01))
+    ]
+    for peak, rate in ((5e10, "10.0 GFLOP/s"), (5e9, "—")):
+        words = summarise(tmp_path, records.run_file(marks, ceilings={"cpu": {"throughput": {"float32": peak}}}))
+        (row,) = rows(words, "Highest throughput")
+        assert row["throughput"] == rate
+        flags = {row["flag"]: row["evidence"] for row in rows(words, "Flags")}
+        assert "2 times the measured peak" in flags["implausible"]
+
+
 def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
     data = records.run_file(gpu_marks(), devices=(records.CPU, records.GPU), processes=2, flags=("contended",) * 2)
     (row,) = rows(summarise(tmp_path, data), "Flags of whole processes")
