@@ -72,8 +72,8 @@ def test_a_card_names_both_sides_and_each_kind_of_work(tmp_path: Path) -> None:
     assert (elementwise.copies, elementwise.worth) == ("4.0× slower", "◐ if the data stays")
     assert (mine.typically, mine.verdict) == ("2.0× slower", NOT_WORTH_IT)
     assert found.sentence == (
-        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×); only if the data stays on the device: 50× on "
-        "elementwise work; not worth it: mine.work."
+        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×); only if the data stays on the device: "
+        "50× on elementwise work; not worth it: mine.work."
     )
 
 
@@ -202,12 +202,8 @@ def test_ones_own_work_that_was_not_verified_says_so(tmp_path: Path) -> None:
     marks = [mark(name, "cpu", 0.01, check=unchecked) for name in ("mine.work", "elementwise.add")]
     marks.append(mark("mine.other", "cpu", 0.01, check={"status": "passed"}))
     found = answered(tmp_path, marks, devices=(records.CPU,))
-    names = {cells.name for cells in found.times}
-    assert names == {
-        "elementwise.add float32, n=64",
-        "mine.work (not verified) float32, n=64",
-        "mine.other float32, n=64",
-    }
+    names = {cells.name.removesuffix(" float32, n=64") for cells in found.times}
+    assert names == {"elementwise.add", "mine.work (not verified)", "mine.other"}
 
 
 def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
@@ -257,9 +253,7 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
     assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
     tables = machines.machine_tables(results)
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
-    assert found.sentence.startswith(
-        "Synthetic H-GPU · b against Synthetic H-GPU · a: 2.0× slower on mine.work. Synthetic"
-    )
+    assert found.sentence.startswith("Synthetic H-GPU · b against Synthetic H-GPU · a: 2.0× slower on mine.work. ")
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
 

@@ -111,9 +111,7 @@ def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
 
 def test_the_highest_rate_is_none_that_cant_be(tmp_path: Path) -> None:
     marks = [
-        records.benchmark(
-            Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)), seconds, work={"flops": 1e9}
-        )
+        records.benchmark(Case("a.b", "cpu", "float32", {"n": n}, devices=("cpu",)), seconds, work={"flops": 1e9})
         for n, seconds in ((1, 0.1), (2, 0.01))
     ]
     for peak, rate in ((5e10, "10.0 GFLOP/s"), (5e9, "—")):
