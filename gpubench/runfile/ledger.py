@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, UsageError
 from .reader import Allowance, clean, shallow
-from .schema import SCHEMA_VERSION
+from .schema import OK, SCHEMA_VERSION
 
 EVENTS = frozenset({"run", "session", "start", "end", "finish", "complete"})
 LARGEST_LEDGER = 128 * 1024**2
@@ -42,7 +42,7 @@ class Ledger:
     """Appends events; each is on disk before :meth:`append` returns."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path, self._writer = Path(path), os.getpid()
         try:
             self._file = self.path.open("a+b", buffering=0)
             self._file.seek(0, os.SEEK_END)
@@ -55,6 +55,8 @@ class Ledger:
 
     def append(self, event: str, **facts: Any) -> None:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
+        if os.getpid() != self._writer:
+            os._exit(1)  # forked by a case, it would go on as a second pytest and write each result twice
         line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
         try:
             self._write(line.encode())
@@ -143,6 +145,23 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     if not any(event["event"] in ("run", "session") for event in events):
         raise RunFileError(f"{name}: file: expected a ledger, found neither a run nor a session in it")
     return events
+
+
+def missing(events: Iterable[Event], process: int) -> list[str] | None:
+    """Full names of the cases that this process has still to end; ``None`` before they are known.
+
+    The first process takes all; what gave it no number, the others needn't try.
+    """
+    cases: list[str] | None = None
+    ends: dict[int, dict[str, str]] = {0: {}, process: {}}
+    for event in events:
+        if event["event"] == "session" and cases is None:
+            cases = event["cases"]
+        elif event["event"] == "end" and event["process"] in ends:
+            ends[event["process"]][event["fullname"]] = event["status"]
+    if cases is None:
+        return None
+    return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
 def _event(line: bytes) -> Event | None:
