@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_says_once_what_is_done(clock, capsys):
     shown.note(session(0) | {"cases": CASES[3:]})
     shown.note(end(0, fullname="case 3", benchmark=result("cpu", 1e-3)))
     opening, *lines = capsys.readouterr().err.splitlines()
-    assert opening.startswith("40 benchmarks, 2 of them done, about 38 s.")
+    assert opening.startswith("40 benchmarks, 2 of them done, about 38")
     assert [line[:7] for line in lines] == ["[ 3/40]", "[ 4/40]"]
 
 
