@@ -1,5 +1,6 @@
 """A run survives its cases and its own end. Real processes, real signals."""
 
+import contextlib
 import io
 import json
 import os
@@ -363,6 +364,14 @@ def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
+def test_what_is_missing_is_passed_on_without_a_file_that_a_kill_would_leave(tmp_path, whole, monkeypatch):
+    _, write = whole
+    write()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a temporary folder"))
+    assert run(tmp_path, "--resume", "out").returncode == 0
+    assert len(data(tmp_path)["benchmarks"]) == 3
+
+
 def test_a_run_without_its_log_is_resumed(tmp_path, whole):
     _, write = whole
     write()
@@ -417,6 +426,17 @@ def test_a_torn_line_is_ignored_and_the_next_writer_starts_a_new_one(tmp_path):
         file.write('{"event": "start", "proc')
     Ledger(path).append("end", process=0, fullname="a", status="error", reason="x", case=None)
     assert [event["event"] for event in read_ledger(path)] == ["session", "end"]
+
+
+def test_a_forked_child_of_a_case_writes_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            ledger.append("complete")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert (tmp_path / "ledger").read_bytes() == b""
 
 
 def benchmark(process, data, rounds=None):
