@@ -8,7 +8,7 @@ import torch
 from gpubench.devices import CPU
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
-from gpubench.workloads import input_pipeline, training
+from gpubench.workloads import training
 
 VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 32, 128, 512])
@@ -131,8 +131,8 @@ def test_tabular(gpubench):
 
 
 def feed(gpubench, feeding, workers, pinned):
-    with input_pipeline.InputPipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
-        gpubench(pipeline.epoch, check=False, items=input_pipeline.IMAGES, unit="image")
+    with training.InputPipeline(gpubench, workers, pinned, feeding == "training") as pipeline:
+        gpubench(pipeline.epoch, check=False, items=training.IMAGES, unit="image")
         gpubench.parallel["phases"] = pipeline.phases()
 
 

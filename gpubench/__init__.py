@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Device", "Gpubench", "Run", "__version__", "read", "register", "timer"]
 
 _HOMES = {
-    "Device": "devices",
-    "Gpubench": "measure.fixture",
-    "Run": "runfile.schema",
-    "read": "runfile.reader",
-    "register": "devices",
-    "timer": "measure.clock",
-}
+    "Device": "devices", "Gpubench": "measure.fixture", "Run": "runfile.schema", "read": "runfile.reader",
+    "register": "devices", "timer": "measure.clock",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,4 @@
-"""What can go wrong, for callers to catch:
-
-GpubenchError
-├── UsageError        an option, name or path that can't be used: the message names what exists
-├── RunFileError      a file that can't be trusted: the message names the file, the place and what was expected
-├── WrongAnswer       a benchmarked call returned something else than its reference
-├── WorkMismatch      a declared amount of work disagrees with what was counted
-├── RankFailure       one of several processes died, hung or raised: the message names its rank
-└── Unmeasurable      a case that this machine can't measure within its limits: a skip with a reason
-    ├── TooLarge      not enough memory
-    └── OverBudget    not enough time
-"""
+"""What can go wrong, for callers to catch."""
 
 import argparse
 
@@ -19,15 +8,15 @@ class GpubenchError(Exception):
 
 
 class UsageError(GpubenchError, argparse.ArgumentTypeError):
-    """An option, name or path that can't be used; argparse prints its text as it is."""
+    """An option, name or path that can't be used: the text names what exists, and argparse prints it as it is."""
 
 
 class RunFileError(GpubenchError):
-    """A run file that is missing, truncated, foreign or inconsistent."""
+    """A run file that can't be trusted: the text names the file, the place and what was expected."""
 
 
 class WrongAnswer(GpubenchError, AssertionError):
-    """The benchmarked call is wrong: its time would be meaningless."""
+    """The benchmarked call returned something else than its reference: its time would be meaningless."""
 
 
 class WorkMismatch(GpubenchError, ValueError):
@@ -35,7 +24,7 @@ class WorkMismatch(GpubenchError, ValueError):
 
 
 class RankFailure(GpubenchError):
-    """A rank that ended its case: ``status`` is that of the case."""
+    """A rank that died, hung or raised ends its case: the text names the rank, ``status`` is that of the case."""
 
     def __init__(self, rank: int | None, reason: str, status: str) -> None:
         super().__init__(reason if rank is None else f"rank {rank}: {reason}")

@@ -141,7 +141,7 @@ def write_report(
     prices: Iterable[str] = (),
 ) -> Report:
     """Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, crossover, findings, machines, output, render, scaling, speedup, table, trend
+    from ..report import answer, findings, judgement, machines, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.webpage import page_data, webpage
 
@@ -157,7 +157,7 @@ def write_report(
     costs = dict(machines.parse_price(words) for words in prices)
     bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
-    output.prepare_folder(folder)
+    render.prepare_folder(folder)
     trends = trend.trends(runs, results) if charts.which != "none" else []
     pictures: dict[str, bytes] = {}
     drawn = []
@@ -167,7 +167,7 @@ def write_report(
         drawn = selection.plan(compared, speedups.table, chosen, scaled, trends, every=charts.which == "all")
         pictures = draw.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
-    crossovers = crossover.crossover_table(written.table, Names(results))
+    crossovers = judgement.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
@@ -190,7 +190,7 @@ def write_report(
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(folder, tuple(output.save_report(folder, tables, pictures)), words, answered, tuple(shown))
+    return Report(folder, tuple(render.save_report(folder, tables, pictures)), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

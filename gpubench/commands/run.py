@@ -239,9 +239,9 @@ def _require_writable(folder: Path) -> None:
     except OSError as error:
         why = "it is no folder" if folder.exists() and not folder.is_dir() else error.strerror
         raise UsageError(f"{folder}: can't write there: {why}") from None
-    from ..report import output
+    from ..report import render
 
-    output.require_ours(folder, output.TABLES)
+    render.require_ours(folder, render.TABLES)
 
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:
@@ -265,7 +265,7 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
-    from ..report.ending import ending
+    from ..report.findings import ending
     from .report import write_report
 
     report = write_report([run_file], folder, args.baseline, charts_of(args))

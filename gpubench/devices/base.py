@@ -147,10 +147,6 @@ class Device(ABC):
         """
         raise Unmeasurable(f"{self.kind} has no graphs of launches")
 
-    def copy(self, target: Any, source: Any) -> None:
-        """Copy one tensor into another, to or from the device; may return before it is done."""
-        target.copy_(source, non_blocking=True)
-
     def details(self) -> dict[str, Any]:
         """What else doesn't change while running, JSON-ready: driver, capability, cache sizes."""
         return {}

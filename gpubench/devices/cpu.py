@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -31,12 +32,10 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
 def cgroup_cores(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
     """CPUs' worth of time that the control groups allow, or ``None`` for no limit."""
     limits = []
-    for group in _groups("cpu", root, membership):
-        for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
-            try:
-                quota, period = " ".join((group / file).read_text() for file in files).split()
-            except (OSError, ValueError):
-                continue
+    versions = ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    for group, files in itertools.product(_groups("cpu", root, membership), versions):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = " ".join((group / file).read_text() for file in files).split()
             if quota.isdigit() and period.isdigit() and int(period):  # not "max" and not -1: those mean no limit
                 limits.append(int(quota) / int(period))
     return min(limits, default=None)
@@ -48,16 +47,12 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
     Cached file pages count as used there but are given up on demand, so inactive ones are left out.
     """
     limits = []
-    for group in _groups("memory", root, membership):
-        for used, limit, cache in (
-            ("memory.current", "memory.max", "inactive_file"),
-            ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"),
-        ):
-            try:
-                allowed, taken = int((group / limit).read_text()), int((group / used).read_text())
-                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            except (OSError, ValueError):
-                continue
+    new = "memory.current", "memory.max", "inactive_file"
+    old = "memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"
+    for group, (used, limit, cache) in itertools.product(_groups("memory", root, membership), (new, old)):
+        with contextlib.suppress(OSError, ValueError):
+            allowed, taken = int((group / limit).read_text()), int((group / used).read_text())
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             if allowed < 1 << 62:  # version 1 writes "no limit" as the largest whole number of pages
                 limits.append((max(0, taken - int(stat.get(cache, 0))), allowed))
     return min(limits, key=lambda pair: pair[1] - pair[0], default=None)
@@ -65,9 +60,7 @@ def cgroup_memory(root: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> tupl
 
 def affinity() -> list[int]:
     """Logical CPUs this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
@@ -98,15 +91,8 @@ def model() -> str:
     return " ".join(str(brand).split())
 
 
-VECTOR_MATH = (
-    "acos", "asin", "atan", "cos", "erf", "erfc", "erfinv", "exp", "log", "log10", "log2", "sin", "sqrt", "tan", "tanh",
-    "trunc",
-)  # fmt: skip
-"""The functions that torch hands to Intel's vector math library where it is built with it."""
-
-
 def resolve_vector_math() -> None:
-    """Call each function of :data:`VECTOR_MATH` on one element, so that no thread is the first to call it.
+    """Call each function that torch hands to Intel's vector math library on one element, so that no thread is first.
 
     The library looks for the right kernel at a function's first call in a process. When several threads make that call
     together, one may run a kernel of a lower accuracy over its whole share: relative errors of 6e-5 in float32, once
@@ -115,10 +101,9 @@ def resolve_vector_math() -> None:
     """
     import torch
 
-    for dtype in (torch.float32, torch.float64):
-        element = torch.full((1,), 0.5, dtype=dtype)
-        for name in VECTOR_MATH:
-            getattr(torch, name)(element)
+    names = "acos asin atan cos erf erfc erfinv exp log log10 log2 sin sqrt tan tanh trunc"
+    for dtype, name in itertools.product((torch.float32, torch.float64), names.split()):
+        getattr(torch, name)(torch.full((1,), 0.5, dtype=dtype))
 
 
 def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, int] | None:

@@ -147,12 +147,9 @@ class Cuda(TorchDevice):
         mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
         if mask is None:
             mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)))
-        names = [f"nvmlClocks{word}Reason" for word in ("Event", "Throttle")]
-        bits = {
-            reason: next((bit for name in names if (bit := getattr(_library(), name + suffix, None)) is not None), 0)
-            for suffix, reason in _REASONS.items()
-        }
-        return tuple(reason for reason, bit in bits.items() if (mask or 0) & bit)
+        old_bits = {suffix: getattr(_library(), f"nvmlClocksThrottleReason{suffix}", 0) for suffix in _REASONS}
+        bits = {suffix: getattr(_library(), f"nvmlClocksEventReason{suffix}", bit) for suffix, bit in old_bits.items()}
+        return tuple(reason for suffix, reason in _REASONS.items() if (mask or 0) & bits[suffix])
 
     def throttled_s(self) -> dict[str, float]:
         """As the driver counts them: two readings cover the time between them, unlike :meth:`throttle_reasons`."""

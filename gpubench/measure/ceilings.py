@@ -162,8 +162,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
     host, target = torch.ones(count), torch.ones(count, device=str(device))
     with contextlib.suppress(RuntimeError, NotImplementedError):
         host = host.pin_memory()
-    arriving = _shortest(lambda: device.copy(target, host), clock, effort.seconds)
-    leaving = _shortest(lambda: device.copy(host, target), clock, effort.seconds)
+    arriving = _shortest(lambda: target.copy_(host, non_blocking=True), clock, effort.seconds)
+    leaving = _shortest(lambda: host.copy_(target, non_blocking=True), clock, effort.seconds)
     return host.nbytes / arriving, host.nbytes / leaving
 
 

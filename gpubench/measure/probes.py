@@ -186,7 +186,7 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
 
     def once() -> None:
         for target, source in copies:
-            device.copy(target, source)
+            target.copy_(source, non_blocking=True)
 
     once()
     clock = DeviceClock([device])

@@ -6,42 +6,20 @@ show the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from .headline import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, representatives, setting_of
-from .judgement import (
-    IF_IT_STAYS,
-    MARKS,
-    TOO_NOISY,
-    UNSURE,
-    WORTH_IT,
-    WORTHWHILE,
-    copies_text,
-    crossover_text,
-    peak_text,
-    too_noisy,
-    verdict,
-)
-from .labels import (
-    Row,
-    device_label,
-    grouped,
-    implementation_name,
-    listed,
-    rounded_size,
-    short_device,
-    size_label,
-    times_range,
-    times_text,
-)
+from . import judgement, labels, sweep
+from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
+from .labels import Row, device_label, grouped, implementation_name, listed, short_device, times_range, times_text
 from .speedup import RESIDENT, on_accelerator
-from .sweep import rate_of
+from .sweep import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES = 10
@@ -59,8 +37,8 @@ _IN_WORDS = {
 class AnswerRow:
     """One kind of work on a card; the numbers are those of ``row``, one measured pair, and never a mean.
 
-    ``typically``, ``range``, ``copies`` and ``since`` are ready to print; ``members`` are the pairs that ``range``
-    spans, one a workload, each at its largest size. ``row`` is None where all of them are too noisy or can't be.
+    ``typically``, ``range`` (over workloads, each at its largest size), ``copies`` and ``since`` are ready to print.
+    ``row`` is None where all of them are too noisy or can't be.
     """
 
     name: str
@@ -70,12 +48,11 @@ class AnswerRow:
     since: str
     verdict: str
     row: Row | None
-    members: tuple[Row, ...]
 
     @property
     def worth(self) -> str:
         """``✓ worth it``."""
-        return f"{MARKS[self.verdict]} {self.verdict}"
+        return f"{judgement.MARKS[self.verdict]} {self.verdict}"
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -96,20 +73,13 @@ class Card:
     rows: tuple[AnswerRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """A workload's time on a CPU at its largest size; ``time`` has a ``*`` where it was flagged."""
+class Timing(NamedTuple):
+    """A workload's time on a CPU at its largest size, as TIMING_COLUMNS; ``time`` has a ``*`` where it was flagged."""
 
     name: str
     time: str
     rate: str
     peak: str
-    row: Row
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """As :data:`TIMING_COLUMNS`."""
-        return self.name, self.time, self.rate, self.peak
 
 
 TIMING_COLUMNS = ("benchmark", "time", "throughput", "% of peak")
@@ -131,30 +101,27 @@ class Answer:
 
 def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFrame, runs: Sequence[Run]) -> Answer:
     """``results``, ``speedups`` and ``crossovers`` as :func:`.table.results_table`, :func:`.speedup.pair` and
-    :func:`.crossover.crossover_table` make them."""
+    :func:`.judgement.crossover_table` make them."""
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
     doubtful = {id(row["_result"]) for row in rows if (row["utilisation"] or 0) > PLAUSIBLE}
     pairs = records(speedups)
     inside = [row for row in pairs if row["run"] == row["baseline_run"]]
-    groups = _by_device(inside or pairs)  # across machines only where nothing is paired inside one
+    sides = ("run", "device", "implementation", "baseline_run", "baseline_device", "baseline_implementation")
+    # across machines only where nothing is paired inside one
+    groups = grouped(inside or pairs, lambda row: tuple(row[name] for name in sides))
     crossings = crossings_by_pair(crossovers)
     cards = tuple(
         Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
-        for members in groups
+        for members in groups.values()
         if (body := _card_rows(members, crossings, doubtful))
     )
     noted = warnings(rows, runs)
     if cards:
         return Answer(" ".join(_card_sentence(card) for card in cards), noted, cards)
     alone = [row for row in rows if row["implementation"] != "numpy"]
-    hint = "" if any(map(on_accelerator, rows)) else gpu_hint(runs)
-    return Answer(_cpu_sentence(alone), noted, (), timings(alone), hint)
-
-
-def _by_device(pairs: list[Row]) -> Iterable[list[Row]]:
-    names = ("run", "device", "implementation", "baseline_run", "baseline_device", "baseline_implementation")
-    return grouped(pairs, lambda row: tuple(row[name] for name in names)).values()
+    hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
+    return Answer(_cpu_sentence(alone), noted, (), _timings(alone), hint)
 
 
 def pair_key(row: Row) -> tuple[int, int]:
@@ -170,12 +137,10 @@ def crossings_by_pair(crossovers: pd.DataFrame) -> dict[tuple[int, int], Row]:
 def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row], doubtful: set[int]) -> tuple[AnswerRow, ...]:
     rows = []
     for kind, chosen in representatives(members).items():
-        sound = [row for row in chosen if not {id(row["_result"]), id(row[BASE])} & doubtful]
+        sound = [row for row in chosen if not doubtful.intersection(pair_key(row))]
         crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
-        if sound:
-            rows.append(_row(kind, sound, crossed))
-        else:
-            rows.append(AnswerRow(kind, "—", "—", "—", "—", UNSURE, None, tuple(chosen)))
+        unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None)
+        rows.append(_row(kind, sound, crossed) if sound else unknown)
     return tuple(rows)
 
 
@@ -187,45 +152,42 @@ def _device(row: Row) -> str:
 
 def _baseline(members: list[Row], runs: dict[str, Run]) -> str:
     first = members[0]
-    label = device_label(runs[first["baseline_run"]], first["baseline_device"])
-    threads = sorted({row["baseline_threads"] for row in members if row["baseline_threads"]})
-    if first["baseline_device"] == "cpu" and threads:
-        label += f", {' or '.join(map(str, threads))} thread{'s' if threads != [1] else ''}"
+    threads = {row["baseline_threads"] for row in members if row["baseline_threads"]}
+    label = _with_threads(runs[first["baseline_run"]], first["baseline_device"], threads)
     if first["implementation"] != first["baseline_implementation"]:
         label = f"{implementation_name(first['baseline_implementation'])} on {label}"
     return label if first["run"] == first["baseline_run"] else f"{label} ({first['baseline_run']})"
 
 
+def _with_threads(run: Run, device: str, threads: set[int]) -> str:
+    """``Intel Xeon, 2 threads``; a GPU has none."""
+    words = f", {' or '.join(map(str, sorted(threads)))} thread{'s' if threads != {1} else ''}"
+    return device_label(run, device) + (words if device == "cpu" and threads else "")
+
+
 def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
-    known = sorted((row for row in members if not too_noisy(row["low"], row["high"])), key=lambda row: row["speedup"])
+    known = [row for row in members if not judgement.too_noisy(row["low"], row["high"])]
+    known.sort(key=lambda row: row["speedup"])
     if not known:
-        return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None, tuple(members))
+        return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None)
     typical = known[(len(known) - 1) // 2]
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
     name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
-    return AnswerRow(
-        name=name,
-        typically=times_text(typical["speedup"]),
-        range=times_range(low, high),
-        copies=copies_text(typical),
-        since=faster_from(crossings, typical),
-        verdict=verdict(typical),
-        row=typical,
-        members=tuple(members),
-    )
+    cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), _since(crossings, typical)
+    return AnswerRow(name, *cells, judgement.verdict(typical), typical)
 
 
-def faster_from(crossings: Sequence[Row], typical: Row) -> str:
+def _since(crossings: Sequence[Row], typical: Row) -> str:
     """``n ≈ 72``; ``n ≈ 11k to 68k`` where several workloads cross, else what holds for the typical one."""
     words = {id(row): crossover_text(row[CROSSING], row[LINE], row["size_parameter"]) for row in crossings}
     names = {row["size_parameter"] for row in crossings}
     if len(crossings) > 1 and len(names) == 1 and all("≈" in word for word in words.values()):
         (name,) = names
         sizes = [row["crossover"] for row in crossings]
-        ends = dict.fromkeys((rounded_size(min(sizes), name), rounded_size(max(sizes), name)))
-        return f"{size_label(name)} ≈ {' to '.join(ends)}"
+        ends = dict.fromkeys((labels.rounded_size(min(sizes), name), labels.rounded_size(max(sizes), name)))
+        return f"{labels.size_label(name)} ≈ {' to '.join(ends)}"
     return next((words[id(row)] for row in crossings if row[LINE].row["_result"] is typical["_result"]), "—")
 
 
@@ -256,7 +218,7 @@ def _words(row: AnswerRow) -> str:
     return _IN_WORDS.get(row.name, row.name)
 
 
-def timings(rows: list[Row]) -> tuple[Timing, ...]:
+def _timings(rows: list[Row]) -> tuple[Timing, ...]:
     """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS."""
     kinds = representatives(rows)
     mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
@@ -273,11 +235,10 @@ def timing(row: Row) -> Timing:
     star = "*" if row["_result"].flags else ""
     numpy = " NumPy" if row["implementation"] == "numpy" else ""
     return Timing(
-        f"{row['workload']}{numpy} {setting_of(row)}",
+        f"{row['workload']}{numpy} {sweep.setting_of(row)}",
         seconds_text(times.median_s) + star,
         text(values[0], rate.unit) if rate and values else "",
         "" if row["utilisation"] is None else peak_text(row["utilisation"]),
-        row,
     )
 
 
@@ -287,19 +248,15 @@ def _cpu_sentence(rows: list[Row]) -> str:
     if not kinds:
         return "Nothing was measured."
     parts = []
-    for kind in (MATRIX, ELEMENTWISE):
-        for row in kinds.get(kind, [])[:1]:
-            cells = timing(row)
-            share = f" ({cells.peak} of peak)" if cells.peak not in ("", "—") else ""
-            parts.append(f"{cells.rate} in {_IN_WORDS[kind]}{share}")
+    for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds):
+        cells = timing(kinds[kind][0])
+        share = f" ({cells.peak} of peak)" if cells.peak not in ("", "—") else ""
+        parts.append(f"{cells.rate} in {_IN_WORDS[kind]}{share}")
     if not parts:
         row = next(iter(kinds.values()))[0]
         parts = [f"{row['workload']} takes {seconds_text(row['_result'].times.median_s)}"]
-    first = rows[0]
-    threads = first["_run"].machine.threads
-    machine = device_label(first["_run"], first["device"])
-    if first["device"] == "cpu" and threads:
-        machine += f", {threads} thread{'s' if threads != 1 else ''}"
+    run, device = rows[0]["_run"], rows[0]["device"]
+    machine = _with_threads(run, device, {run.machine.threads} - {None})
     return f"{machine}: {', '.join(parts)}.{_threads_pay(rows)}"
 
 
@@ -311,18 +268,17 @@ def _threads_pay(rows: list[Row]) -> str:
         if parallel and parallel.devices == 1 and parallel.method in ("single", "one thread"):
             jobs.setdefault((row["run"], row["workload"]), {})[parallel.method] = row
     gains = [
-        (sides["one thread"]["_result"].times.median_s / sides["single"]["_result"].times.median_s, workload, sides)
-        for (_, workload), sides in jobs.items()
+        (sides["one thread"]["time_s"] / sides["single"]["time_s"], sides["single"])
+        for sides in jobs.values()
         if len(sides) == 2
     ]
     if not gains:
         return ""
-    gain, workload, sides = max(gains, key=lambda entry: entry[0])
-    threads = sides["single"]["threads"]
-    return f" {threads} threads against one: {times_text(gain)} on {workload}."
+    gain, row = max(gains, key=lambda entry: entry[0])
+    return f" {row['threads']} threads against one: {times_text(gain)} on {row['workload']}."
 
 
-def gpu_hint(runs: Sequence[Run]) -> str:
+def _gpu_hint(runs: Sequence[Run]) -> str:
     """One line on how to see a GPU, for runs that had none."""
     builds = [run.machine.torch or "" for run in runs]
     if any(build.endswith("+cpu") for build in builds):

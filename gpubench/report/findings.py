@@ -1,28 +1,134 @@
-"""summary.md: the answer on one screen, everything else folded below it."""
+"""What a person reads: the ending of a run, at most 25 lines of 80 columns; and summary.md, the answer on one screen,
+everything else folded below it."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from .. import statistics
-from ..format import counted, seconds_text, text
-from ..runfile.schema import Run
+from ..format import aligned, counted, seconds_text, text
+from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
-from . import provenance, scaling
+from . import labels, provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, timing
-from .crossover import crossover_table
-from .headline import representative
-from .judgement import copies_text, crossover_text, peak_text, speedup_words
-from .labels import Names, Row, arithmetic, case_name, family, grouped, listed, size_label, size_text
+from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words
+from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
 from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
-from .sweep import rate_of, sweeps
+from .sweep import kind_of, rate_of, representative, sweeps
 from .table import CROSSING, LINE, records
 
+MOST_LINES = 25
+WIDTH = 80
+_SHORTER = {"every size measured": "every size", "◐ if the data stays": "◐ if it stays"}
+_REASONS = (
+    (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
+    (r"not in preset|preset full only", "run with --preset full only", "runs with --preset full only"),
+    (r"too slow|over budget", "too slow", "too slow"),
+    (r"memory|[kMGT]?B more", "too large for the memory", "too large for the memory"),
+    (r"needs (\S+) ?(devices|CPU cores)", "need more devices", "needs more devices"),
+    (r"is not (here|available)|does not exist on", "need a device that isn't here", "needs a device that isn't here"),
+    (r"not for this workload", "have no such variant", "has no such variant"),
+)
+_PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
+_NOTE = (
+    "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
+    "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."
+)
+
+
+def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | None = None) -> list[str]:
+    """The lines: what was measured where, warnings, the answer, what has no time, and where the files are."""
+    head = [*_wrapped(_headline(run, elapsed_s)), *_hint(answer.hint)]
+    head += [""] if answer.warnings else []
+    for line in answer.warnings:
+        head += _wrapped(f"WARNING: {line}", "  ")
+    foot = [*_wrapped(_unmeasured(run)), *_wrapped(_places(files), "        ")]
+    body = ["", *_wrapped(answer.sentence), ""]
+    room = MOST_LINES - len(head) - len(body) - len(foot)
+    own = _own(run) if answer.cards else []
+    own = own if len(own) <= max(1, room // 2) else [*own[: max(1, room // 2) - 1], "  …"]
+    return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
+
+
+def _headline(run: Run, elapsed_s: float | None) -> str:
+    measured = [result for result in run.results if result.times]
+    parts = [counted(len(measured), "benchmark") + (f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else "")]
+    threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
+    parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
+
+
+def _hint(hint: str) -> list[str]:
+    first, mark, rest = hint.partition("Have a GPU?")
+    return [*_wrapped(first), *_wrapped(f"  {mark}{rest}", "  ")] if hint else []
+
+
+def _table(answer: Answer, room: int) -> list[str]:
+    """Aligned columns, and no more lines than there is room for."""
+    lines: list[str] = []
+    for card in answer.cards:
+        title = [f"{card.device} against {card.baseline}"] if len(answer.cards) > 1 else []
+        cells = [ANSWER_COLUMNS, *(row.cells for row in card.rows)]
+        if sum(max(len(row[i]) for row in cells) + 2 for i in range(len(ANSWER_COLUMNS))) > WIDTH:
+            cells = [tuple(_SHORTER.get(cell, cell) for cell in (*row[:2], *row[3:])) for row in cells]  # no range
+        lines += [*title, *aligned(cells, WIDTH)]
+    if answer.times:
+        lines += aligned([TIMING_COLUMNS, *answer.times], WIDTH)
+    if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
+        lines.append("  ◐ worth it only while the data stays on the device between calls")
+    if len(lines) > room:
+        left = len(lines) - room + 1
+        lines = [*lines[: room - 1], f"  … {counted(left, 'more line')} in summary.md"]
+    return lines
+
+
+def _own(run: Run) -> list[str]:
+    """Times on all devices of benchmarks that aren't the suite's, a line each."""
+    lines: dict[str, list[str]] = {}
+    for result in run.results:
+        if result.times and kind_of(result.workload) == result.workload:
+            device = "CPU" if result.device == "cpu" else result.device
+            star = "*" if result.flags else ""
+            lines.setdefault(result.case.id, []).append(f"{device} {seconds_text(result.times.median_s)}{star}")
+    ends = {name: "  ".join(times) for name, times in lines.items()}
+    return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
+
+
+def skip_kind(reason: str) -> tuple[str, str]:
+    """Why a benchmark was skipped, for several and for one; the reason itself where it is of no known kind."""
+    for pattern, many, single in _REASONS:
+        if re.search(pattern, reason):
+            return many, single
+    return reason[:60], reason[:60]
+
+
+def _unmeasured(run: Run) -> str:
+    skipped = Counter(skip_kind(str(result.reason or "")) for result in run.results if result.status == "skipped")
+    failed = [result.case.workload for result in run.results if result.status not in (OK, "skipped")]
+    parts = [f"{count} {words[count == 1]}" for words, count in skipped.most_common(3)]
+    more = skipped.total() - sum(count for _, count in skipped.most_common(3))
+    parts += [f"{more} for other reasons"] if more else []
+    names = f" ({', '.join(failed[:2])}{' …' * (len(failed) > 2)})" if failed else ""
+    return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
+
+
+def _places(files: Sequence[Path]) -> str:
+    page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
+    parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
+    return "   ".join([*parts, *(f"Data  {path}" for path in data)])
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def summarise(
@@ -40,21 +146,10 @@ def summarise(
     """
     names = Names(results)
     rows = records(results)
-    details = (
-        *machines,
-        workload_table(speedups.table, crossovers, names),
-        left_out_table(speedups.left_out),
-        launch_table(rows, names),
-        rate_table(rows, names),
-        provenance.job_table(rows, names),
-        provenance.unmeasured_table(rows),
-        provenance.flag_table(results),
-        provenance.run_flag_table(results),
-        provenance.peak_table(results),
-        provenance.method_table(runs, rows),
-        provenance.machine_table(results, runs),
-        scaling.several_devices(scaled),
-    )
+    details = [*machines, workload_table(speedups.table, crossovers, names), _left_out_table(speedups.left_out)]
+    details += [_launch_table(rows, names), rate_table(rows, names)]
+    details += provenance.provenance_tables(results, runs, names)
+    details.append(scaling.several_devices(scaled))
     return Summary(
         tables=answer_tables(answered),
         left_out=left_out_line(speedups.left_out),
@@ -66,21 +161,14 @@ def summarise(
 
 def answer_tables(answered: Answer) -> tuple[Table, ...]:
     """A table a card; the times where there is none."""
-    cards = [
+    tables = [
         Table(f"{card.device} against {card.baseline}", ANSWER_COLUMNS, tuple(row.cells for row in card.rows), _NOTE)
         for card in answered.cards
     ]
     if answered.times:
-        flagged = any(cells.time.endswith("*") for cells in answered.times)
-        rows = tuple(cells.cells for cells in answered.times)
-        cards.append(Table("Times", TIMING_COLUMNS, rows, "* flagged: see the column flags of results.csv." * flagged))
-    return tuple(cards)
-
-
-_NOTE = (
-    "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
-    "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."
-)
+        note = "* flagged: see the column flags of results.csv." * any("*" in timed.time for timed in answered.times)
+        tables.append(Table("Times", TIMING_COLUMNS, answered.times, note))
+    return tuple(tables)
 
 
 def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Names, most: int = _MOST_ROWS) -> Table:
@@ -118,11 +206,11 @@ def overview(results: pd.DataFrame) -> Table:
     names = Names(results)
     pairs = pair(results).table
     if pairs.empty:
-        return time_table([row for row in records(results) if row["_result"].times])
+        return _time_table([row for row in records(results) if row["_result"].times])
     return workload_table(pairs, crossover_table(pairs, names), names, most=len(pairs))
 
 
-def left_out_table(pairs: Sequence[LeftOut]) -> Table:
+def _left_out_table(pairs: Sequence[LeftOut]) -> Table:
     """What was not compared, by what differs."""
     body = []
     groups = grouped(pairs, lambda entry: tuple(entry.terms.items()))
@@ -142,23 +230,18 @@ def left_out_line(pairs: Sequence[LeftOut]) -> str:
     terms = {term: sum(term in entry.terms for entry in pairs) for entry in pairs for term in entry.terms}
     words = ", ".join(f"{term} ({count})" for term, count in sorted(terms.items(), key=lambda each: -each[1]))
     options = " ".join(f"--allow {term}" for term in terms)
-    verb = "has" if len(pairs) == 1 else "have"
-    return (
-        f"not compared: {counted(len(pairs), 'benchmark')} {verb} no comparable baseline, the nearest differs in "
-        f"{words}. Use {options} to compare anyway"
-    )
+    subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
+    nearest = f"no comparable baseline, the nearest differs in {words}"
+    return f"not compared: {subject} {nearest}. Use {options} to compare anyway"
 
 
-def launch_table(rows: list[Row], names: Names) -> Table:
+def _launch_table(rows: list[Row], names: Names) -> Table:
     """Where launching takes longer than the work, and from which size on it no longer does."""
     known = [row for row in rows if row["device_s"] is not None and row["launch_s"] is not None]
     swept, single = sweeps(known, _busy, names)
     body = []
-    for sweep in swept:
-        for line in sweep.lines:
-            bound = [point.x for point in line.points if point.y < 1]
-            if not bound:
-                continue
+    for sweep, line in [(each, line) for each in swept for line in each.lines]:
+        if bound := [point.x for point in line.points if point.y < 1]:
             ends = statistics.crossover([point.x for point in line.points], [point.y for point in line.points])
             until = f"{size_label(sweep.size)} = {size_text(max(bound), sweep.size)}"
             since = f"≈ {size_text(ends.size, sweep.size)}" if ends.size else "not reached"
@@ -186,20 +269,17 @@ def _share(row: Row) -> str:
 
 def rate_table(rows: list[Row], names: Names) -> Table:
     """The highest rate of each family, dtype and source."""
-    best: dict[tuple[str, ...], tuple[float, Row]] = {}
+    groups: dict[tuple[str, ...], list[tuple[float, Row]]] = {}
     for row in rows:
         rate = rate_of(row) if row["_result"].times else None
-        values = rate.measure(row) if rate else None
-        if rate and values:
+        if rate and (values := rate.measure(row)):
             name = row["workload"] if rate.kind == "items" else family(row["workload"])
-            key = (name, names.source(row), arithmetic(row), rate.unit)
-            if key not in best or values[0] > best[key][0]:
-                best[key] = values[0], row
-    rated = [row for _, row in best.values()]
-    more = [m for m in METRICS.values() if m.in_summary and any(row[m.name] is not None for row in rated)]
+            groups.setdefault((name, names.source(row), arithmetic(row), rate.unit), []).append((values[0], row))
+    best = [(key, *max(groups[key], key=lambda entry: entry[0])) for key in sorted(groups)]
+    more = [m for m in METRICS.values() if m.in_summary and any(row[m.name] is not None for _, _, row in best)]
     body = [
         (*key[:3], text(value, key[3]), *(_cell(metric.name, row) for metric in more), case_name(row))
-        for key, (value, row) in sorted(best.items(), key=lambda entry: entry[0])
+        for key, value, row in best
     ]
     note = "Throughput = work per call / wall time; bytes: inputs read once, outputs written once."
     if METRICS["utilisation"] in more:
@@ -207,17 +287,15 @@ def rate_table(rows: list[Row], names: Names) -> Table:
     if len(body) > _MOST_ROWS:
         note += f" {len(body) - _MOST_ROWS} more are in results.csv."
     heads = (metric.label[:1].lower() + metric.label[1:] for metric in more)
-    return Table(
-        "Highest throughput", ("benchmarks", "device", "dtype", "throughput", *heads, "reached by"),
-        tuple(body[:_MOST_ROWS]), note,
-    )  # fmt: skip
+    columns = ("benchmarks", "device", "dtype", "throughput", *heads, "reached by")
+    return Table("Highest throughput", columns, tuple(body[:_MOST_ROWS]), note)
 
 
 def _cell(name: str, row: Row) -> str:
     return peak_text(row["utilisation"]) if name == "utilisation" else METRICS[name].words(row[name])
 
 
-def time_table(rows: Sequence[Row]) -> Table:
+def _time_table(rows: Sequence[Row]) -> Table:
     """A row for each workload and dtype measured, at its largest size."""
     groups = grouped(rows, lambda row: (row["workload"], arithmetic(row), row["device"], row["implementation"]))
-    return Table("Times", TIMING_COLUMNS, tuple(timing(representative(members)).cells for members in groups.values()))
+    return Table("Times", TIMING_COLUMNS, tuple(timing(representative(members)) for members in groups.values()))

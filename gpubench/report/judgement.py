@@ -1,14 +1,19 @@
-"""What may be said of a number: whether it is worth it, too noisy to state, or can't be."""
+"""What may be said of a speedup: whether it is worth it, too noisy to state or can't be, and from which size on it is
+one: crossover.csv, and the marks on charts."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from ..statistics import ALWAYS
-from .crossover import Crossing
-from .labels import Row, rounded_size, size_label, size_text, times_range, times_text
-from .speedup import on_accelerator
-from .sweep import Line
+import pandas as pd
+
+from .. import statistics
+from ..statistics import ALWAYS, Crossover
+from .labels import Names, Row, grouped, rounded_size, size_label, size_text, times_range, times_text
+from .speedup import ONE_SHOT, RESIDENT, observations, on_accelerator, one_shot_of, speedup_of
+from .sweep import Line, Measure, sweeps
+from .table import BASE, CROSSING, LINE, columns_of, records
 
 WORTH_IT, IF_IT_STAYS, NOT_WORTH_IT, UNSURE = "worth it", "if the data stays", "no", "unsure"
 MARKS = {WORTH_IT: "✓", IF_IT_STAYS: "◐", NOT_WORTH_IT: "✗", UNSURE: "?"}
@@ -17,6 +22,9 @@ WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
 NOISY_FACTOR = 4.0
 """An interval whose ends are further apart than that says nothing."""
+MEASURES: dict[str, Measure] = {RESIDENT: speedup_of, ONE_SHOT: one_shot_of}
+"""What is compared in each regime."""
+_BASELINE = ("baseline_run", "baseline_machine", "baseline_device", "baseline_implementation")
 
 
 def too_noisy(low: float | None, high: float | None) -> bool:
@@ -56,6 +64,90 @@ def verdict(row: Row) -> str:
     return NOT_WORTH_IT if row["high"] < WORTHWHILE else UNSURE
 
 
+def peak_text(share: float | None) -> str:
+    """``73%`` of a measured peak; a dash where it is unknown, or above 100%, which can't be."""
+    return "—" if share is None or share > 1 else "<1%" if share < 0.01 else f"{share:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A line's crossover; ``processes`` are those that its interval rests on."""
+
+    crossover: Crossover
+    processes: int
+    note: str = ""
+
+    @property
+    def disputed(self) -> bool:
+        """Whether some resamples of the processes cross where the mean doesn't."""
+        return self.crossover.size is None and self.crossover.low != self.crossover.high
+
+    def anywhere(self, smallest: float, largest: float) -> bool:
+        """Whether the interval leaves open all the sizes that were measured."""
+        low, high = self.crossover.low, self.crossover.high
+        return low is not None and high is not None and low <= smallest and high >= largest
+
+
+def crossing_of(line: Line, regime: str = RESIDENT) -> Crossing:
+    """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
+    paired = all(row["run"] == row["baseline_run"] for row in line.rows)
+    sides = [[observations(row[side], regime) for row in line.rows] for side in (BASE, "_result")]
+    common = [set.intersection(*map(set, side)) for side in sides]
+    if paired:
+        common = [common[0] & common[1]] * 2
+    count = min(map(len, common))
+    x = [point.x for point in line.points]
+    if count < 2:
+        known = statistics.crossover(x, [point.y for point in line.points])
+        single = any(len(times) < 2 for side in sides for times in side)
+        note = "one process" if single else "no two processes measured every size"
+        return Crossing(known, 1, f"{note}: no interval")
+    tops, bottoms = (
+        [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
+    )
+    known = statistics.crossover_interval(x, tops, bottoms, paired=paired)
+    return Crossing(known, count, _note(known, one_size=min(x) == max(x)))
+
+
+def _note(known: Crossover, one_size: bool) -> str:
+    """What the interval leaves open, and that a single size says little."""
+    words = ["one size"] * one_size
+    if Crossing(known, 0).disputed:
+        words.append("processes disagree: in some resamples it crosses")
+    elif known.size and not known.low:
+        words.append("interval begins below the smallest size")
+    if known.size and known.high == math.inf:
+        words.append("interval ends beyond the largest size")
+    return "; ".join(words)
+
+
+def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
+    """A row for each line and regime: the columns of crossover.csv, then the Crossing and the Line."""
+    rows = records(speedups)
+    parameters = columns_of({name for row in rows for name in row["_result"].params})
+    shown = ["run", "machine", "device", "workload", "implementation", "variant", "cache"]
+    lines = [
+        (regime, sweep.size, line)
+        for members in grouped(rows, names.baseline).values()
+        for regime, measure in MEASURES.items()
+        for sweep in sweeps(members, measure, names)[0]
+        for line in sweep.lines
+    ]
+    body = []
+    for regime, size, line in lines:
+        crossing = crossing_of(line, regime)
+        row, known = line.row, crossing.crossover
+        ends = [end if known.size is not None and end not in (0, math.inf) else None for end in (known.low, known.high)]
+        cells = [row[name] for name in shown]
+        cells += [row["_result"].params.get(name) if name != size else None for name in parameters]
+        cells += [row["dtype"], *(row[name] for name in _BASELINE), row["differs"]]
+        cells += [regime if row["regime"] in (None, RESIDENT) else row["regime"], size, known.size, *ends, known.kind]
+        body.append([*cells, crossing.processes, crossing.note or None, crossing, line])
+    header = [*shown, *parameters.values(), "dtype", *_BASELINE, "differs"]
+    header += ["regime", "size_parameter", "crossover", "low", "high", "kind", "processes", "note", CROSSING, LINE]
+    return pd.DataFrame(body, columns=header, dtype=object)
+
+
 def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
     known, sizes, label = crossing.crossover, [point.x for point in line.points], size_label(name)
@@ -74,8 +166,3 @@ def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     if not known.low or known.high == math.inf:
         return UNSURE
     return f"{label} ≈ {rounded_size(known.size, name)}"
-
-
-def peak_text(share: float | None) -> str:
-    """``73%`` of a measured peak; a dash where it is unknown, or above 100%, which can't be."""
-    return "—" if share is None or share > 1 else "<1%" if share < 0.01 else f"{share:.0%}"

@@ -12,7 +12,6 @@ import pandas as pd
 
 from ..format import text
 from ..runfile.schema import Run, Scalar
-from ..runfile.utilisation import PLAUSIBLE
 from .table import BASE, records
 
 Row = dict[str, Any]
@@ -30,9 +29,6 @@ class Names:
         rows = records(table[["run", "device", "implementation"]].drop_duplicates())
         self.several = len({row["run"] for row in rows}) > 1
         self.mixed = {row["device"] for row in rows if row["implementation"] == "numpy"}
-        order = sorted(rows, key=lambda row: row["implementation"] == "numpy")  # stable: otherwise as in the table
-        self.sources = list(dict.fromkeys(self.source(row) for row in order))
-        self.dtypes = [dtype for dtype in table["dtype"].drop_duplicates() if dtype]
 
     def source(self, row: Row, prefix: str = "") -> str:
         """``cpu``, ``cuda:0``, ``cpu · NumPy``, with the run's name behind it where there are several."""
@@ -53,9 +49,8 @@ class Names:
 
 def arithmetic(row: Row) -> str:
     """``float32``, ``float32 autocast``: rows that differ in it are never summed up in one number."""
-    variant = row["variant"] if row["variant"] not in (None, "eager") else ""
-    cache = f"cache {row['cache']}" if row["cache"] not in (None, "hot") else ""
-    return " ".join(word for word in (row["dtype"], variant, cache) if word)
+    words = row["dtype"], row["variant"], row["cache"] and f"cache {row['cache']}"
+    return " ".join(word for word in words if word not in (None, "", "eager", "cache hot"))
 
 
 def flagged(row: Row) -> bool:
@@ -80,9 +75,7 @@ def family(workload: str) -> str:
 
 def setting(name: str, value: Scalar) -> str:
     """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``."""
-    if isinstance(value, str):
-        return shorten(value, 24)
-    return shorten(f"{name}={json.dumps(value)}", 24)
+    return shorten(value if isinstance(value, str) else f"{name}={json.dumps(value)}", 24)
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:
@@ -117,11 +110,9 @@ def times_text(value: float) -> str:
 def times_range(low: float, high: float) -> str:
     """``48× to 113×``, ``2.2× to 3.3× slower``."""
     ends = times_text(low), times_text(high)
-    if ends[0] == ends[1]:
-        return ends[0]
-    if all(end.endswith(" slower") for end in ends):
-        return f"{ends[1].removesuffix(' slower')} to {ends[0]}"
-    return " to ".join(ends)
+    if ends[0] != ends[1] and all(end.endswith(" slower") for end in ends):
+        ends = ends[1].removesuffix(" slower"), ends[0]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def implementation_name(name: str) -> str:
@@ -180,20 +171,3 @@ def grouped(members: Iterable[_T], key: Callable[[_T], Any]) -> dict[Any, list[_
     for member in members:
         groups.setdefault(key(member), []).append(member)
     return groups
-
-
-def beyond(rows: Iterable[Row]) -> str:
-    """A sentence where cases exceed their ceilings, measured on a busy machine, by more than noise.
-
-    On a machine that wasn't busy such cases are flagged themselves, or need fewer FLOPs than are counted.
-    """
-    above = [
-        row["utilisation"]
-        for row in rows
-        if (row["utilisation"] or 0) > PLAUSIBLE
-        and any(flag.name == "contended" for flag in row["_run"].flags)
-        and not any(flag.name == "implausible" for flag in row["_result"].flags)
-    ]
-    if not above:
-        return ""
-    return f" Up to {max(above):.0%} of a peak: the peaks were measured while the machine was busy and are too low."

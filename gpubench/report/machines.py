@@ -19,11 +19,11 @@ from ..errors import UsageError
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
 from ..runfile.utilisation import PLAUSIBLE
-from .headline import kind_of, representative, representatives, setting_of
 from .judgement import TOO_NOISY, UNSURE, speedup_words, too_noisy
 from .labels import Row, device_label, factor, flagged, grouped, listed, short_device, shorten
 from .render import Table
 from .speedup import on_accelerator, pair
+from .sweep import kind_of, representative, representatives, setting_of
 from .table import records
 
 DeviceOfRun = tuple[str, str]

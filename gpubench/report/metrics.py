@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from ..format import text
@@ -55,28 +56,18 @@ _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 
 def _end(name: str) -> Callable[[MeasuredCase], Number]:
     def of(case: MeasuredCase) -> Number:
-        if len(case.times.processes) < 2:
-            return None
-        end: float = getattr(mean_interval([process.median_s for process in case.times.processes]), name)
-        return end
-
-    return of
-
-
-def _rate(kind: str) -> Callable[[MeasuredCase], Number]:
-    def of(case: MeasuredCase) -> Number:
-        amount: float | None = getattr(case.result.work, kind)
-        return None if amount is None else amount / case.times.median_s
+        medians = [process.median_s for process in case.times.processes]
+        return getattr(mean_interval(medians), name) if len(medians) > 1 else None
 
     return of
 
 
 def _copy(name: str) -> Callable[[MeasuredCase], Number]:
-    def of(case: MeasuredCase) -> Number:
-        seconds: float | None = getattr(case.result.transfer, name, None)
-        return seconds
+    return lambda case: getattr(case.result.transfer, name, None)
 
-    return of
+
+def _per(amount: float | None, unit: float | None) -> Number:
+    return amount / unit if amount is not None and unit else None
 
 
 def _utilisation(case: MeasuredCase) -> Number:
@@ -87,47 +78,44 @@ def _utilisation(case: MeasuredCase) -> Number:
     return use.fraction if use else None
 
 
-def _item_per_j(case: MeasuredCase) -> Number:
-    items, energy = case.result.work.items, case.result.energy_j
-    return items / energy if items is not None and energy else None
-
-
 _METRICS = (
     Metric("time_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
-           lambda case: case.times.median_s),
+           attrgetter("times.median_s")),
     Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process",
            _end("low")),
     Metric("high_s", "s", "High end", "of the same interval", _end("high")),
-    Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait",
-           lambda case: case.times.latency_s),
+    Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
     Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded",
-           lambda case: case.result.device_s),
+           attrgetter("result.device_s")),
     Metric("launch_s", "s", "Launch overhead", "host seconds per call to enqueue the work",
-           lambda case: case.result.launch_s),
+           attrgetter("result.launch_s")),
     Metric("copy_in_s", "s", "Copy in", "the inputs from pageable host memory to the device", _copy("in_s")),
     Metric("copy_out_s", "s", "Copy out", "the outputs from the device to pageable host memory", _copy("out_s")),
     Metric("copy_in_pinned_s", "s", "Copy in, pinned", "the inputs from page-locked host memory to the device",
            _copy("in_pinned_s")),
     Metric("copy_out_pinned_s", "s", "Copy out, pinned", "the outputs from the device to page-locked host memory",
            _copy("out_pinned_s")),
-    Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds",
-           lambda case: case.times.iqr_s),
-    Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time", lambda case: case.times.mean_s),
-    Metric("min_s", "s", "Shortest time per call", "fastest round's wall time", lambda case: case.times.min_s),
-    Metric("rounds", "", "Rounds", "timed stretches", lambda case: case.times.rounds),
-    Metric("iterations", "", "Iterations", "calls in each round", lambda case: case.times.iterations),
-    Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / time_s", _rate("flops")),
-    Metric("byte_per_s", "B/s", "Bandwidth", "minimum memory traffic of the call / time_s", _rate("bytes")),
-    Metric("item_per_s", "1/s", "Rate", "items of the call / time_s", _rate("items")),
+    Metric("iqr_s", "s", "Interquartile range", "spread of the wall time between rounds", attrgetter("times.iqr_s")),
+    Metric("mean_s", "s", "Mean time per call", "mean over rounds of the wall time", attrgetter("times.mean_s")),
+    Metric("min_s", "s", "Shortest time per call", "fastest round's wall time", attrgetter("times.min_s")),
+    Metric("rounds", "", "Rounds", "timed stretches", attrgetter("times.rounds")),
+    Metric("iterations", "", "Iterations", "calls in each round", attrgetter("times.iterations")),
+    Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / time_s",
+           lambda case: _per(case.result.work.flops, case.times.median_s)),
+    Metric("byte_per_s", "B/s", "Bandwidth", "minimum memory traffic of the call / time_s",
+           lambda case: _per(case.result.work.bytes, case.times.median_s)),
+    Metric("item_per_s", "1/s", "Rate", "items of the call / time_s",
+           lambda case: _per(case.result.work.items, case.times.median_s)),
     Metric("utilisation", SHARE, "% of peak", "least time that the device's measured peaks allow / time_s",
            _utilisation, in_summary=True),
     Metric("memory_bytes", "B", "Peak memory", "most bytes the benchmark held on its device at once",
-           lambda case: case.result.memory_bytes, in_summary=True),
+           attrgetter("result.memory_bytes"), in_summary=True),
     Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included",
-           lambda case: case.result.energy_j, in_summary=True),
-    Metric("item_per_j", "1/J", "Items/J", "items of the call / energy per call", _item_per_j, in_summary=True),
+           attrgetter("result.energy_j"), in_summary=True),
+    Metric("item_per_j", "1/J", "Items/J", "items of the call / energy per call",
+           lambda case: _per(case.result.work.items, case.result.energy_j), in_summary=True),
     Metric("check_error", SHARE, "Error", "max|result - float64 reference| / max|reference|",
-           lambda case: case.result.check_error),
+           attrgetter("result.check_error")),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
 
@@ -142,11 +130,8 @@ class Rate:
 
     def measure(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
         """Median, low and high of a row's rounds, where the row declares that kind of work."""
-        result = row["_result"]
-        amount = getattr(result.work, self.kind)
-        if amount is None:
-            return None
-        return amount / result.times.median_s, amount / result.times.q3_s, amount / result.times.q1_s
+        amount, times = getattr(row["_result"].work, self.kind), row["_result"].times
+        return None if amount is None else (amount / times.median_s, amount / times.q3_s, amount / times.q1_s)
 
 
 def rate_of_work(work: Work) -> Rate | None:
@@ -160,11 +145,11 @@ def rate_of_work(work: Work) -> Rate | None:
         items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
     if items and work.unit in _PEOPLE_COUNT:
         return items
-    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
-        return Rate("flops", METRICS["flop_per_s"].unit, METRICS["flop_per_s"].label)
-    if work.bytes is not None:
-        return Rate("bytes", METRICS["byte_per_s"].unit, METRICS["byte_per_s"].label)
-    return items
+    if work.flops is None and work.bytes is None:
+        return items
+    flops = work.flops is not None and (work.bytes is None or work.flops >= work.bytes)
+    metric = METRICS["flop_per_s" if flops else "byte_per_s"]
+    return Rate("flops" if flops else "bytes", metric.unit, metric.label)
 
 
 _OTHER_COLUMNS = {
@@ -197,23 +182,15 @@ _OTHER_COLUMNS = {
 
 def document() -> str:
     """docs/metrics.md: what each column of numbers in results.csv means."""
-    lines = [
-        "# The numbers of results.csv",
-        "",
-        "Made from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py); don't edit it here.",
-        "Values are in SI base units; an empty cell is an unknown value.",
-        "",
-        "| column | unit | label | meaning |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines = ["# The numbers of results.csv", ""]
+    lines += ["Made from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py); don't edit it here."]
+    lines += ["Values are in SI base units; an empty cell is an unknown value.", ""]
+    lines += ["| column | unit | label | meaning |", "| --- | --- | --- | --- |"]
     for metric in METRICS.values():
         meaning = metric.meaning.replace("|", "\\|")
         lines.append(f"| `{metric.name}` | {metric.unit or 'count'} | {metric.label} | {meaning} |")
     for name, columns in _OTHER_COLUMNS.items():
         lines += ["", f"## Other columns of {name}", "", "| column | meaning |", "| --- | --- |"]
         lines += [f"| {column} | {meaning} |" for column, meaning in columns.items()]
-    lines += [
-        "",
-        "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU.",
-    ]
-    return "\n".join(lines) + "\n"
+    numpy = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."
+    return "\n".join([*lines, "", numpy]) + "\n"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from ..format import bytes_text, seconds_text, text
 from ..runfile.flags import ADVICE
-from ..runfile.schema import TIMERS, Bandwidth, Ceilings, Run
+from ..runfile.schema import TIMERS, Ceilings, Run
 from .labels import Names, Row, case_name, grouped, listed, shorten
 from .render import Table
 from .table import records
@@ -18,10 +18,18 @@ from .table import records
 _PRESETS = {"smoke": "smoke: checks that the benchmarks work, its times mean nothing"}
 
 
-def machine_table(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
+def provenance_tables(results: pd.DataFrame, runs: Sequence[Run], names: Names) -> list[Table]:
+    """All of them, the most asked for first."""
+    rows = records(results)
+    named: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
+    tables = [_job_table(rows, names), _unmeasured_table(rows), _flag_table(rows), _run_flag_table(named)]
+    return [*tables, _peak_table(named), _method_table(runs, rows), _machine_table(named)]
+
+
+def _machine_table(runs: dict[str, Run]) -> Table:
     """What was measured on, a row a run."""
     rows = []
-    for name, run in zip(dict.fromkeys(results["run"]), (run for run in runs if run.results), strict=True):
+    for name, run in runs.items():
         devices = [f"{device.name}: {device.label}" if device.label else device.name for device in run.machine.devices]
         cells = (run.machine.torch, str(run.machine.threads or ""), run.date)
         measured = sum(result.times is not None for result in run.results)
@@ -29,73 +37,57 @@ def machine_table(results: pd.DataFrame, runs: Sequence[Run]) -> Table:
     return Table("Machines", ("run", "machine", "devices", "torch", "threads", "date", "measured"), tuple(rows))
 
 
-def peak_table(results: pd.DataFrame) -> Table:
+def _peak_table(runs: dict[str, Run]) -> Table:
     """The peaks of each device, measured in the same run."""
     body = []
-    for name, run in _runs(results).items():
+    for name, run in runs.items():
         for device, known in run.ceilings.items():
-            label = f"{device} · {name}" if results["run"].nunique() > 1 else device
-            for (size, level), entries in _footprints(known).items():
-                what = f"bandwidth at {size}, {shorten(level or 'memory', 16)}"
-                body.append((label, what, listed([_pattern(entry) for entry in entries], 8)))
-            rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
-            single = (
-                ("matrix products", listed(rates, 8)),
-                ("launch overhead", known.launch_floor_s and text(known.launch_floor_s, "s")),
-                ("host to device", known.host_to_device_byte_per_s and text(known.host_to_device_byte_per_s, "B/s")),
-                ("device to host", known.device_to_host_byte_per_s and text(known.device_to_host_byte_per_s, "B/s")),
-            )
-            body += [(label, what, cell) for what, cell in single if cell]
+            label = f"{device} · {name}" if len(runs) > 1 else device
+            body += [(label, what, peak) for what, peak in _peaks(known) if peak]
     note = "Measured at the start of the run; % of peak and the roofline rest on them."
     return Table("Measured peaks", ("device", "what", "peak"), tuple(body), note)
 
 
-def _footprints(known: Ceilings) -> dict[tuple[str, str], list[Bandwidth]]:
-    """All access patterns of each footprint, the smallest first; a few bytes more or less don't matter."""
-    footprints: dict[tuple[str, str], list[Bandwidth]] = {}
-    for entry in sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes):
-        footprints.setdefault((bytes_text(entry.footprint_bytes), entry.level), []).append(entry)
-    return footprints
+def _peaks(known: Ceilings) -> Iterable[tuple[str, str]]:
+    """Bandwidths by footprint, the smallest first: a few bytes more or less don't matter; then the single figures."""
+    entries = sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes)
+    footprints = grouped(entries, lambda entry: (bytes_text(entry.footprint_bytes), entry.level))
+    for (size, level), patterns in footprints.items():
+        rates = [f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}" for entry in patterns]
+        yield f"bandwidth at {size}, {shorten(level or 'memory', 16)}", listed(rates, 8)
+    rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
+    yield "matrix products", listed(rates, 8)
+    yield "launch overhead", text(known.launch_floor_s, "s") if known.launch_floor_s else ""
+    for way in ("host_to_device", "device_to_host"):
+        rate = getattr(known, f"{way}_byte_per_s")
+        yield way.replace("_", " "), text(rate, "B/s") if rate else ""
 
 
-def _pattern(entry: Bandwidth) -> str:
-    return f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}"
-
-
-def flag_table(results: pd.DataFrame) -> Table:
+def _flag_table(rows: list[Row]) -> Table:
     """Every flag that a case got, with what to try."""
-    flagged = grouped(
-        ((row, flag) for row in records(results) for flag in row["_result"].flags), lambda entry: entry[1].name
-    )
+    flagged = grouped(((row, flag) for row in rows for flag in row["_result"].flags), lambda entry: entry[1].name)
     body = []
     for name in (name for name in ADVICE if name in flagged):
         row, flag = flagged[name][0]
-        cells = (f"e.g. {case_name(row)} on {row['device']}: {shorten(flag.seen, 160)}", *_advice(name))
-        body.append((name, str(len(flagged[name])), *cells))
+        evidence = f"e.g. {case_name(row)} on {row['device']}: {shorten(flag.seen, 160)}"
+        body.append((name, str(len(flagged[name])), evidence, ADVICE[name].why, ADVICE[name].remedy))
     note = "Hollow markers in charts: noisy measurement. The column flags of results.csv names them all."
     return Table("Flags", ("flag", "benchmarks", "evidence", "possible cause", "what to try"), tuple(body), note)
 
 
-def run_flag_table(results: pd.DataFrame) -> Table:
-    """What was seen of whole processes."""
-    body = []
-    for name, run in _runs(results).items():
-        for flag in run.flags:  # a process may raise the same one more than once
-            processes = f"{len(set(flag.processes))} of {run.processes}"
-            body.append((flag.name, name, processes, shorten(flag.seen, 160), *_advice(flag.name)))
+def _run_flag_table(runs: dict[str, Run]) -> Table:
+    """What was seen of whole processes, which may raise the same flag more than once."""
+    body = tuple(
+        (flag.name, name, f"{len(set(flag.processes))} of {run.processes}", shorten(flag.seen, 160),
+         ADVICE[flag.name].why, ADVICE[flag.name].remedy)
+        for name, run in runs.items()
+        for flag in run.flags
+    )  # fmt: skip
     columns = ("flag", "run", "processes", "evidence", "possible cause", "what to try")
-    return Table("Flags of whole processes", columns, tuple(body))
+    return Table("Flags of whole processes", columns, body)
 
 
-def _advice(name: str) -> tuple[str, str]:
-    return ADVICE[name].why, ADVICE[name].remedy
-
-
-def _runs(results: pd.DataFrame) -> dict[str, Run]:
-    return {row["run"]: row["_run"] for row in records(results)}
-
-
-def job_table(rows: list[Row], names: Names) -> Table:
+def _job_table(rows: list[Row], names: Names) -> Table:
     """Jobs of many equal steps, of which one was measured."""
     body = []
     for row in rows:
@@ -107,23 +99,23 @@ def job_table(rows: list[Row], names: Names) -> Table:
     return Table("Whole jobs", ("job", "device", "steps", "one step", "all steps"), tuple(body), note)
 
 
-def unmeasured_table(rows: list[Row]) -> Table:
+def _unmeasured_table(rows: list[Row]) -> Table:
     """Skipped and failed cases by reason; reasons that differ only in their numbers count as one."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row["status"] != "ok":
-            shape = re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", row["reason"] or "")
-            groups.setdefault((row["status"], shape), []).append(row)
+
+    def shape(row: Row) -> tuple[str, str]:
+        return row["status"], re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", row["reason"] or "")
+
+    groups = grouped((row for row in rows if row["status"] != "ok"), shape)
     body = []
     for (status, _), members in sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[0][1])):
-        reasons = {row["reason"] or "no reason given" for row in members}
-        reason = ("e.g. " if len(reasons) > 1 else "") + shorten(members[0]["reason"] or "no reason given", 200)
+        reasons = list(dict.fromkeys(row["reason"] or "no reason given" for row in members))
+        reason = ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
         workloads = sorted({f"{row['workload']} on {row['device']}" for row in members})
         body.append((status, str(len(members)), reason, listed(workloads, 4)))
     return Table("Skipped and failed", ("status", "benchmarks", "reason", "which"), tuple(body))
 
 
-def method_table(runs: Sequence[Run], rows: list[Row]) -> Table:
+def _method_table(runs: Sequence[Run], rows: list[Row]) -> Table:
     """How the numbers were taken; what no file says is left out."""
 
     def join(values: Sequence[object]) -> str:

@@ -1,26 +1,34 @@
-"""A report in words: one structure, shown in a terminal through rich or written as Markdown.
-
-The widths of a terminal's columns are ours: rich breaks a word that is too long anywhere, a number too, and half a
-number reads like a number.
-"""
+"""A report in words, shown in a terminal through rich or written as Markdown; and the folder that holds it, refused
+early, filled at the end, never left."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
-from .output import CHARTS
+from ..errors import UsageError
+from ..runfile.writer import replace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
+CHARTS = "charts"
+MANIFEST = ".written-by-gpubench.json"
+"""Lists the tables and charts that a report wrote. Earlier versions had it in charts/, and listed only these."""
+TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
+"""Those that every report writes."""
+_OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 _LEAST = 4
 """Width to which every column may shrink."""
 _JOINTS = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
@@ -71,19 +79,16 @@ def summary_markdown(summary: Summary) -> str:
         source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark[0]}">' if dark else ""
         lines += [f'<picture>{source}<img alt="{html.escape(title)}" src="{first}"></picture>', ""]
     for table in summary.details:
-        lines += [f"<details><summary>{html.escape(table.title)}</summary>", "", *markdown_table(table), ""]
-        lines += ["</details>", ""]
+        head = f"<details><summary>{html.escape(table.title)}</summary>"
+        lines += [head, "", *markdown_table(table), "", "</details>", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def markdown_table(table: Table) -> list[str]:
     """Its lines, without the title."""
-    lines = [_markdown_row(table.columns), "|" + " --- |" * len(table.columns), *map(_markdown_row, table.rows)]
+    head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (table.columns, *table.rows))
+    lines = [head, "|" + " --- |" * len(table.columns), *body]
     return [*lines, "", escape(table.note)] if table.note else lines
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(escape, cells)) + " |"
 
 
 def rst_table(table: Table) -> list[str]:
@@ -145,6 +150,7 @@ def fit_columns(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     """
     columns = [[str(cell) for cell in column] for column in zip(*rows, strict=True)]
     widths = [max(map(cell_len, column)) for column in columns]
+    # ours: rich breaks a word that is too long anywhere, a number too, and half a number reads like a number
     kinds: tuple[Callable[[str], list[str]], ...] = (_words, _pieces, lambda _: ["-" * _LEAST])
     for parts in kinds:
         least = [max(cell_len(part) for cell in column for part in parts(cell)) for column in columns]
@@ -177,3 +183,81 @@ def wrap_cell(cell: str, width: int) -> str:
             else:
                 lines[-1:] = [*lines[-1:] * bool(lines[-1]), *chop_cells(piece, width)]
     return "\n".join(lines)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder if need be, and try it. Raises UsageError where no file can be made in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder}: can't write there: {getattr(error, 'strerror', None) or error}") from None
+
+
+def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
+    """Write everything, and remove what an earlier report left there and this one no longer has.
+
+    Only files named in the manifest of that earlier report are removed or replaced: what others put there stays.
+    Raises UsageError before anything is written.
+    """
+    prepare_folder(folder)
+    pictures = folder / CHARTS
+    if charts or pictures.exists():
+        if pictures.is_symlink():
+            raise UsageError(f"{pictures}: is a link; charts are written inside {folder} only")
+        prepare_folder(pictures)
+    # a file name may hold bytes that are no text
+    files = {name: text.encode(errors="replace") for name, text in tables.items()}
+    files |= {f"{CHARTS}/{name}": content for name, content in charts.items()}
+    require_ours(folder, files)
+    for name in _ours(folder) - files.keys():
+        with suppress(OSError):
+            (folder / name).unlink()
+    # first: a report that is killed must not leave files that no later one would replace
+    replace(folder / MANIFEST, (json.dumps(sorted(files), indent=1) + "\n").encode())
+    with suppress(OSError):
+        (pictures / MANIFEST).unlink()
+    for name, content in files.items():
+        replace(folder / name, content)
+    return [folder / name for name in files]
+
+
+def file_names(titles: Iterable[str]) -> list[str]:
+    """A file name of plain letters for each title, no two alike even where case doesn't count."""
+    names: list[str] = []
+    for title in titles:
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", title).strip("-.")[:80] or "chart"
+        taken = {name.lower() for name in names}
+        names.append(next(name for i in count(1) if (name := f"{stem}-{i}" if i > 1 else stem).lower() not in taken))
+    return names
+
+
+def require_ours(folder: Path, names: Iterable[str]) -> None:
+    """Raise UsageError if one of these files is there and wasn't written by a report."""
+    ours = _ours(folder)
+    for name in names:
+        path = folder / name
+        if name not in ours and (path.exists() or path.is_symlink()):
+            raise UsageError(
+                f"{path}: was not written by gpubench and would be replaced: move it, or choose another -o"
+            )
+
+
+def _ours(folder: Path) -> set[str]:
+    """The files that a report wrote, relative to its folder. Of earlier versions, which kept no list of tables: all
+    tables beside their list of charts, or where none of the four that they always wrote is missing."""
+    listed = _names(folder / MANIFEST)
+    drawn = {f"{CHARTS}/{name}" for name in _names(folder / CHARTS / MANIFEST)}
+    ours = {name for name in listed | drawn if _OURS.fullmatch(name)}
+    if drawn or (not listed and all((folder / name).is_file() for name in TABLES)):
+        ours |= {*TABLES, "scaling.csv"}
+    return ours
+
+
+def _names(manifest: Path) -> set[str]:
+    try:
+        names = json.loads(manifest.read_text())
+    except (OSError, ValueError, RecursionError):
+        return set()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

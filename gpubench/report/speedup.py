@@ -2,11 +2,7 @@
 
 The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. A ratio of
 cases that differ in dtype, precision, regime, cache, threads or seed is no speedup: such pairs are left out unless
-the difference is allowed, and then it is named beside the ratio. A fact that a file doesn't hold is no difference,
-except TF32: on at one side and unknown at the other is one.
-
-With copies (one-shot) means what a single answer costs: the inputs copied to the device, one call, the outputs copied
-back. Data that stays on the device (resident) hides the copies, which decide whether moving one call pays at all.
+the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
 """
 
 from __future__ import annotations
@@ -20,20 +16,20 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
-from ..runfile.schema import REGIMES, DeviceFacts, Result, Scalar, Times
+from ..runfile.schema import REGIMES, DeviceFacts, Result, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Interval
-from .labels import Row
+from .labels import Row, grouped
 from .table import BASE, HIDDEN, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
 
 RESIDENT, ONE_SHOT = REGIMES
+"""Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
 FALLBACK = "float32"
 """The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
 _WITHIN = "spread within one process"
 
 _HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
 _SWITCH = {True: "on", False: "off", None: "unknown"}
-
 _Rows = list[Row]
 _Partners = Iterator[tuple[Row, list[_Rows]]]
 
@@ -92,13 +88,12 @@ def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collectio
         first = str(table.loc[table[baseline.role] == baseline.name, "run"].iloc[0])
     made: _Rows = []
     left_out = []
-    for group in _groups(table, terms):
-        for row, tiers in _partners(group, baseline, first):
-            base, differing = _closest(row, tiers, allowed)
-            if base is None:
-                left_out += [LeftOut(row, differing)] if differing else []
-            else:
-                made.append(_pair(base, row, differing))
+    for row, tiers in (each for group in _groups(table, terms) for each in _partners(group, baseline, first)):
+        base, differing = _closest(row, tiers, allowed)
+        if base is not None:
+            made.append(_pair(base, row, differing))
+        elif differing:
+            left_out.append(LeftOut(row, differing))
     columns = ["device_name", "workload", "dtype", "variant", "setting", "size_name", "size", *PAIRED, "flags", "id"]
     columns += [*SIDE, *(f"baseline_{name}" for name in SIDE), "differs", "uncertainty", "regime", "cache"]
     columns += [*parameters, *(name for name in ONE_SHOT_COLUMNS if name not in PAIRED), *HIDDEN, BASE]
@@ -145,21 +140,12 @@ def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
     base_s, time_s, ratio, uncertainty = times_and_ratio(base["_result"].times, other["_result"].times)
     accelerated = on_accelerator(other) and not on_accelerator(base)
     copied = _one_shot(base["_result"], other["_result"], base_s, time_s) if accelerated else {}
-    return {
-        **other,
-        **{f"baseline_{name}": base[name] for name in SIDE},
-        BASE: base["_result"],
-        "differs": ", ".join(differing.values()) or None,
-        "baseline_s": base_s,
-        "time_s": time_s,
-        "speedup": base_s / time_s,
-        "low": ratio.low,
-        "high": ratio.high,
-        "uncertainty": uncertainty,
-        **(copied or dict.fromkeys(ONE_SHOT_COLUMNS)),
-        "flags": " ".join(dict.fromkeys(flag.name for side in (other, base) for flag in side["_result"].flags)) or None,
-        "id": other["_result"].id,
-    }
+    flags = dict.fromkeys(flag.name for side in (other, base) for flag in side["_result"].flags)
+    made = {**other, **{f"baseline_{name}": base[name] for name in SIDE}, BASE: base["_result"]}
+    made |= {"baseline_s": base_s, "time_s": time_s, "speedup": base_s / time_s, "low": ratio.low, "high": ratio.high}
+    made |= {"uncertainty": uncertainty, "differs": ", ".join(differing.values()) or None}
+    made |= {"flags": " ".join(flags) or None, "id": other["_result"].id}
+    return made | (copied or dict.fromkeys(ONE_SHOT_COLUMNS))
 
 
 def _closest(row: Row, tiers: Iterable[_Rows], allowed: set[str]) -> tuple[Row | None, dict[str, str]]:
@@ -180,17 +166,16 @@ def _closest(row: Row, tiers: Iterable[_Rows], allowed: set[str]) -> tuple[Row |
 
 def _partners(rows: _Rows, baseline: Baseline | None, first: str | None) -> _Partners:
     """Each case that needs a baseline, and where to look for it; other runs are held against the ``first``."""
-    runs: dict[str, _Rows] = {}
-    for row in rows:
-        runs.setdefault(row["run"], []).append(row)
+    runs = grouped(rows, lambda row: row["run"])
+    others = runs.get(first, [])
     if baseline is None:
         yield from _against_cpu(rows, runs)
-        yield from _against_run(rows, runs.get(first or "", []), first)
+        yield from _against_run(rows, others, first)
     elif baseline.role in ("device", "implementation"):
         yield from _against(rows, runs, baseline)
     else:
-        yield from _against_run(rows, runs.get(first or "", []), first, any_kind=True)
-        yield from _against_cpu(runs.get(first or "", []), runs)
+        yield from _against_run(rows, others, first, any_kind=True)
+        yield from _against_cpu(others, runs)
 
 
 def _against_cpu(rows: _Rows, runs: dict[str, _Rows]) -> _Partners:
@@ -213,12 +198,11 @@ def _against(rows: _Rows, runs: dict[str, _Rows], baseline: Baseline) -> _Partne
 def _against_run(rows: _Rows, others: _Rows, run: str | None, any_kind: bool = False) -> _Partners:
     """Other runs against this one: the same device, else the first of its kind, else an accelerator of another kind,
     else (``any_kind``) the CPU."""
-    for row in rows:
-        if row["run"] != run:
-            tiers = [[other for other in others if other["device"] == row["device"]]]
-            tiers.append([other for other in others if _device(other).kind == _device(row).kind])
-            tiers.append([other for other in others if on_accelerator(other) and on_accelerator(row)])
-            yield row, [*tiers, [other for other in others if not on_accelerator(other)] if any_kind else []]
+    for row in (row for row in rows if row["run"] != run):
+        same = [other for other in others if other["device"] == row["device"]]
+        kin = [other for other in others if _device(other).kind == _device(row).kind]
+        accelerators = [other for other in others if on_accelerator(other) and on_accelerator(row)]
+        yield row, [same, kin, accelerators, [other for other in others if any_kind and not on_accelerator(other)]]
 
 
 def _device(row: Row) -> DeviceFacts:
@@ -232,18 +216,17 @@ def on_accelerator(row: Row) -> bool:
 
 def _differences(base: Row, other: Row) -> dict[str, str]:
     """By term, in words, the other's value first: ``{"threads": "threads 2 against 1"}``."""
-    differing = {}
-    for term in ("dtype", "regime", "cache"):
-        if base[term] != other[term]:
-            differing[term] = f"{term} {other[term] or 'unknown'} against {base[term] or 'unknown'}"
+    differing = {
+        term: f"{term} {other[term] or 'unknown'} against {base[term] or 'unknown'}"
+        for term in ("dtype", "regime", "cache")
+        if base[term] != other[term]
+    }
     if words := _tf32(base, other) or _accumulation(base, other):
         differing["precision"] = words
-    for term, value, base_value in (
-        ("threads", other["threads"], base["threads"]),
-        ("seed", other["_run"].seed, base["_run"].seed),
-    ):
-        if None not in (value, base_value) and value != base_value:
-            differing[term] = f"{term} {value} against {base_value}"
+    states = {"threads": (other["threads"], base["threads"]), "seed": (other["_run"].seed, base["_run"].seed)}
+    for term, values in states.items():
+        if None not in values and values[0] != values[1]:
+            differing[term] = f"{term} {values[0]} against {values[1]}"
     return differing
 
 
@@ -274,20 +257,13 @@ def _accumulation(base: Row, other: Row) -> str | None:
     """Switches of half-precision products that are known on both sides and differ."""
     dtypes = {compute_dtype(row["dtype"], row["variant"]) for row in (base, other)}
     prefix = _HALVES.get(dtypes.pop()) if len(dtypes) == 1 else None
-    if prefix is None:
-        return None
-    base_switches, switches = (_switches(row, prefix) for row in (base, other))
-    for name in sorted(base_switches.keys() & switches.keys()):
-        states = switches[name], base_switches[name]
-        if None not in states and states[0] != states[1]:
+    switches = [row["_result"].precision or row["_run"].machine.precision for row in (other, base)]
+    for name in sorted(switches[0].keys() & switches[1].keys()):
+        states = [known[name] for known in switches]
+        if prefix and name.startswith(prefix) and None not in states and states[0] != states[1]:
             words = [_SWITCH[value] if isinstance(value, bool) else str(value) for value in states]
             return f"{name.replace('_', ' ')} {' against '.join(words)}"
     return None
-
-
-def _switches(row: Row, prefix: str) -> dict[str, Scalar]:
-    known = row["_result"].precision or row["_run"].machine.precision
-    return {name: value for name, value in known.items() if name.startswith(prefix)}
 
 
 def _one_shot(base: Result, other: Result, base_s: float, time_s: float) -> dict[str, float | int | None]:
@@ -296,7 +272,7 @@ def _one_shot(base: Result, other: Result, base_s: float, time_s: float) -> dict
     With two processes or more on either side a process is one observation, as with resident data.
     """
     cells: dict[str, float | int | None] = dict.fromkeys(ONE_SHOT_COLUMNS)
-    copied, pinned = copies_s(other), copies_s(other, pinned=True)
+    copied, pinned = _copies_s(other), _copies_s(other, pinned=True)
     if base.times is None or other.times is None or copied is None:
         return cells
     tops, bottoms = (list(_calls_s(times).values()) for times in (base.times, other.times))
@@ -328,17 +304,14 @@ def break_even_calls(copied_s: float, base_s: float, time_s: float) -> int | Non
     return max(1, math.ceil(calls * (1 - 1e-9)))  # 10.000000000000002 calls are 10
 
 
-def copies_s(result: Result, pinned: bool = False) -> float | None:
+def _copies_s(result: Result, pinned: bool = False) -> float | None:
     """In and out, from and to pageable or page-locked host memory; None where one of them isn't known."""
     copies = result.transfer
     if copies is None:
         return None
-    ways = ((copies.in_bytes, copies.in_pinned_s), (copies.out_bytes, copies.out_pinned_s))
-    if not pinned:
-        ways = ((copies.in_bytes, copies.in_s), (copies.out_bytes, copies.out_s))
-    if any(nbytes and seconds is None for nbytes, seconds in ways):
-        return None
-    return sum(seconds for nbytes, seconds in ways if nbytes and seconds is not None)
+    seconds = (copies.in_pinned_s, copies.out_pinned_s) if pinned else (copies.in_s, copies.out_s)
+    needed = [each for each, nbytes in zip(seconds, (copies.in_bytes, copies.out_bytes), strict=True) if nbytes]
+    return None if None in needed else sum(each for each in needed if each is not None)
 
 
 def observations(result: Result, regime: str) -> dict[int, float]:
@@ -347,8 +320,13 @@ def observations(result: Result, regime: str) -> dict[int, float]:
         return {}
     if regime == RESIDENT:
         return {process.index: process.median_s for process in result.times.processes}
-    copied = copies_s(result) or 0.0
+    copied = _copies_s(result) or 0.0
     return {index: copied + call for index, call in _calls_s(result.times).items()}
+
+
+def speedup_of(row: Row) -> tuple[float, float, float]:
+    """Value, low and high of a pair with resident data."""
+    return row["speedup"], row["low"], row["high"]
 
 
 def one_shot_of(row: Row) -> tuple[float, float, float] | None:

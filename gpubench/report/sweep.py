@@ -1,13 +1,13 @@
-"""Rows as lines over a size: which parameter is the x axis, and which rows make one line."""
+"""Rows as lines over a size, and which row stands for its workload: never a mean, always a setting with a name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..runfile.schema import Scalar
-from .labels import Names, Row, flagged
+from .labels import Names, Row, family, flagged, grouped, setting
 from .metrics import Rate, rate_of_work
 from .table import size_of as size_of, size_parameter as size_parameter
 
@@ -16,6 +16,20 @@ Measure = Callable[[Row], tuple[float, float, float] | None]
 
 _TERMS = ("dtype", "variant", "regime", "cache", "differs")
 """What tells lines apart besides their source and the test's own parameters."""
+
+TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
+OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
+WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
+"""Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
+_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX, "elementwise": ELEMENTWISE}
+_PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
+"""Parts of a step, and a step at widths that nobody would train: no work of their own."""
+_NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
+"""Families about copies, and about several devices, which have tables of their own."""
+_DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
+"""The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
+_USUAL = ("out", "preallocated")
+"""Settings that time the work alone, without allocating its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +64,10 @@ class Sweep:
 
 def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sweep], list[Row]]:
     """The workloads that were measured at several sizes, and the rows of all others."""
-    by_workload: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["_result"].times and measure(row):
-            by_workload.setdefault(row["workload"], []).append(row)
     swept: list[Sweep] = []
     single: list[Row] = []
-    for workload, members in sorted(by_workload.items()):
+    known = (row for row in rows if row["_result"].times and measure(row))
+    for workload, members in sorted(grouped(known, lambda row: row["workload"]).items()):
         size = size_parameter(members)
         if size is None:
             single += members
@@ -65,19 +76,22 @@ def sweeps(rows: Iterable[Row], measure: Measure, names: Names) -> tuple[list[Sw
     return swept, single
 
 
+def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> Iterable[Line]:
+    groups: dict[Any, list[tuple[Point, Row]]] = {}
+    for row in rows:
+        x, values = size_of(row, size), measure(row)
+        if x is not None and values is not None:
+            key = tuple((name, type(value), value) for name, value in _terms(row, names, size).items())
+            groups.setdefault(key, []).append((Point(x, *values, flagged(row)), row))
+    for members in groups.values():
+        points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
+        yield Line(_terms(ordered[-1], names, size), points, ordered[-1], ordered)
+
+
 def _terms(row: Row, names: Names, size: str) -> dict[str, Scalar]:
     """What makes a row's line: its source, _TERMS and all parameters but the size, these marked by a colon."""
     params = {f":{name}": value for name, value in row["_result"].params.items() if name != size}
     return {"source": names.source(row), **{name: row.get(name) for name in _TERMS}, **params}
-
-
-def varying(lines: Iterable[Line]) -> list[str]:
-    """Names of the terms in which the lines differ, in a fixed order."""
-    values: dict[str, set[Any]] = {}
-    lines = list(lines)
-    for name in dict.fromkeys(name for line in lines for name in line.terms):
-        values[name] = {(type(line.terms.get(name)), line.terms.get(name)) for line in lines}
-    return [name for name, different in values.items() if len(different) > 1]
 
 
 def time_of(row: Row) -> tuple[float, float, float]:
@@ -91,21 +105,37 @@ def rate_of(row: Row) -> Rate | None:
     return rate_of_work(row["_result"].work)
 
 
-def speedup_of(row: Row) -> tuple[float, float, float]:
-    """Value, low and high of a pair with resident data."""
-    return row["speedup"], row["low"], row["high"]
+def kind_of(workload: str) -> str | None:
+    """``Elementwise work``; the workload itself where it is nobody's; None for what is no work of its own."""
+    if workload in _PARTS or family(workload) in _NO_WORK:
+        return None
+    return MATRIX if workload == "matmul.square" else _FAMILIES.get(family(workload), workload)
 
 
-def _lines(rows: list[Row], size: str, measure: Measure, names: Names) -> list[Line]:
-    groups: dict[Any, list[tuple[Point, Row]]] = {}
-    for row in rows:
-        x, values = size_of(row, size), measure(row)
-        if x is not None and values is not None:
-            key = tuple((name, type(value), value) for name, value in _terms(row, names, size).items())
-            groups.setdefault(key, []).append((Point(x, *values, flagged(row)), row))
-    lines = []
-    for members in groups.values():
-        members.sort(key=lambda member: member[0].x)
-        points, ordered = zip(*members, strict=True)
-        lines.append(Line(_terms(ordered[-1], names, size), points, ordered[-1], ordered))
-    return lines
+def representative(rows: Sequence[Row]) -> Row:
+    """Of a workload's rows on one device: the plainest setting at its largest size, the same on every machine."""
+    size = size_parameter(list(rows))
+
+    def order(row: Row) -> tuple[object, ...]:
+        case = row["_result"]
+        dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
+        numbers = [-value for name, value in sorted(case.params.items()) if isinstance(value, int | float)]
+        largest = -(size_of(row, size) or 0.0) if size else 0.0
+        usual = not any(value in _USUAL for value in case.params.values())
+        return case.variant != "eager", dtype, case.cache != "hot", usual, largest, numbers
+
+    return min(rows, key=order)
+
+
+def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """By kind of work, in the order of WORK_KINDS, then the workloads of no kind: a row for each workload."""
+    work = grouped((row for row in rows if kind_of(row["workload"]) is not None), lambda row: row["workload"])
+    kinds = grouped(map(representative, work.values()), lambda row: kind_of(row["workload"]))
+    return {kind: kinds[kind] for kind in (*WORK_KINDS, *kinds) if kind in kinds}
+
+
+def setting_of(row: Row) -> str:
+    """``float32, out, n=4096``: the setting in which a row stands for its workload."""
+    case = row["_result"]
+    words = [word for word in (case.dtype, case.variant) if word not in (None, "", "eager")]
+    return ", ".join([*words, *(setting(name, value) for name, value in case.params.items())])

@@ -21,6 +21,7 @@ LEADING = (
     "time_s", "low_s", "high_s", "rate", "rate_unit", "utilisation", "status", "flags", "reason",
 )  # fmt: skip
 """What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
+_TERMS = ("dtype", "variant", "implementation", "regime", "cache")
 CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -31,16 +32,11 @@ ONE_SHOT_COLUMNS = (
     "one_shot_speedup", "break_even_calls", "one_shot_low", "one_shot_high", "baseline_one_shot_s", "one_shot_s",
     "one_shot_pinned_s", "one_shot_pinned_speedup",
 )  # fmt: skip
-CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
+_CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
-_RESERVED = {*LEADING, *CONFIGURATION, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
-_RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *CROSSED}
-_RESERVED |= {f"baseline_{name}" for name in SIDE}
-
-
-def _reserved(column: str) -> bool:
-    return column in _RESERVED or column in METRICS
+_RESERVED = {*LEADING, *CONFIGURATION, *METRICS, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
+_RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *_CROSSED, *(f"baseline_{name}" for name in SIDE)}
 
 
 def results_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -49,19 +45,16 @@ def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     parameters = columns_of({name for run in runs for result in run.results for name in result.params})
     more = [name for name in METRICS if name not in LEADING]
     columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
-    rows = [
-        _row(name, run, result, parameters) for name, run in zip(names, runs, strict=True) for result in run.results
-    ]
+    rows = [_row(name, run, each, parameters) for name, run in zip(names, runs, strict=True) for each in run.results]
     workloads: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         workloads.setdefault(row["workload"], []).append(row)
-    for members in workloads.values():
-        size = size_parameter(members)
-        for row in members:
-            result = row["_result"]
-            name = size or result.size
-            row |= {"size_name": name, "size": result.params.get(name) if name else None}
-            row["setting"] = ", ".join(_setting(*each) for each in result.params.items() if each[0] != name) or None
+    sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
+    for row in rows:
+        params = row["_result"].params
+        size = sizes[row["workload"]] or row["_result"].size
+        words = [_setting(name, value) for name, value in params.items() if name != size]
+        row |= {"size_name": size, "size": params.get(size) if size else None, "setting": ", ".join(words) or None}
     return pd.DataFrame([[row.get(column) for column in columns] for row in rows], columns=columns, dtype=object)
 
 
@@ -97,7 +90,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def parameter_columns(table: pd.DataFrame) -> list[str]:
     """The columns that hold the tests' own parameters."""
-    return [column for column in table.columns if not _reserved(column)]
+    return [column for column in table.columns if column not in _RESERVED]
 
 
 def csv_text(table: pd.DataFrame) -> str:
@@ -124,28 +117,13 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dict[str, Any]:
-    times = result.times
-    row: dict[str, Any] = {
-        "run": name,
-        "machine": run.machine.label,
-        "device": result.device,
-        "device_name": run.machine.device(result.device).label or None,
-        "family": result.workload.partition(".")[0],
-        "workload": result.workload,
-        "implementation": result.implementation or None,
-        "variant": result.variant or None,
-        "regime": result.regime or None,
-        "cache": result.cache or None,
-        **{parameters[key]: value for key, value in result.params.items()},
-        "dtype": result.dtype or None,
-        "threads": result.threads,
-        "status": result.status,
-        "reason": result.reason or None,
-        "_run": run,
-        "_result": result,
-    }
-    if times:
-        measured = MeasuredCase(result, times, run)
+    row: dict[str, Any] = {"run": name, "machine": run.machine.label, "_run": run, "_result": result}
+    row |= {column: getattr(result, column) for column in ("device", "workload", "threads", "status")}
+    row |= {column: getattr(result, column) or None for column in (*_TERMS, "reason")}
+    row |= {"device_name": run.machine.device(result.device).label or None, "family": result.workload.partition(".")[0]}
+    row |= {parameters[key]: value for key, value in result.params.items()}
+    if result.times:
+        measured = MeasuredCase(result, result.times, run)
         row |= {name: metric.of(measured) for name, metric in METRICS.items()}
         rate = rate_of_work(result.work)
         values = rate.measure(row) if rate else None
@@ -161,17 +139,13 @@ def columns_of(names: Iterable[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for name in sorted(names):
         column = name
-        while _reserved(column) or column in columns.values() or (column != name and column in names):
+        while column in _RESERVED or column in columns.values() or (column != name and column in names):
             column = f"param_{column}"
         columns[name] = column
     return columns
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value
-    if isinstance(value, bool):
-        return json.dumps(value)
-    return repr(value)
+    return "" if value is None else json.dumps(value) if isinstance(value, bool) else repr(value)

@@ -24,11 +24,11 @@ from ..runfile.utilisation import compute_dtype
 from ..version import __version__
 from .answer import Answer
 from .findings import answer_tables
-from .headline import representatives, setting_of
 from .judgement import TOO_NOISY, crossover_text, too_noisy
 from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, on_accelerator
+from .sweep import representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 

@@ -14,10 +14,10 @@ import pytest
 import records
 
 from gpubench.commands.report import add_arguments, main
-from gpubench.report import output
+from gpubench.report import render
 from gpubench.runfile.schema import Case
 
-WRITTEN = {*output.TABLES, output.MANIFEST}
+WRITTEN = {*render.TABLES, render.MANIFEST}
 
 
 def report(*words: str | Path) -> int:
@@ -87,7 +87,7 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     mine.write_text("mine")
     (tmp_path / "precious.svg").write_text("precious")
     (out / "notes.md").write_text("mine")
-    manifest = out / output.MANIFEST
+    manifest = out / render.MANIFEST
     more = ["charts/../../precious.svg", "../precious.svg", "charts/old-light.svg"]
     manifest.write_text(json.dumps([*json.loads(manifest.read_text()), *more]))
     (out / "charts" / "old-light.svg").write_text("old")
@@ -126,14 +126,14 @@ def test_a_report_of_an_earlier_version_is_made_anew(run: Path, tmp_path: Path, 
     """It listed its charts, in their folder, and no tables."""
     out = tmp_path / "out"
     assert report(run, "-o", out, *([] if charts else ["--no-charts"])) == 0
-    (out / output.MANIFEST).unlink()
+    (out / render.MANIFEST).unlink()
     if charts:
         drawn = [path.name for path in (out / "charts").iterdir()]
-        (out / "charts" / output.MANIFEST).write_text(json.dumps([*drawn, "old-light.svg"]))
+        (out / "charts" / render.MANIFEST).write_text(json.dumps([*drawn, "old-light.svg"]))
         (out / "charts" / "old-light.svg").write_text("old")
     assert report(run, "-o", out) == 0
-    assert output.MANIFEST in names(out)
-    assert not {f"charts/{output.MANIFEST}", "charts/old-light.svg"} & names(out)
+    assert render.MANIFEST in names(out)
+    assert not {f"charts/{render.MANIFEST}", "charts/old-light.svg"} & names(out)
 
 
 def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_runs_in_folders_of_their_own_are_found_once_each(tmp_path: Path, capsys
     nightly, out = tmp_path / "nightly", tmp_path / "out"
     for name in ("r1", "r2"):
         assert report(saved(nightly / name / "run.json", small(label=f"{name} (synthetic)")), "-o", nightly / name) == 0
-    assert (nightly / "r1" / output.MANIFEST).exists()
+    assert (nightly / "r1" / render.MANIFEST).exists()
     saved(nightly / "latest.json", small(label="r2 (synthetic)"))  # a copy
     saved(nightly / ".tox/lib/run.json", small(label="not ours"))
     assert report(nightly, nightly / "r1/run.json", "-o", out, "--no-charts") == 0

@@ -16,7 +16,7 @@ import records
 
 from gpubench.commands.cli import main
 from gpubench.commands.report import read_all
-from gpubench.report.crossover import crossover_table
+from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
 from gpubench.report.speedup import pair, resolve

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.report import output
+from gpubench.report import render
 from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
 
@@ -25,7 +25,7 @@ def test_neg(gpubench, n):
     gpubench(torch.neg, gpubench.randn(n))
 """
 RUN = {"run.json", "run.ledger.jsonl", "run.log"}
-WHOLE = RUN | {*output.TABLES, output.MANIFEST}
+WHOLE = RUN | {*render.TABLES, render.MANIFEST}
 FULL = Path("/dev/full")
 
 

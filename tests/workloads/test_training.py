@@ -1,6 +1,8 @@
-"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt."""
+"""Training steps: their parts are those of a plain loop, a wrong one is caught, the table is learnt. The pipeline that
+feeds them gives every image once and says how long the step waited for them."""
 
 import dataclasses
+import json
 import math
 
 import pytest
@@ -8,7 +10,9 @@ import torch
 
 from gpubench.devices import CPU
 from gpubench.errors import UsageError, WrongAnswer
+from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
+from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import training
 
 
@@ -110,3 +114,69 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
 def test_what_does_not_exist_is_refused_naming_what_does(ask):
     with pytest.raises(UsageError, match="choose from"):
         ask()
+
+
+FEEDING = """
+import pytest
+from gpubench.workloads import training
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_feed(gpubench, workers):
+    with training.InputPipeline(gpubench, workers, False, True) as pipeline:
+        gpubench(pipeline.epoch, check=False)
+        gpubench.parallel["phases"] = pipeline.phases()
+"""
+
+
+def test_images_are_cropped_normalised_and_flipped():
+    images = training.Images(0)
+    assert len(images) == training.IMAGES
+    image, label = images[0]
+    assert image.shape == (3, 32, 32)
+    assert -1 <= image.min() < image.max() <= 1
+    assert 0 <= label < 10
+    torch.manual_seed(0)
+    assert len({images[0][0].sum().item() for _ in range(20)}) > 10
+
+
+def test_the_wait_for_data_is_told_apart_from_the_step(pytester):
+    pytester.makepyfile(test_it=FEEDING)
+    result = pytester.runpytest_subprocess(
+        "-p", "gpubench.plugin", "--gpubench-preset=smoke", "--benchmark-json=run.json", "--gpubench-threads=1"
+    )
+    result.assert_outcomes(passed=2)
+    for case in json.loads((pytester.path / "run.json").read_text())["benchmarks"]:
+        ours = case["extra_info"]["gpubench"]["parallel"]
+        assert ours["workers"] == case["params"]["workers"]
+        assert ours["phases"]["data"] > 0
+        assert ours["phases"]["step"] > 0
+
+
+@pytest.mark.parametrize("slow", ["data", "step"])
+def test_what_is_slow_is_what_it_says(slow):
+    """An epoch whose loader takes long waits for data; one whose device takes long does not, and waits for it."""
+    pipeline = object.__new__(training.InputPipeline)
+    images = torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.long)
+    machine = VirtualMachine()
+
+    class Slow:
+        def __iter__(self):
+            for _ in range(3):
+                if slow == "data":
+                    machine.time_s += 0.05
+                yield images
+
+    class Trainer:
+        parameters = (torch.zeros(1),)
+        batches = ()
+
+        def step(self):
+            if slow == "step":
+                machine.launch(0.05)
+
+    pipeline._loader, pipeline._trainer, pipeline._clock = Slow(), Trainer(), DeviceClock([VirtualDevice.on(machine)()])
+    pipeline._device, pipeline._pinned, pipeline._spent = torch.device("cpu"), False, []
+    pipeline.epoch()
+    spent = pipeline.phases()
+    assert spent[slow] == pytest.approx(0.15, rel=1e-6)
+    assert spent["step" if slow == "data" else "data"] < 1e-6

@@ -12,7 +12,7 @@ from importlib import import_module
 
 import pandas as pd
 
-from ..output import file_names
+from ..render import file_names
 from ..speedup import Baseline
 from ..trend import Trend
 from .material import ChartData

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...statistics import ALWAYS, CROSSES
-from ..crossover import MEASURES, Crossing, crossing_of
+from ..judgement import MEASURES, Crossing, crossing_of
 from ..labels import Row, family, grouped, setting, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps

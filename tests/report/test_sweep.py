@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpubench.report import headline
+from gpubench.report import sweep
 from gpubench.runfile.schema import Result
 
 
@@ -18,11 +18,11 @@ def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("workload", "kind"),
     [
-        ("matmul.square", headline.MATRIX),
-        ("matmul.batched", headline.OTHER_MATRIX),
-        ("models.bert", headline.NETWORKS),
-        ("training.lenet", headline.TRAINING),
-        ("elementwise.add", headline.ELEMENTWISE),
+        ("matmul.square", sweep.MATRIX),
+        ("matmul.batched", sweep.OTHER_MATRIX),
+        ("models.bert", sweep.NETWORKS),
+        ("training.lenet", sweep.TRAINING),
+        ("elementwise.add", sweep.ELEMENTWISE),
         ("mine.work", "mine.work"),
         ("training.part", None),
         ("transfer.create", None),
@@ -30,7 +30,7 @@ def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
     ],
 )
 def test_kinds_of_work(workload: str, kind: str | None) -> None:
-    assert headline.kind_of(workload) == kind
+    assert sweep.kind_of(workload) == kind
 
 
 def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None:
@@ -40,19 +40,19 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
         for form in ("allocating", "out")
         for n in (10, 1000, 100)
     ]
-    chosen = headline.representative(rows)
-    assert headline.setting_of(chosen) == "float32, out, n=1000"
-    assert headline.representative(rows[::-1]) is chosen  # not by the order of the file
+    chosen = sweep.representative(rows)
+    assert sweep.setting_of(chosen) == "float32, out, n=1000"
+    assert sweep.representative(rows[::-1]) is chosen  # not by the order of the file
 
 
 def test_half_precision_never_leads_where_there_is_another() -> None:
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
-    assert headline.representative([halves, double]) is double
-    assert headline.representative([halves]) is halves
+    assert sweep.representative([halves, double]) is double
+    assert sweep.representative([halves]) is halves
 
 
 def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
     names = ("mine.z", "elementwise.add", "models.bert", "matmul.square", "models.vit", "transfer.create", "mine.a")
-    kinds = headline.representatives([row(name) for name in names])
-    assert list(kinds) == [headline.MATRIX, headline.NETWORKS, headline.ELEMENTWISE, "mine.z", "mine.a"]
-    assert [each["workload"] for each in kinds[headline.NETWORKS]] == ["models.bert", "models.vit"]
+    kinds = sweep.representatives([row(name) for name in names])
+    assert list(kinds) == [sweep.MATRIX, sweep.NETWORKS, sweep.ELEMENTWISE, "mine.z", "mine.a"]
+    assert [each["workload"] for each in kinds[sweep.NETWORKS]] == ["models.bert", "models.vit"]
