@@ -25,8 +25,8 @@ from pathlib import Path
 
 from pytest_benchmark.utils import PercentageRegressionCheck
 
+from gpubench.compare.interleaved import Sequential
 from gpubench.compare.samples import CaseKey, Observation, Side, merge_side, read_side
-from gpubench.compare.sequential import Sequential
 from gpubench.compare.verdict import Verdict, judge
 
 HERE = Path(__file__).resolve().parent

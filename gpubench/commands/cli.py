@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import ModuleType
 from typing import NoReturn
 
+from ..errors import GpubenchError
 from ..version import __version__
 
 COMMANDS = {
@@ -36,6 +37,7 @@ EXAMPLES = {
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare --base before/ --new after/": "two versions",
 }
+_HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE = 2
 INTERRUPTED = 128 + 2
 BROKEN_PIPE = 128 + 13
@@ -49,31 +51,28 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
-            word = message.split()[2].split("=")[0]
-            message += _suggestion(word, self._option_string_actions)
+            message += _suggestion(message.split()[2].split("=")[0], self._option_string_actions)
         self.exit(_UNUSABLE, f"{self.prog}: {message}\n")
 
 
 def parser(command: str) -> Parser:
     """The command line of one command."""
-    texts = {name: text for group in COMMANDS.values() for name, text in group.items()}
-    sub = Parser(prog=f"gpubench {command}", description=f"{texts[command][0].upper()}{texts[command][1:]}.")
-    _command(command).add_arguments(sub)
+    sub = Parser(prog=f"gpubench {command}", description=f"{_HELP[command][0].upper()}{_HELP[command][1:]}.")
+    module = importlib.import_module(f".{command}", __package__)
+    module.add_arguments(sub)
+    sub.set_defaults(main=module.main)
     return sub
 
 
 def help_text() -> str:
     """What ``gpubench --help`` prints."""
-    lines = [
-        "usage: gpubench COMMAND [options]",
-        "",
-        "Benchmark PyTorch on your CPU and GPU: how much faster is the GPU, and from what size?",
-    ]
+    question = "Benchmark PyTorch on your CPU and GPU: how much faster is the GPU, and from what size?"
+    lines = ["usage: gpubench COMMAND [options]", "", question]
     for heading, commands in COMMANDS.items():
         lines += ["", heading, *(f"  {name:<10} {text}" for name, text in commands.items())]
     lines += ["", "Examples", *(f"  {words:<46} {text}" for words, text in EXAMPLES.items())]
-    lines += ["", "gpubench COMMAND --help lists a command's options; gpubench --version prints the version."]
-    return "\n".join(lines)
+    last = "gpubench COMMAND --help lists a command's options; gpubench --version prints the version."
+    return "\n".join([*lines, "", last])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,55 +81,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # closed before this process was started
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _unread()
     except KeyboardInterrupt:
         print("gpubench: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # rich turns it into an exit
-            return _unread()
-        raise
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit
+            raise
+        for output in (sys.stdout, sys.stderr):  # what is left would fail again at exit, and change the code
+            with suppress(BrokenPipeError):
+                output.close()
+        return BROKEN_PIPE
     return code
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(help_text())
+    command = (words or ["help"])[0]
+    if command in ("-h", "--help", "help", "--version"):
+        print(f"gpubench {__version__}" if command == "--version" else help_text())
         return 0
-    if words[0] == "--version":
-        print(f"gpubench {__version__}")
-        return 0
-    command, names = words[0], [name for group in COMMANDS.values() for name in group]
-    if command not in names:
-        advice = _suggestion(command, names) or f": choose from {', '.join(names)}"
+    if command not in _HELP:
+        advice = _suggestion(command, _HELP) or f": choose from {', '.join(_HELP)}"
         print(f"gpubench: unknown command {command!r}{advice}", file=sys.stderr)
         return _UNUSABLE
     split = words.index("--") if "--" in words else len(words)
-    own, pytest_options = words[1:split], words[split + 1 :]
     sub = parser(command)
-    args = sub.parse_args(own)
-    args.pytest = pytest_options
-    if pytest_options and command not in _TAKE_PYTEST_OPTIONS:
+    args = sub.parse_args(words[1:split])
+    args.pytest = words[split + 1 :]
+    if args.pytest and command not in _TAKE_PYTEST_OPTIONS:
         sub.error("-- and what follows it is for gpubench run and compare --interleave")
-    code: int = _command(command).main(args)
+    try:
+        code: int = args.main(args)
+    except GpubenchError as error:
+        print(f"gpubench {command}: {error}", file=sys.stderr)
+        return _UNUSABLE
     return code
-
-
-def _command(name: str) -> ModuleType:
-    return importlib.import_module(f".{name}", __package__)
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), 1)
     return f": did you mean {close[0]}?" if close else ""
-
-
-def _unread() -> int:
-    for stream in (sys.stdout, sys.stderr):  # what is left would fail again at exit, and change the code
-        with suppress(BrokenPipeError):
-            stream.close()
-    return BROKEN_PIPE

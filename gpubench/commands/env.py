@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import json
-import operator
 import os
 import sys
 import textwrap
@@ -33,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
         _render(document)
     if document["problem"]:
         print(writable(f"gpubench env: {document['problem']}", sys.stderr.encoding), file=sys.stderr)
-    return 1 if document["problem"] else 0
+    return int(bool(document["problem"]))
 
 
 def _document() -> dict[str, Any]:
@@ -42,19 +41,18 @@ def _document() -> dict[str, Any]:
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()
-    count, load, warnings = here["cpu"]["cores"], now["load"], []
-    if load and load[0] > count / 2:
-        warnings.append(
-            f"the load is {load[0]:.1f} with {count} core(s) to use: something else is running and timings will suffer."
-            f" Stop it, or wait until the load is below {count / 2:g}."
-        )
+    count, load = here["cpu"]["cores"], now["load"]
+    busy = load and (
+        f"the load is {load[0]:.1f} with {count} core(s) to use: something else is running and timings will suffer."
+        f" Stop it, or wait until the load is below {count / 2:g}."
+    )
     return {
         "machine": here,
         "moment": now,
         "absent": absent(),
         "variables": {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
         "thread_pools": thread_pools(),
-        "warnings": warnings,
+        "warnings": [busy] if load and load[0] > count / 2 else [],
         "problem": imported_torch()[1],
     }
 
@@ -63,10 +61,10 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Heading, name and value of what a person wants to know, most wanted first."""
     here, now = document["machine"], document["moment"]
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
-    for told in here["devices"]:
+    for device in here["devices"]:
         shown = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver": "driver {}"}
-        more = [form.format(told[name]) for name, form in shown.items() if told.get(name) is not None]
-        yield "Devices", told["name"], _line(told["label"] or "model unknown", _size(told["memory_bytes"]), *more)
+        more = [form.format(device[name]) for name, form in shown.items() if device.get(name) is not None]
+        yield "Devices", device["name"], _line(device["label"] or "model unknown", _size(device["memory_bytes"]), *more)
     for name, reason in document["absent"].items():
         yield "Devices", f"no {name}", reason
 
@@ -74,8 +72,8 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     allowed = f"{cpu['logical_cpus']} of {cpu['machine_cpus']} logical CPUs allowed"
     limit = f"cgroup limit {quota:g}" if quota else "no cgroup limit"
     yield "CPU", "cores", _line(f"{cpu['cores']} to use", allowed, limit)
-    caches = [f"{name.upper()} {_size(size)}" for name, size in (cpu["cache_bytes"] or {}).items()]
-    yield "CPU", "caches", _line(*caches)
+    caches = (cpu["cache_bytes"] or {}).items()
+    yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
     speed = clocks and f"{clocks['core'] / 1e9:.2f} GHz"
     yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
     if torch:
@@ -124,7 +122,7 @@ def _render(document: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console, before = Console(highlight=False), ""
     left, indent = (9, 19) if console.width >= 60 else (0, 2)  # a narrow terminal has no room for headings
     wrapper = textwrap.TextWrapper(max(20, console.width), subsequent_indent=" " * indent, break_on_hyphens=False)
 
@@ -132,8 +130,7 @@ def _render(document: dict[str, Any]) -> None:
         written = [(writable(part, console.encoding), style) for part, style in parts]
         console.print(Text.assemble(*written), soft_wrap=True)
 
-    before = ""
-    for heading, name, value in filter(operator.itemgetter(2), _rows(document)):
+    for heading, name, value in (row for row in _rows(document) if row[-1]):
         title = f"{'' if heading == before else heading:<{left}}"[:left]
         prefix = title + (f"{name:<9} " if left else f"{name or heading} ")
         wrapper.initial_indent = " " * len(prefix)

@@ -9,16 +9,18 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import GpubenchError, RunFileError
+from ..errors import RunFileError
 
 if TYPE_CHECKING:
-    from ..runfile.schema import Result, Run, Times
+    from ..runfile.schema import Run, Times
 
-EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown", "rst", "html")
+_TABLES = {"markdown": "markdown_table", "rst": "rst_table", "html": "html_table"}
+"""Functions of :mod:`gpubench.report.render`."""
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", *_TABLES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,101 +36,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
-_NANOSECONDS = 1e9
-
-
 def main(args: argparse.Namespace) -> int:
-    """Returns 0, or 2 for what can't be read or written."""
+    """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..compare.samples import key_of
     from ..runfile.reader import read
     from ..runfile.writer import replace
 
-    try:
-        run = read(args.run)
-        content = _FORMATS[args.to](run)
-        if args.output:
-            replace(Path(args.output), content.encode(errors="replace"))
-        else:
-            sys.stdout.write(content)
-    except GpubenchError as error:
-        print(f"gpubench export: {error}", file=sys.stderr)
-        return 2
-    left = [result for result in run.results if result.times is None]
+    run = read(args.run)
+    content = exported(run, args.to)
+    if args.output:
+        replace(Path(args.output), content.encode(errors="replace"))
+    else:
+        sys.stdout.write(content)
+    left = [str(key_of(result)) for result in run.results if result.times is None]
     if left and args.to in ("github-action-benchmark", "bmf"):
-        names = ", ".join(str(key_of(result)) for result in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-        print(f"gpubench export: not measured and left out: {names}{more}", file=sys.stderr)
+        print(f"gpubench export: not measured and left out: {', '.join(left[:5])}{more}", file=sys.stderr)
     return 0
 
 
-def to_github_action_benchmark(run: Run) -> str:
+def exported(run: Run, to: str) -> str:
+    """The run in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
+    if to == "github-action-benchmark":
+        return _json([_action_entry(*each) for each in _measured(run)])
+    if to == "bmf":
+        return _json({name: {"latency": _latency(times)} for name, times in _measured(run)})
+    from ..report import findings, render, table
+
+    results = table.results_table([run])
+    if to == "csv":
+        return table.csv_text(results)
+    return "\n".join([*getattr(render, _TABLES[to])(findings.overview(results)), ""])
+
+
+def _json(entries: Any) -> str:
+    return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _action_entry(name: str, times: Times) -> dict[str, Any]:
     """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance."""
-    entries = [
-        {
-            "name": name,
-            "unit": "s",
-            "value": times.median_s,
-            "range": f"± {times.iqr_s / 2:.3g}",
-            "extra": f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes",
-        }
-        for name, times in _measured(run)
-    ]
-    return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    extra = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
+    return {"name": name, "unit": "s", "value": times.median_s, "range": f"± {times.iqr_s / 2:.3g}", "extra": extra}
 
 
-def to_bmf(run: Run) -> str:
-    """Bencher Metric Format: the built-in measure ``latency``, which is in nanoseconds, between the quartiles."""
-    entries = {
-        name: {
-            "latency": {
-                "value": times.median_s * _NANOSECONDS,
-                "lower_value": times.q1_s * _NANOSECONDS,
-                "upper_value": times.q3_s * _NANOSECONDS,
-            }
-        }
-        for name, times in _measured(run)
-    }
-    return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def to_csv(run: Run) -> str:
-    """The table that ``gpubench report`` writes as results.csv."""
-    from ..report import table
-
-    return table.csv_text(table.results_table([run]))
-
-
-def _written_by(name: str) -> Callable[[Run], str]:
-    """One row for each workload, written by that function of :mod:`gpubench.report.render`."""
-
-    def write(run: Run) -> str:
-        from ..report import findings, render, table
-
-        lines: list[str] = getattr(render, name)(findings.overview(table.results_table([run])))
-        return "\n".join(lines) + "\n"
-
-    return write
+def _latency(times: Times) -> dict[str, float]:
+    """Of Bencher's built-in measures the one in nanoseconds, between the quartiles."""
+    values = {"value": times.median_s, "lower_value": times.q1_s, "upper_value": times.q3_s}
+    return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Times]]:
     """Each case under a name of its own. Raises RunFileError where there is none."""
     from ..compare.samples import key_of
 
-    measured: list[tuple[Result, Times]] = [(result, result.times) for result in run.results if result.times]
-    if not measured:
+    names: Counter[str] = Counter()
+    for result in run.results:
+        if result.times:
+            name = str(key_of(result))
+            names[name] += 1
+            yield name if names[name] == 1 else f"{name} #{names[name]}", result.times
+    if not names:
         raise RunFileError(f"{run.path}: benchmarks: expected a measured benchmark, found none")
-    seen: Counter[str] = Counter()
-    for result, times in measured:
-        name = str(key_of(result))
-        seen[name] += 1
-        yield name if seen[name] == 1 else f"{name} #{seen[name]}", times
-
-
-_FORMATS: dict[str, Callable[[Run], str]] = {
-    "github-action-benchmark": to_github_action_benchmark,
-    "bmf": to_bmf,
-    "csv": to_csv,
-    "markdown": _written_by("markdown_table"),
-    "rst": _written_by("rst_table"),
-    "html": _written_by("html_table"),
-}

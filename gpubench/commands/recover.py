@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from ..errors import GpubenchError, UsageError
+from ..errors import UsageError
 
 SUFFIX = ".ledger.jsonl"
 
@@ -18,27 +17,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0, or 2 with one line on stderr for what can't be read or written."""
+    """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..format import counted
-    from ..runfile.ledger import read_ledger
-    from ..runfile.merge import assemble
+    from ..runfile.ledger import assemble, read_ledger
     from ..runfile.writer import write
 
     ledger = Path(args.ledger)
     if ledger.is_dir():
         ledger = ledger / f"run{SUFFIX}"
-    try:
-        if args.output:
-            target = Path(args.output)
-        else:
-            target = ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json")
-            if target.exists():
-                raise UsageError(f"{target} exists already: name another file with -o FILE")
-        data = assemble(read_ledger(ledger))
-        write(target, data)
-    except GpubenchError as error:
-        print(f"gpubench recover: {error}", file=sys.stderr)
-        return 2
+    target = Path(args.output or ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json"))
+    if not args.output and target.exists():
+        raise UsageError(f"{target} exists already: name another file with -o FILE")
+    data = assemble(read_ledger(ledger))
+    write(target, data)
     measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
     print(f"{target}: {counted(measured, 'benchmark')} measured, {rest} not")
     return 0

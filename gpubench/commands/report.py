@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from ..errors import GpubenchError, RunFileError
+from ..errors import RunFileError
 
 if TYPE_CHECKING:
     from ..report.answer import Answer
@@ -20,63 +19,39 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 _FORMATS = ("svg", "png")
-WHICH = ("default", "all", "none")
 ALLOWED = ("dtype", "precision", "regime", "cache", "threads", "seed")
 """What two benchmarks must share to be compared, unless a difference is allowed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="DIR",
-        help="folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/",
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
+    files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
+    add("-o", "--output", required=True, metavar="DIR", help=files)
+    against = (
+        "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
+        " name; default: each machine's CPU, and the first machine where there are several"
     )
-    parser.add_argument(
-        "--baseline",
-        metavar="NAME",
-        help="what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a "
-        "run by name; default: each machine's CPU, and the first machine where there are several",
+    add("--baseline", metavar="NAME", help=against)
+    different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
+    add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
+    hourly = (
+        "what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME is a"
+        " machine, a device (cuda:0) or its name (H200); may be repeated"
     )
-    parser.add_argument(
-        "--allow",
-        action="append",
-        choices=ALLOWED,
-        default=[],
-        metavar="WHAT",
-        help="compare benchmarks although they differ in this, and name the difference; repeatable: "
-        + ", ".join(ALLOWED),
-    )
-    parser.add_argument(
-        "--price",
-        dest="prices",
-        action="append",
-        default=[],
-        metavar="NAME=2.99",
-        help="what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME "
-        "is a machine, a device (cuda:0) or its name (H200); may be repeated",
-    )
+    add("--price", dest="prices", action="append", default=[], metavar="NAME=2.99", help=hourly)
     add_chart_arguments(parser)
 
 
-def add_chart_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_chart_arguments(parser: argparse._ActionsContainer) -> None:
     """What every command that draws has: which charts, in which themes and kinds of file."""
-    parser.add_argument("--charts", choices=WHICH, default="default", help="about ten charts (default), all, or none")
-    parser.add_argument("--no-charts", dest="charts", action="store_const", const="none", help="as --charts none")
-    parser.add_argument(
-        "--theme", choices=("light", "dark", "both"), default="light", help="background of the charts (default: light)"
-    )
-    parser.add_argument(
-        "--format",
-        dest="formats",
-        type=formats,
-        default=("svg",),
-        metavar="svg,png",
-        help="kinds of chart files (default: svg)",
-    )
+    add, which, background = parser.add_argument, ("default", "all", "none"), "background of the charts"
+    add("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
+    add("--no-charts", dest="charts", action="store_const", const="none", help="as --charts none")
+    add("--theme", choices=("light", "dark", "both"), default="light", help=f"{background} (default: light)")
+    kinds = "kinds of chart files (default: svg)"
+    add("--format", dest="formats", type=formats, default=("svg",), metavar="svg,png", help=kinds)
 
 
 def formats(text: str) -> tuple[str, ...]:
@@ -101,11 +76,9 @@ def charts_of(args: argparse.Namespace) -> Charts:
     return Charts(args.charts, args.formats, ("light", "dark") if args.theme == "both" else (args.theme,))
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What was written where, and the summary to show."""
 
-    folder: Path
     files: tuple[Path, ...]
     summary: Summary
     answer: Answer
@@ -113,22 +86,16 @@ class Report:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns the exit code: 2, with one line on stderr, for what can't be read or written."""
-    try:
-        report = write_report(args.runs, args.output, args.baseline, charts_of(args), args.allow, args.prices)
-    except GpubenchError as error:
-        print(f"gpubench report: {error}", file=sys.stderr)
-        return 2
+    """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
+    folder = Path(args.output)
+    report = write_report(args.runs, folder, args.baseline, charts_of(args), args.allow, args.prices)
     if report.summary.left_out:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     from ..report import render
 
     render.show_summary(report.summary)
-    charts = any(path.parent != report.folder for path in report.files)
-    own = [path.name for path in report.files if path.parent == report.folder]
-    print(f"{report.folder}: {', '.join(own)}" + (", charts/" if charts else ""))
+    names = dict.fromkeys(path.name if path.parent == folder else "charts/" for path in report.files)
+    print(f"{folder}: {', '.join(names)}")
     return 0
 
 
@@ -158,39 +125,40 @@ def write_report(
     bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     render.prepare_folder(folder)
-    trends = trend.trends(runs, results) if charts.which != "none" else []
-    pictures: dict[str, bytes] = {}
-    drawn = []
+    trends, drawn, pictures = [], [], {}
     if charts.which != "none":
-        from ..report.charts import draw, selection
+        from ..report.charts.material import ChartData
+        from ..report.charts.pictures import plan, render as render_charts
 
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends, every=charts.which == "all")
-        pictures = draw.render(drawn, charts.formats, charts.themes)
+        trends = trend.trends(runs, results)
+        drawn = plan(ChartData(compared, speedups.table, chosen, scaled, trends), every=charts.which == "all")
+        pictures = render_charts(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
-    charts_drawn = tuple((figure.title, figure.name) for figure in drawn)
-    words = replace(words, charts=charts_drawn, picture=charts.formats[0], themes=charts.themes)
     # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
     first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)
-    details = tuple(each for each in words.details if each not in first)
-    words = replace(words, tables=(*first, *words.tables, *machines.priced_on_both_sides(bought)), details=details)
+    words = replace(
+        words,
+        charts=tuple((figure.title, figure.name) for figure in drawn),
+        picture=charts.formats[0],
+        themes=charts.themes,
+        tables=(*first, *words.tables, *machines.priced_on_both_sides(bought)),
+        details=tuple(each for each in words.details if each not in first),
+    )
+    folded = [details for details in words.details if details not in side_by_side]
+    data = page_data(compared, written.table, crossovers, scaled, trends)
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
-        "report.html": webpage(
-            answered,
-            page_data(compared, written.table, crossovers, scaled, trends),
-            side_by_side,
-            [details for details in words.details if details not in side_by_side],
-        ),
+        "report.html": webpage(answered, data, side_by_side, folded),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(folder, tuple(render.save_report(folder, tables, pictures)), words, answered, tuple(shown))
+    return Report(tuple(render.save_report(folder, tables, pictures)), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
@@ -212,8 +180,5 @@ def _lean(path: Path) -> Run:
     from ..runfile.reader import read
 
     run = read(path)
-    results = [
-        structs.replace(result, times=structs.replace(result.times, samples=())) if result.times else result
-        for result in run.results
-    ]
-    return structs.replace(run, results=tuple(results))
+    lean = (structs.replace(each, times=each.times and structs.replace(each.times, samples=())) for each in run.results)
+    return structs.replace(run, results=tuple(lean))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from .. import options
-from ..errors import GpubenchError, RunFileError, UsageError
+from ..errors import RunFileError, UsageError
 from ..format import counted
-from ..runfile import merge
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, read_ledger
+from ..runfile.ledger import Event, Ledger, Lock, assemble, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
 from ..supervise import process
@@ -29,7 +27,7 @@ _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
-"""Those that a run keeps when it is resumed, beside the table's."""
+"""Options that a run keeps when it is resumed, beside the table's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,37 +37,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
     options.add_expression(what)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
-    care.add_argument("--processes", type=int, metavar="K", help="processes to time each benchmark in (default: 3;"
-                      " smoke: 1)")  # fmt: skip
+    how_many = "processes to time each benchmark in (default: 3; smoke: 1)"
+    care.add_argument("--processes", type=int, metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
-    output.add_argument("--baseline", metavar="NAME", help="what speedups are measured against, see gpubench report"
-                        " (default: the CPU)")  # fmt: skip
+    against = "what speedups are measured against, see gpubench report (default: the CPU)"
+    output.add_argument("--baseline", metavar="NAME", help=against)
     add_chart_arguments(output)
-    advanced.add_argument("--deadline", type=float, metavar="S", help="stop a benchmark that takes longer, in seconds"
-                          " (default: 120; full: 600)")  # fmt: skip
+    longest = "stop a benchmark that takes longer, in seconds (default: 120; full: 600)"
+    advanced.add_argument("--deadline", type=float, metavar="S", help=longest)
     options.declare(groups)
     parser.epilog = "What follows -- goes to pytest unchanged, for example: gpubench run -- --benchmark-min-rounds=20"
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when all benchmarks were measured or skipped for a reason, 1 when one failed or the run was stopped,
-    2 when the input can't be used."""
-    try:
-        if args.list and args.resume is not None:
-            raise UsageError("--list shows what a new run would measure: leave out --resume")
-        if args.list:
-            _say(FIRST_WORDS)
-            show_plan(_paths(args), _pytest_options(args), args.preset or "quick", _processes(args))
-            return _MEASURED
-        return _measure(args)
-    except NoPlan as error:
-        return _explain(error.code, Progress(), error.log, False)
-    except GpubenchError as error:
-        return _say(str(error), _UNUSABLE)
-
-
-def _measure(args: argparse.Namespace) -> int:
+    2 when nothing can be collected. Raises UsageError or RunFileError when the input can't be used."""
+    if args.list and args.resume is not None:
+        raise UsageError("--list shows what a new run would measure: leave out --resume")
+    if args.list:
+        _say(FIRST_WORDS)
+        paths, passed, processes = _wanted(args)
+        try:
+            show_plan(paths, passed, args.preset or "quick", processes)
+        except NoPlan as error:
+            return _explain(error.code, Progress(), error.log, False)
+        return _MEASURED
     began, folder = time.monotonic(), args.resume or args.output or "out"
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
@@ -94,16 +87,21 @@ def _finish(
             return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
-    write(run_file, merge.assemble(supervisor.events))
+    write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
-        _append(supervisor.ledger, "complete")
+        with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
+            ledger.append("complete")
     if supervisor.lock:
         supervisor.lock.release()
     if unable:
         _say(str(unable))
-    if supervisor.interrupted:
-        return _interrupted(supervisor)
+    if supervisor.interrupted:  # nothing is drawn, since whoever interrupts wants the prompt
+        sessions = [event for event in supervisor.events if event["event"] == "session"]
+        done = sum(event["event"] == "end" and not event["process"] for event in supervisor.events)
+        measured = f"{done} of {counted(len(sessions[0]['cases']), 'benchmark')} done"
+        further = f"Resume with: gpubench run --resume {supervisor.folder}. Show what was measured: gpubench show"
+        return _say(f"interrupted: {measured}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = [event for event in supervisor.events if event["event"] == "end"]
@@ -112,18 +110,6 @@ def _finish(
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     _report(args, supervisor.folder, run_file, elapsed_s)
     return _MEASURED if whole and not failed else _INCOMPLETE
-
-
-def _interrupted(supervisor: Supervisor) -> int:
-    """How to go on; nothing is drawn, since whoever interrupts wants the prompt."""
-    sessions = [event for event in supervisor.events if event["event"] == "session"]
-    done = sum(event["event"] == "end" and not event["process"] for event in supervisor.events)
-    folder = supervisor.folder
-    return _say(
-        f"interrupted: {done} of {counted(len(sessions[0]['cases']), 'benchmark')} done. Resume with: gpubench run"
-        f" --resume {folder}. Show what was measured: gpubench show {folder}",
-        _INCOMPLETE,
-    )
 
 
 def _say(text: str, code: int = _MEASURED) -> int:
@@ -135,14 +121,11 @@ def _say(text: str, code: int = _MEASURED) -> int:
 def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
     """A new run. The earlier one in its folder is put back unless this one begins to measure."""
     folder = Path("out" if args.output is None else args.output)
-    files, passed = _paths(args), _pytest_options(args)
-    processes = _processes(args)
+    paths, passed, processes = _wanted(args)
     if args.output == "":
         raise UsageError("-o needs the name of a folder")
     _require_writable(folder)
-    deadline_s = _deadline(args)
-    earlier = Earlier(folder)
-    began = False
+    deadline_s, earlier, began = _deadline(args), Earlier(folder), False
 
     def tell(event: Event) -> None:
         nonlocal began
@@ -151,11 +134,12 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
             earlier.announce()
         progress.note(event)
 
-    supervisor = Supervisor(folder, files, passed, processes, deadline_s, tell)
+    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell)
     try:
         supervisor.log.write_bytes(b"")
-        facts = {"processes": processes, "options": passed, "paths": files, "deadline_s": deadline_s}
-        _append(supervisor.ledger, "run", schema_version=SCHEMA_VERSION, **facts)
+        facts = {"processes": processes, "options": passed, "paths": paths, "deadline_s": deadline_s}
+        with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
+            ledger.append("run", schema_version=SCHEMA_VERSION, **facts)
         supervisor.lock = Lock(supervisor.ledger)
         yield supervisor
     finally:
@@ -195,52 +179,31 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     return supervisor
 
 
-def _processes(args: argparse.Namespace) -> int:
-    if args.processes is not None and args.processes < 1:
-        raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    return args.processes or (1 if args.preset == "smoke" else 3)
-
-
 def _deadline(args: argparse.Namespace) -> float:
     if args.deadline is not None and not args.deadline > 0:
         raise UsageError(f"the deadline must be above 0 s, not {args.deadline:g}")
     return float(args.deadline or (600.0 if args.preset == "full" else 120.0))
 
 
-def _append(path: Path, event: str, **facts: object) -> None:
-    ledger = Ledger(path)
-    ledger.append(event, **facts)
-    ledger.close()
-
-
-def _paths(args: argparse.Namespace) -> list[str]:
-    """Benchmark files and folders, absolute."""
-    if not args.paths:
-        return [str(process.suite())]
-    paths = []
+def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
+    """Benchmark files and folders, absolute; the options of pytest; the number of processes. Raises UsageError."""
+    paths = [] if args.paths else [str(process.suite())]
     for text in args.paths:
         name, separator, test = text.partition("::")
         if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
-    return paths
-
-
-def _pytest_options(args: argparse.Namespace) -> list[str]:
-    return [*options.passed_on(args), *options.chosen(args), *args.pytest]
+    passed = [*options.passed_on(args), *options.chosen(args), *args.pytest]
+    if args.processes is not None and args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    return paths, passed, args.processes or (1 if args.preset == "smoke" else 3)
 
 
 def _require_writable(folder: Path) -> None:
     """Before any measuring: an hour's run must not fail at its last line, over somebody else's tables neither."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        why = "it is no folder" if folder.exists() and not folder.is_dir() else error.strerror
-        raise UsageError(f"{folder}: can't write there: {why}") from None
     from ..report import render
 
+    render.prepare_folder(folder)
     render.require_ours(folder, render.TABLES)
 
 

@@ -8,12 +8,13 @@ import sys
 from typing import Any
 
 from .. import options
-from ..errors import GpubenchError, UsageError
+from ..errors import UsageError
 from ..format import aligned, seconds_text, text
 from ..runfile.matching import matcher
 from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
+_RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,34 +25,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0, or 2 with one line on stderr for what can't be read or where nothing matches."""
+    """Returns 0. Raises UsageError or RunFileError for what can't be read or where nothing matches."""
     from ..report.table import records, results_table
     from .report import read_all
 
-    try:
-        matches = matcher(args.expression) if args.expression is not None else None
-        runs = read_all(args.runs)
-        rows = [row for row in records(results_table(runs)) if not matches or matches(searchable_names(row))]
-        if not rows:
-            raise UsageError(f"no benchmark matches {args.expression!r}")
-    except GpubenchError as error:
-        print(f"gpubench show: {error}", file=sys.stderr)
-        return 2
+    matches = None if args.expression is None else matcher(args.expression)
+    runs = read_all(args.runs)
+    rows = [row for row in records(results_table(runs)) if not matches or matches(searchable_names(row))]
+    if not rows:
+        raise UsageError(f"no benchmark matches {args.expression!r}")
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     measured = [_cells(row, several) for row in rows if row["_result"].times]
-    if measured:
-        _print("\n".join(aligned([_COLUMNS, *measured], width)))
+    lines = aligned([_COLUMNS, *measured], width) if measured else []
     for row in rows:
         if not row["_result"].times:
-            _print(f"  {_name(row, several)}  {row['device']}  {row['status']}: {row['reason'] or 'no reason given'}")
+            why = row["reason"] or "no reason given"
+            lines.append(f"  {_name(row, several)}  {row['device']}  {row['status']}: {why}")
     if any(row["_result"].flags for row in rows):
-        print("* flagged while it was measured, see summary.md")
+        lines.append("* flagged while it was measured, see summary.md")
+    print(writable("\n".join(lines), sys.stdout.encoding))
     return 0
-
-
-def _print(text: str) -> None:
-    print(writable(text, sys.stdout.encoding))
 
 
 def searchable_names(row: dict[str, Any]) -> list[str]:
@@ -66,23 +60,12 @@ def _name(row: dict[str, Any], several: bool) -> str:
 
 
 def _cells(row: dict[str, Any], several: bool) -> tuple[str, ...]:
-    rates = [text(row[name], unit) for name, unit in _RATES.items() if row.get(name)]
-    if row.get("item_per_s"):
-        rates.append(text(row["item_per_s"], f"{row['_result'].work.unit}/s"))
-    star = "*" if row["_result"].flags else ""
-    share = row["utilisation"]
+    result, share = row["_result"], row["utilisation"]
+    units = _RATES | {"item_per_s": f"{result.work.unit}/s"}
+    rates = " ".join(text(row[name], unit) for name, unit in units.items() if row.get(name))
+    time = seconds_text(result.times.median_s) + "*" * bool(result.flags)
     peak = "" if share is None else f"{share:.0%}" if share <= 1 else "—"
-    return (
-        _name(row, several),
-        row["device"],
-        seconds_text(row["_result"].times.median_s) + star,
-        _spread(row),
-        " ".join(rates),
-        peak,
-    )
-
-
-_RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
+    return _name(row, several), row["device"], time, _spread(row), rates, peak
 
 
 def _spread(row: dict[str, Any]) -> str:

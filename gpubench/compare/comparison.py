@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..errors import UsageError
 from ..format import counted
-from .drift import Conditions
 from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences
-from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, judge, overall, percent
+from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, Verdict, judge, overall, percent
 
-EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNUSABLE, EXIT_NOTHING = 0, 1, 2, 3
-NOTHING_COMPARED = "nothing"
+EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_NOTHING = 0, 1, 3
 NEW = "new"
+ORDER = (SLOWER, INCONCLUSIVE, FASTER, SAME)
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A case that a side lacks, or couldn't measure for a ``reason``."""
 
     key: CaseKey
@@ -48,31 +47,25 @@ class Comparison:
         """0 no proven slowdown, 1 a proven one or a lost case where that fails, 3 nothing to compare."""
         if not self.verdicts:
             return EXIT_NOTHING
-        slower = any(each.verdict == SLOWER for each in self.verdicts)
-        return EXIT_SLOWDOWN if slower or (self.fail_missing and self.lost) else EXIT_NO_SLOWDOWN
+        return EXIT_SLOWDOWN if self.verdict == SLOWER or (self.fail_missing and self.lost) else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:
         """The worst verdict of any case."""
-        return overall(self.verdicts) if self.verdicts else NOTHING_COMPARED
+        return overall(self.verdicts) if self.verdicts else "nothing"
 
     @property
     def line(self) -> str:
         """All of it in one line."""
         if not self.verdicts:
             return "nothing to compare: no benchmark was measured on both sides"
-        counts = dict.fromkeys((SLOWER, INCONCLUSIVE, FASTER, SAME), 0)
-        for each in self.verdicts:
-            counts[each.verdict] += 1
-        words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        counts = Counter(each.verdict for each in self.verdicts)
+        words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
-        return f"{head} at a threshold of {percent(self.threshold)}: {words}{self._missing_line()}"
-
-    def _missing_line(self) -> str:
-        line, lost = "", len(self.lost)
+        line, lost = f"{head} at a threshold of {percent(self.threshold)}: {words}", len(self.lost)
         if lost:
             why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
-            line = f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
+            line += f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
         only_new = len(self.missing) - lost
         return f"{line}; {only_new} only in new" if only_new else line
 
@@ -92,46 +85,32 @@ def compare_sides(
     """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
     UsageError where the machines differ and ``across_machines`` isn't set."""
     common = [key for key in new.cases if key in base.cases]
-    different = machine_differences(base, new, (key.device for key in common))
-    if common and different.machine and not across_machines:
-        raise UsageError(
-            f"the machines differ: {'; '.join(different.machine)} (compare them anyway with --across-machines)"
-        )
+    machine, software = machine_differences(base, new, (key.device for key in common))
+    if common and machine and not across_machines:
+        raise UsageError(f"the machines differ: {'; '.join(machine)} (compare them anyway with --across-machines)")
     notes = [*base.notes, *new.notes]
-    notes += [f"another machine: {text}" for text in different.machine]
-    notes += [f"other software: {text}" for text in different.software]
+    notes += [f"another machine: {text}" for text in machine]
+    notes += [f"other software: {text}" for text in software]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
     factors = dict.fromkeys(common, 1.0)
     if normalise:
         factors = ceiling_ratios(base, new, common)
+        unknown = [key for key in common if key not in factors]
         notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
-        notes += [
-            f"not normalised, because its work or a measured peak is unknown: {key}"
-            for key in common
-            if key not in factors
-        ]
+        notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
     cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
     conditions = Conditions(base.cases, cases, moved=across_machines)
     if abs(conditions.shared) >= math.log(1 + threshold):
-        shared = change_text(math.exp(conditions.shared))
-        notes.append(
-            f"all benchmarks changed alike: {shared}; this may be drift of the machine, use --interleave to find out"
-        )
-    verdicts = judge(base.cases, cases, threshold, min(base.processes(), new.processes()), conditions)
+        shared = f"all benchmarks changed alike: {change_text(math.exp(conditions.shared))}"
+        notes.append(f"{shared}; this may be drift of the machine, use --interleave to find out")
+    per_run = min(sum(run.processes for run in side.runs) / len(side.runs) for side in (base, new))
+    verdicts = judge(base.cases, cases, threshold, per_run, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
     return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), threshold)
 
 
 def change_text(ratio: float) -> str:
     """``+20.3 %`` of a ratio of times; a factor where that says more."""
-    if ratio >= 3 or ratio <= 1 / 3:
-        return f"{ratio:.3g}×"
-    return f"{100 * (ratio - 1):+.1f} %"
-
-
-def sorted_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Slower, inconclusive, faster, same; within each the largest change first."""
-    order = (SLOWER, INCONCLUSIVE, FASTER, SAME)
-    return sorted(verdicts, key=lambda each: (order.index(each.verdict), -abs(math.log(each.ratio.value))))
+    return f"{ratio:.3g}×" if ratio >= 3 or ratio <= 1 / 3 else f"{100 * (ratio - 1):+.1f} %"

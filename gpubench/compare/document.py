@@ -1,80 +1,80 @@
-"""A comparison as JSON for programs, as a table for the terminal, and as Markdown for a pull request."""
+"""A comparison as JSON for programs, as a table for the terminal, as Markdown for a pull request, and as a picture."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..format import text
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
-from .comparison import Comparison, change_text, sorted_verdicts
+from ..runfile.writer import replace
+from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
-from .verdict import SAME, Verdict
+from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
+
+if TYPE_CHECKING:
+    from ..report.charts.page import Figure
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
-LONGEST_NAME = 90
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
+_MOST_DRAWN = 20
 
 
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
-    cases = [_case(each) for each in comparison.verdicts]
+    cases = [
+        {
+            **_named(each.key),
+            "verdict": each.verdict,
+            "ratio": each.ratio.value,
+            "low": each.ratio.low if each.bounded else None,
+            "high": each.ratio.high if each.bounded else None,
+            "base_s": each.base_s,
+            "new_s": each.new_s,
+            "p": each.p,
+            "processes": {"base": each.processes[0], "new": each.processes[1]},
+            "advice": each.advice or None,
+        }
+        for each in comparison.verdicts
+    ]
+    missing = [_named(each.key) | {"side": each.side, "reason": each.reason} for each in comparison.missing]
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
         "cases": cases,
-        "missing": [
-            {"id": each.key.name, **_source(each.key), "side": each.side, "reason": each.reason}
-            for each in comparison.missing
-        ],
-        "notes": list(comparison.notes),
+        "missing": missing,
+        "notes": comparison.notes,
     }
     if comparison.pairs is not None:
         document["pairs"] = comparison.pairs
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _case(each: Verdict) -> dict[str, Any]:
-    return {
-        "id": each.key.name,
-        **_source(each.key),
-        "verdict": each.verdict,
-        "ratio": each.ratio.value,
-        "low": each.ratio.low if each.bounded else None,
-        "high": each.ratio.high if each.bounded else None,
-        "base_s": each.base_s,
-        "new_s": each.new_s,
-        "p": each.p,
-        "processes": {"base": each.processes[0], "new": each.processes[1]},
-        "advice": each.advice or None,
-    }
-
-
-def _source(key: CaseKey) -> dict[str, str | None]:
-    return {"device": key.device or None, "implementation": key.implementation or None}
+def _named(key: CaseKey) -> dict[str, Any]:
+    return {"id": key.name, "device": key.device or None, "implementation": key.implementation or None}
 
 
 def show_table(comparison: Comparison) -> None:
     """Print it for the terminal."""
-    tables = [_changes("Comparison", sorted_verdicts(comparison.verdicts), comparison)]
-    tables += [_missing(comparison), _notes(comparison)]
+    tables = (_changes("Comparison", _sorted(comparison), comparison), *_remarks(comparison))
     show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {comparison.line}")
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
-    verdicts = sorted_verdicts(comparison.verdicts)
+    verdicts = _sorted(comparison)
     changed = [each for each in verdicts if each.verdict != SAME]
     same = [each for each in verdicts if each.verdict == SAME]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
@@ -83,9 +83,8 @@ def comparison_markdown(comparison: Comparison) -> str:
     if same:
         lines += ["<details><summary>", f"{len(same)} the same", "</summary>", ""]
         lines += [*markdown_table(_changes("", same, comparison)), "", "</details>", ""]
-    for table in (_missing(comparison), _notes(comparison)):
-        if table.rows:
-            lines += [f"### {table.title}", "", *markdown_table(table), ""]
+    for table in _remarks(comparison):
+        lines += [f"### {table.title}", "", *markdown_table(table), ""] if table.rows else []
     return "\n".join(lines)
 
 
@@ -101,9 +100,9 @@ def append_step_summary(content: str) -> None:
     """Append to the step's summary. Raises UsageError where it can't be written."""
     path = step_summary()
     try:
-        size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
-            file.write(truncated(content, SUMMARY_LIMIT - size).encode())
+            room = SUMMARY_LIMIT - os.fstat(file.fileno()).st_size
+            file.write(truncated(content, room).encode())
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
 
@@ -120,26 +119,20 @@ def truncated(content: str, limit: int) -> str:
     return kept + note if room >= 0 else ""
 
 
-def _interval_text(verdict: Verdict) -> str:
-    return f"{change_text(verdict.ratio.low)} … {change_text(verdict.ratio.high)}" if verdict.bounded else "—"
+def _sorted(comparison: Comparison) -> list[Verdict]:
+    """Slower, inconclusive, faster, same; within each the largest change first."""
+    return sorted(comparison.verdicts, key=lambda each: (ORDER.index(each.verdict), -abs(math.log(each.ratio.value))))
 
 
 def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
     rows = []
     for each in verdicts[:TABLE_ROWS]:
-        base, new = each.processes
-        rows.append(
-            (
-                shorten(str(each.key), LONGEST_NAME),
-                each.verdict,
-                change_text(each.ratio.value),
-                _interval_text(each),
-                text(each.base_s, "s"),
-                text(each.new_s, "s"),
-                "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}",
-                f"{base}" if base == new else f"{base}, {new}",
-            )
-        )
+        ratio, (base, new) = each.ratio, each.processes
+        interval = f"{change_text(ratio.low)} … {change_text(ratio.high)}" if each.bounded else "—"
+        p = "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}"
+        times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
+        name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
+        rows.append((name, each.verdict, *times, p, processes))
     in_turn = comparison.pairs is not None
     notes = [_toward_conclusive(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
     if len(verdicts) > TABLE_ROWS:
@@ -149,24 +142,57 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
 
 def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
     """What a conclusive result takes, for the cases that need least and most."""
-    open_ = [each for each in verdicts if each.advice]
-    solvable = sorted((each for each in open_ if each.more is not None), key=lambda each: each.more or 0)
+    advised = [each for each in verdicts if each.advice]
+    solvable = sorted((each for each in advised if each.more is not None), key=lambda each: each.more or 0)
     if not solvable:
-        return f"Inconclusive: {open_[0].advice}."
-    text = f"Inconclusive: {solvable[0].advice}"
-    if solvable[-1].more != solvable[0].more:
-        text += f" in {shorten(str(solvable[0].key))}, {solvable[-1].more} in {shorten(str(solvable[-1].key))}"
-    hopeless = len(open_) - len(solvable)
+        return f"Inconclusive: {advised[0].advice}."
+    least, most = solvable[0], solvable[-1]
+    words = f"Inconclusive: {least.advice}"
+    if most.more != least.more:
+        words += f" in {shorten(str(least.key))}, {most.more} in {shorten(str(most.key))}"
+    hopeless = len(advised) - len(solvable)
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
-    return text + (f"; {hopeless} need {quieter}." if hopeless else ".")
+    return words + (f"; {hopeless} need {quieter}." if hopeless else ".")
 
 
-def _missing(comparison: Comparison) -> Table:
+def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - TABLE_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
-    return Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:TABLE_ROWS]), note)
+    missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:TABLE_ROWS]), note)
+    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
 
 
-def _notes(comparison: Comparison) -> Table:
-    return Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
+def save_chart(comparison: Comparison, path: Path) -> None:
+    """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
+    from ..report.charts.pictures import render
+    from ..report.charts.theme import DARK, LIGHT
+
+    kind = path.suffix.removeprefix(".").lower()
+    files = render([change_figure(comparison, path.stem)], (kind,))
+    for theme, target in ((LIGHT, path), (DARK, path.with_name(f"{path.stem}-dark{path.suffix}"))):
+        replace(target, files[f"{path.stem}-{theme}.{kind}"])
+
+
+def change_figure(comparison: Comparison, name: str) -> Figure:
+    """The largest changes either way, sorted, each with its interval."""
+    from ..report.charts.layouts import NamedRow, NamedRows, RowMark
+    from ..report.charts.page import Figure, Key
+
+    verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
+    left = len(verdicts) - _MOST_DRAWN
+    rows = []
+    for each in verdicts if left <= 0 else [*verdicts[: _MOST_DRAWN // 2], *verdicts[-_MOST_DRAWN // 2 :]]:
+        ends = (each.ratio.low, each.ratio.high) if each.bounded else ()
+        mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
+        rows.append(NamedRow("", str(each.key), "", (mark,)))
+    caption = (
+        "Point: ratio of the geometric means of the processes' medians; thick line: its 95 % interval, missing where "
+        f"there is one process a side; shaded: less than {percent(comparison.threshold)}, the threshold."
+    )
+    caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
+    counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
+    keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
+    chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
+    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
+    return Figure(name, "compare", title, comparison.line, caption, chart)

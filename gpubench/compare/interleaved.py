@@ -1,23 +1,141 @@
-"""``gpubench compare --interleave``: alternate base and new, judge as the pairs come in."""
+"""``gpubench compare --interleave``: alternate base and new, judge as the pairs come in.
+
+The two runs of a pair share the machine's state, so their ratio is the observation. Judging repeatedly would raise
+false alarms, so each look spends a part of the level, and the parts add up to the level. After a share f of the pairs
+the part f² is spent (a power family: K. Kim, D. L. DeMets, Biometrika 74 (1987) 149-154; K. K. G. Lan, D. L. DeMets,
+Biometrika 70 (1983) 659-663). Parts are added up as if looks were exclusive, which is safe for dependent looks.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from .. import statistics
 from ..errors import UsageError
+from ..format import counted
+from ..report.render import prepare_folder
+from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
 from .comparison import NEW, Comparison, Missing, missing_cases
-from .samples import SMOKE, Side, doubts, machine_differences, merge_side, read_side
-from .sequential import Sequential, least_pairs
-from .verdict import INCONCLUSIVE, Verdict
+from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
+from .verdict import INCONCLUSIVE, MOST_NEEDED, SAME, TRIED_ONLY, Conditions, Verdict, decide, mean_times, percent
 
 TURN_DEADLINE_S = 120.0
+PAIRED_FALSE_DISCOVERIES = 0.01
+"""The false discovery rate; lower than for separate runs, since pairs still show a slowdown of 10 %."""
+LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
+"""When to judge, as shares of the greatest number of pairs."""
+
+
+def least_pairs(cases: int, share: float = 1.0) -> int:
+    """Pairs below which a slowdown of one in so many cases can't be proven with that share of the level: the exact p
+    of n pairs is at least 2 to the power of -n."""
+    return math.ceil(math.log2(cases / (PAIRED_FALSE_DISCOVERIES * share)))
+
+
+class _Pair(NamedTuple):
+    base_s: float
+    new_s: float
+    smoke: bool
+
+
+class Sequential:
+    """Collects up to ``most`` pairs; a change that is proven once stays proven."""
+
+    def __init__(self, most: int, threshold: float) -> None:
+        self.most, self.threshold = most, threshold
+        self.looks = {max(1, math.ceil(share * most)) for share in LOOKS}
+        self.count = self.looked = 0
+        """The number of pairs, and of those at the latest look."""
+        self._pairs: dict[CaseKey, list[_Pair]] = {}
+        self._left_out: dict[CaseKey, list[_Pair]] = {}
+        self._proven: dict[CaseKey, Verdict] = {}
+        self._spent = 0.0
+
+    def add(self, base: Cases, new: Cases) -> None:
+        """A run of each side, of one process or several. A pair is left out if a neighbour disturbed just one side,
+        or if it is of a smoke run."""
+        self.count += 1
+        conditions = Conditions(base, new)
+        for key in new:
+            if key in base:
+                smoke = any(each.smoke for each in (*base[key], *new[key]))
+                kept = self._left_out if smoke or conditions.uneven(key, base, new) else self._pairs
+                kept.setdefault(key, []).append(_Pair(*mean_times(base[key], new[key]), smoke))
+
+    @property
+    def cases(self) -> int:
+        """How many cases any pair measured."""
+        return len(self._pairs.keys() | self._left_out.keys())
+
+    @property
+    def due(self) -> bool:
+        """Whether to judge now. A look that too few pairs are left for is skipped, and the next one spends its part."""
+        pairs = max(map(len, self._pairs.values()), default=0)
+        share = (self.count / self.most) ** 2 - self._spent
+        return self.count in self.looks and pairs > 0 and pairs >= least_pairs(self.cases, share)
+
+    def look(self, last: bool = False) -> list[Verdict]:
+        """Judge the pairs so far. The ``last`` look, when time is up, spends all that is left of the level."""
+        reached = 1.0 if last else min(1.0, self.count / self.most) ** 2
+        share, self._spent, self.looked = reached - self._spent, reached, self.count
+        changes = {key: [math.log(pair.new_s / pair.base_s) for pair in pairs] for key, pairs in self._pairs.items()}
+
+        def adjusted(sign: int) -> list[float]:
+            """p values to be held against the whole level, of which this look may spend a share."""
+            ps = [statistics.signed_rank_p([sign * value for value in values]) for values in changes.values()]
+            return [min(1.0, p / share) if share > 0 else 1.0 for p in statistics.benjamini_hochberg(ps)]
+
+        verdicts = []
+        for (key, values), slower_p, faster_p in zip(changes.items(), adjusted(1), adjusted(-1), strict=True):
+            verdict = self._judge(key, values, slower_p, faster_p, share)
+            if verdict.verdict not in (SAME, INCONCLUSIVE):
+                self._proven.setdefault(key, verdict)
+            verdicts.append(self._proven.get(key, verdict))
+        return [*verdicts, *(_unknown(key, pairs) for key, pairs in self._left_out.items() if key not in self._pairs)]
+
+    def _judge(self, key: CaseKey, values: Sequence[float], slower_p: float, faster_p: float, share: float) -> Verdict:
+        ratio = statistics.paired_ratio(values, 1 - 0.05 * share)
+        word = decide(ratio, slower_p, faster_p, self.threshold, PAIRED_FALSE_DISCOVERIES)
+        more, advice = self._advice(values) if word == INCONCLUSIVE else (None, "")
+        times, count = _median_times(self._pairs[key], ratio.value), len(values)
+        return Verdict(key, word, ratio, *times, slower_p, (count, count), advice, more)
+
+    def _advice(self, values: Sequence[float]) -> tuple[int | None, str]:
+        """How many more pairs would tell, from their spread: 1.4826 median absolute deviations, a robust standard
+        deviation."""
+        spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
+        level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
+        needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), 1 + self.threshold, level, most=MOST_NEEDED)
+        detected = f"would detect a change of {percent(self.threshold)}"
+        if needed is None:
+            return None, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine"
+        more = max(1, max(needed, least_pairs(self.cases)) - len(values))
+        return more, f"about {counted(more, 'more pair')} {detected}"
+
+
+def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
+    """Seconds of base and new: the median pair's, split by the ratio. The means of the sides could contradict the
+    ratio, since one delayed pair moves a mean but not the estimate."""
+    middle = float(np.median([math.sqrt(pair.base_s * pair.new_s) for pair in pairs]))
+    return middle / math.sqrt(ratio), middle * math.sqrt(ratio)
+
+
+def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
+    """Of a case all of whose pairs were left out."""
+    ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
+    busy = "other work disturbed one side of every pair: use fewer --threads, or a quieter machine"
+    advice = TRIED_ONLY if any(pair.smoke for pair in pairs) else busy
+    return Verdict(key, INCONCLUSIVE, ratio, *_median_times(pairs, ratio.value), None, (0, 0), advice)
 
 
 def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> Comparison:
@@ -28,12 +146,12 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     if args.pairs < least_pairs(1) or not args.budget > 0:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
     before, after = (find_environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
-    folder = _empty(Path(args.output)) if args.output else _numbered(Path("out"))
+    folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     judge = _Judge(args, (before, after))
     _say("starting: each side imports PyTorch and collects its benchmarks first")
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
-    _say(f"{pairs} pairs in {judge.elapsed_s():.0f} s; results files in {folder}/base and {folder}/new")
+    _say(f"{pairs} pairs in {time.monotonic() - judge.began:.0f} s; results files in {folder}/base and {folder}/new")
     return judge.comparison(pairs, turns.interrupted)
 
 
@@ -42,14 +160,11 @@ class _Judge:
 
     def __init__(self, args: argparse.Namespace, environments: tuple[Environment, Environment]) -> None:
         self._args, self._environments = args, environments
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         self._sequential = Sequential(args.pairs, args.threshold)
         self._sides = Side("base"), Side("new")
         self._verdicts: list[Verdict] = []
         self._notes: list[str] = []
-
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began
 
     def enough(self, base_file: Path, new_file: Path) -> bool:
         """Take a pair's run files; whether every verdict is conclusive."""
@@ -77,7 +192,7 @@ class _Judge:
     def _warn_of_few_pairs(self) -> None:
         """Say so after the first pair if the budget allows too few of them to prove anything."""
         cases = self._sequential.cases
-        allowed = min(self._args.pairs, max(1, int(self._args.budget / self.elapsed_s())))
+        allowed = min(self._args.pairs, max(1, int(self._args.budget / (time.monotonic() - self.began))))
         if not cases or allowed >= least_pairs(cases):
             return
         warning = (
@@ -93,38 +208,27 @@ class _Judge:
         if pairs and self._sequential.looked < self._sequential.count:
             self._verdicts = self._sequential.look(last=True)
         base, new = self._sides
-        different = machine_differences(base, new, (key.device for key in new.cases))
-        notes = [*self._notes, *(f"other software: {text}" for text in different.software)]
-        notes += [f"measured with another configuration: {text}" for text in different.machine]
+        machine, software = machine_differences(base, new, (key.device for key in new.cases))
+        notes = [*self._notes, *(f"other software: {text}" for text in software)]
+        notes += [f"measured with another configuration: {text}" for text in machine]
         notes += doubts(base, new)
         if interrupted:
             notes.append("interrupted: judged by the pairs that were complete")
         judged = {each.key for each in self._verdicts}
         apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
-        missing = (
-            *missing_cases(base, new),
-            *(Missing(key, NEW, "no pair measured it on both sides") for key in apart),
-        )
+        unjudged = tuple(Missing(key, NEW, "no pair measured it on both sides") for key in apart)
+        missing = (*missing_cases(base, new), *unjudged)
         return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs)
 
 
-def _numbered(folder: Path) -> Path:
-    """The first of ``compare-1``, ``compare-2`` … that isn't there."""
-    number = next(n for n in itertools.count(1) if not (folder / f"compare-{n}").exists())
-    return _empty(folder / f"compare-{number}")
-
-
-def _empty(folder: Path) -> Path:
-    """Make the folder. Raises UsageError if it holds an earlier comparison, or can't be written."""
-    for name in ("base", "new"):
-        if any((folder / name).glob("*.json")):
-            raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
+def _empty_folder(name: str | None) -> Path:
+    """That folder, or the first of ``out/compare-1``, ``-2`` … that isn't there. Raises UsageError if it holds an
+    earlier comparison, or can't be written."""
+    numbered = (Path("out", f"compare-{number}") for number in itertools.count(1))
+    folder = Path(name) if name else next(path for path in numbered if not path.exists())
+    if any(any((folder / side).glob("*.json")) for side in ("base", "new")):
+        raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")
+    prepare_folder(folder)
     return folder.resolve()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,9 +58,11 @@ class Observation:
 
     def scaled(self, factor: float) -> Observation:
         """The same with all times multiplied."""
-        return replace(
-            self, median_s=self.median_s * factor, fast_s=self.fast_s * factor, least_s=self.least_s * factor
-        )
+        median_s, fast_s, least_s = (factor * seconds for seconds in (self.median_s, self.fast_s, self.least_s))
+        return replace(self, median_s=median_s, fast_s=fast_s, least_s=least_s)
+
+
+Cases = Mapping[CaseKey, Sequence[Observation]]
 
 
 @dataclass(slots=True)
@@ -75,10 +77,6 @@ class Side:
     notes: list[str] = field(default_factory=list)
     contents: dict[bytes, Path] = field(default_factory=dict)
 
-    def processes(self) -> float:
-        """Mean number of processes in a run."""
-        return sum(run.processes for run in self.runs) / len(self.runs)
-
 
 def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """Read run files, and folders of them, one after the other. Raises UsageError or RunFileError.
@@ -86,16 +84,16 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     A copy of a file counts once: otherwise it would pass for a further process.
     """
     side = Side(name)
-    for run in _runs(paths):
-        content = folder.identity(run.path)
-        if content in side.contents:
-            side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
-            continue
-        side.contents[content] = run.path
-        side.runs.append(structs.replace(run, results=()))
-        _add(side, run)
-    for key in set(side.unmeasured) & set(side.cases):
-        del side.unmeasured[key]  # another run measured it
+    for path in map(Path, paths):
+        for run in folder.runs(path, read) if path.is_dir() else [read(path)]:
+            content = folder.identity(run.path)
+            if content in side.contents:
+                side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
+                continue
+            side.contents[content] = run.path
+            side.runs.append(structs.replace(run, results=()))
+            _add(side, run)
+    side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
     return side
 
 
@@ -109,25 +107,17 @@ def merge_side(side: Side, other: Side) -> None:
     side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
 
 
-def _runs(paths: Iterable[str | Path]) -> Iterator[Run]:
-    for path in map(Path, paths):
-        if path.is_dir():
-            yield from folder.runs(path, read)
-        else:
-            yield read(path)
-
-
 def _add(side: Side, run: Run) -> None:
     keys = [key_of(result) for result in run.results]
-    repeated = {key for key, count in Counter(keys).items() if count > 1}
+    counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
-        if key in repeated:
+        if counts[key] > 1:
             side.unmeasured[key] = "several benchmarks in one run have this name"
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
         else:
             each = zip(result.times.processes, result.times.samples, strict=True)
-            side.cases.setdefault(key, []).extend(_observation(*seen, len(side.runs), run) for seen in each)
+            side.cases.setdefault(key, []).extend(_observation(*process, len(side.runs), run) for process in each)
             side.work[key] = result.work, result.case.dtype
 
 
@@ -145,41 +135,29 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
-    contended = process.index in run.slow_threads
-    return Observation(
-        process.median_s, fast, samples[0], late, (number, process.index), run.preset == SMOKE, contended
-    )
+    place, contended = (number, process.index), process.index in run.slow_threads
+    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineDifferences:
-    """``machine``: other hardware, threads or precision; ``software``: torch and drivers, often the change itself."""
-
-    machine: tuple[str, ...]
-    software: tuple[str, ...]
-
-
-def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> MachineDifferences:
-    """Differences that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
+def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Differences of the machine (hardware, threads, precision) and of software (torch and drivers, often the change
+    itself) that matter to cases on ``devices``; the CPU always matters, since it launches a GPU's kernels.
 
     A fact that one side doesn't know is no difference. Facts that differ within a side are reported too.
     """
     names = sorted({"cpu", *devices})
-    facts = {side.name: [_facts(run, names) for run in side.runs] for side in (base, new)}
-    different: dict[str, str] = {}
-    for fact in dict.fromkeys(name for side in facts.values() for each in side for name in each):
-        before, after = (sorted({value for each in side if (value := each.get(fact))}) for side in facts.values())
+    facts = [[_facts(run, names) for run in side.runs] for side in (base, new)]
+    machine: list[str] = []
+    software: list[str] = []
+    for fact in dict.fromkeys(name for side in facts for each in side for name in each):
+        before, after = (sorted({value for each in side if (value := each.get(fact))}) for side in facts)
         if len({*before, *after}) < 2:
             continue
-        if not (before and after):
-            different[fact] = f"{fact} {' and '.join(before or after)} on one side"
-        elif before == after:
-            different[fact] = f"{fact} {' and '.join(before)} on either side"
-        else:
-            different[fact] = f"{fact} {' and '.join(before)} → {' and '.join(after)}"
-    software = {fact: text for fact, text in different.items() if fact == "torch" or fact.endswith(" driver")}
-    machine = tuple(text for fact, text in different.items() if fact not in software)
-    return MachineDifferences(machine, tuple(software.values()))
+        words = f"{' and '.join(before)} → {' and '.join(after)}"
+        if before == after or not (before and after):
+            words = f"{' and '.join(before or after)} on {'either' if before == after else 'one'} side"
+        (software if fact == "torch" or fact.endswith(" driver") else machine).append(f"{fact} {words}")
+    return machine, software
 
 
 def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
@@ -187,57 +165,48 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
     facts: dict[str, str | None] = {}
     devices = [machine.device(name) for name in names]
     for device in devices:
-        facts["CPU" if device.name == "cpu" else device.name] = device.label or None
+        facts["CPU" if device.name == "cpu" else device.name] = device.label
         facts[f"{device.name} driver"] = device.driver
-    facts["torch"] = machine.torch
-    facts["threads"] = None if machine.threads is None else str(machine.threads)
+    facts |= {"torch": machine.torch, "threads": str(machine.threads or "")}
     accelerated = any(device.accelerator for device in devices)
     for name in _MODES if accelerated else ("float32_matmul",):
-        value = machine.precision.get(name)
-        words = {True: "on", False: "off"}
-        facts[_MODES[name]] = words[value] if isinstance(value, bool) else None if value is None else str(value)
+        value = str(machine.precision.get(name))
+        facts[_MODES[name]] = {"True": "on", "False": "off", "None": None}.get(value, value)
     return facts
 
 
 def doubts(base: Side, new: Side) -> list[str]:
     """A line for each reason why runs, or some of their processes, prove little or nothing."""
     lines = []
-    before, after = (sorted({run.preset for run in side.runs if run.preset}) for side in (base, new))
+    before, after = (", ".join(sorted({run.preset for run in side.runs if run.preset})) for side in (base, new))
     if before and after and before != after:
-        lines.append(
-            f"presets differ: base {', '.join(before)}, new {', '.join(after)}; only benchmarks of both are compared"
-        )
+        lines.append(f"presets differ: base {before}, new {after}; only benchmarks of both are compared")
     tried = " and ".join(side.name for side in (base, new) if any(run.preset == SMOKE for run in side.runs))
     if tried:
         lines.append(f"smoke runs prove nothing, they take too few rounds ({tried}): use --preset quick")
     for side in (base, new):
         slow, total = sum(len(run.slow_threads) for run in side.runs), sum(run.processes for run in side.runs)
         if slow:
-            lines.append(
-                f"{side.name}: the machine was busy in {slow} of {total} processes (all threads slower than one)"
-            )
+            words = f"the machine was busy in {slow} of {total} processes (all threads slower than one)"
+            lines.append(f"{side.name}: {words}")
     return lines
 
 
 def ceiling_ratios(base: Side, new: Side, keys: Sequence[CaseKey]) -> dict[CaseKey, float]:
     """Factors that turn a case's ratio of times into one in units of the least time that each machine's ceilings
-    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out.
-    """
-    ceilings = [_ceilings(side) for side in (base, new)]
+    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out."""
+    ceilings = [(side.work, _ceilings(side)) for side in (base, new)]
     ratios: dict[CaseKey, float] = {}
     for key in keys:
-        before, after = (
-            _least_s(*side.work[key], known.get(key.device)) for side, known in zip((base, new), ceilings, strict=True)
-        )
+        before, after = (_least_s(*work[key], known.get(key.device)) for work, known in ceilings)
         if before and after:
             ratios[key] = before / after
     return ratios
 
 
 def _least_s(work: Work, dtype: str, ceilings: Ceilings | None) -> float | None:
-    if ceilings is None or (work.flops and dtype not in ceilings.throughput):
-        return None
-    use = utilisation(work, 1.0, dtype, ceilings)
+    known = not (ceilings and work.flops and dtype not in ceilings.throughput)
+    use = utilisation(work, 1.0, dtype, ceilings) if known else None
     return use.fraction if use else None
 
 
@@ -248,7 +217,6 @@ def _ceilings(side: Side) -> dict[str, Ceilings]:
         for name, measured in run.ceilings.items():
             highest[name] = highest[name].raised(measured) if name in highest else measured
     if not highest:
-        raise UsageError(
-            f"{side.name}: no measured peaks in {side.runs[0].path}: --normalise needs runs that measured them"
-        )
+        place = side.runs[0].path
+        raise UsageError(f"{side.name}: no measured peaks in {place}: --normalise needs runs that measured them")
     return highest

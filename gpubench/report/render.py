@@ -192,7 +192,8 @@ def prepare_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder}: can't write there: {getattr(error, 'strerror', None) or error}") from None
+        why = "it is no folder" if folder.is_file() else getattr(error, "strerror", None) or error
+        raise UsageError(f"{folder}: can't write there: {why}") from None
 
 
 def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.commands.report import add_arguments, main
+from gpubench.commands import cli
 from gpubench.report import render
 from gpubench.runfile.schema import Case
 
@@ -21,9 +20,7 @@ WRITTEN = {*render.TABLES, render.MANIFEST}
 
 
 def report(*words: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return main(parser.parse_args([str(word) for word in words]))
+    return cli.main(["report", *map(str, words)])
 
 
 def small(sizes: tuple[int, ...] = (1, 10), **how: Any) -> dict[str, Any]:

@@ -108,4 +108,5 @@ def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
     for side, label in ((base, "One CPU"), (new, "Other CPU")):
         devices = (DeviceFacts("cpu", "cpu", label), DeviceFacts("cuda:0", "cuda", "A GPU"))
         side.runs.append(SimpleNamespace(machine=Machine("", devices)))  # type: ignore[arg-type]
-    assert machine_differences(base, new, ["cuda:0"]).machine == ("CPU One CPU → Other CPU",)
+    machine, _ = machine_differences(base, new, ["cuda:0"])
+    assert machine == ["CPU One CPU → Other CPU"]

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpubench.compare.drift import Conditions
+from gpubench.compare.interleaved import Sequential, least_pairs
 from gpubench.compare.samples import CaseKey, Observation
-from gpubench.compare.sequential import Sequential, least_pairs
-from gpubench.compare.verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, judge, overall
+from gpubench.compare.verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, judge, overall
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
