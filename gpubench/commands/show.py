@@ -9,9 +9,8 @@ from typing import Any
 
 from .. import options
 from ..errors import UsageError
-from ..format import aligned, seconds_text, text
+from ..format import aligned, seconds_text, text, writable
 from ..runfile.matching import matcher
-from .env import writable
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
 _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}

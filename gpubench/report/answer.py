@@ -361,7 +361,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     lines = []
     if any(run.preset == "smoke" for run in runs):
         lines.append("Smoke run: it checks that the benchmarks work; its times mean nothing.")
-    flagged = sum(map(labels.flagged, rows))
+    flagged = sum(bool(row["_result"].flags) for row in rows)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if rows and (busy or flagged > _BUSY_SHARE * len(rows)):
         cause = "The machine was busy" if busy else "Many results are doubtful"

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, text
+from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
 from . import labels, provenance, scaling
@@ -128,7 +129,7 @@ def _unmeasured(run: Run) -> str:
 def _places(files: Sequence[Path]) -> str:
     page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
     parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
-    return "   ".join([*parts, *(f"Data  {path}" for path in data)])
+    return clean("   ".join([*parts, *(f"Data  {path}" for path in data)]))
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -16,7 +16,7 @@ from gpubench.commands.report import Charts, write_report
 from gpubench.report import answer, findings, judgement, labels, render, scaling, speedup, table
 from gpubench.report.findings import MOST_LINES, WIDTH, ending, skip_kind
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case
+from gpubench.runfile.schema import Case, Machine, Run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -371,6 +371,13 @@ def test_many_rows_are_cut_and_counted(tmp_path: Path) -> None:
     flags = ("contended",)
     lines = lines_of(records.run_file(marks, flags=flags), tmp_path)
     assert sum("mine.w" in line for line in lines) >= 5
+
+
+def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
+    run = Run(Path("run.json"), Machine("m", ()), ())
+    lines = ending(answer.Answer("."), run, [Path("a\x1b[31m\nb") / "report.html"])
+    assert any("a�[31m b/report.html" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 300])
