@@ -62,7 +62,8 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
 
 def _headline(run: Run, elapsed_s: float | None) -> str:
     measured = [result for result in run.results if result.times]
-    parts = [counted(len(measured), "benchmark") + (f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else "")]
+    took = text(elapsed_s, "s", 2) if elapsed_s and elapsed_s < 60 else seconds_text(elapsed_s)
+    parts = [counted(len(measured), "benchmark") + (f" in {took}" if elapsed_s else "")]
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
     parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
