@@ -92,10 +92,11 @@ def main(args: argparse.Namespace) -> int:
     if report.summary.left_out:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     from ..report import render
+    from ..runfile.reader import clean
 
     render.show_summary(report.summary)
     names = dict.fromkeys(path.name if path.parent == folder else "charts/" for path in report.files)
-    print(f"{folder}: {', '.join(names)}")
+    print(clean(f"{folder}: {', '.join(names)}"))
     return 0
 
 

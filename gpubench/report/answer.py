@@ -6,6 +6,7 @@ show the same ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -122,8 +123,9 @@ def answer(
     # across machines only where nothing is paired inside one
     groups = grouped(inside or pairs, lambda row: tuple(row[name] for name in sides))
     crossings = crossings_by_pair(crossovers)
+    counts = Counter(_device(members[0]) for members in groups.values())
     cards = tuple(
-        Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
+        Card(members[0]["run"], _told_apart(members[0], counts), _baseline(members, named), body)
         for members in groups.values()
         if (body := _card_rows(members, crossings))
     )
@@ -162,6 +164,12 @@ def _device(row: Row) -> str:
     label = device_label(row["_run"], row["device"])
     same = row["device"] == row["baseline_device"] and row["run"] == row["baseline_run"]
     return f"{implementation_name(row['implementation'])} on {label}" if same else label
+
+
+def _told_apart(row: Row, counts: Counter[str]) -> str:
+    """The device, with its run's name where several have a device that is called the same."""
+    name = _device(row)
+    return f"{name} · {labels.shorten(row['run'], 24)}" if counts[name] > 1 else name
 
 
 def _baseline(members: list[Row], runs: dict[str, Run]) -> str:

@@ -253,6 +253,7 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
     assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
     tables = machines.machine_tables(results)
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
+    assert [card.device for card in found.cards] == ["Synthetic H-GPU · a", "Synthetic H-GPU · b"]
     assert found.sentence.startswith("Synthetic H-GPU · b against Synthetic H-GPU · a: 2.0× slower on mine.work. ")
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
