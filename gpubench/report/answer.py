@@ -266,8 +266,12 @@ def _machines_sentence(table: Table) -> str:
     for most in (9, 4, 2, 1):
         sentences = []
         for i, name in enumerate(names[:2], 3):
-            cells = {row[0]: row[i].partition(" (")[0] for row in table.rows}
-            words = [f"{cell} on {_IN_WORDS.get(kind, kind)}" for kind, cell in cells.items() if "×" in cell]
+            cells = [(row[0], row[1].rpartition(", ")[2], row[i].partition(" (")[0]) for row in table.rows]
+            words = [
+                f"{cell} on {_IN_WORDS.get(kind, kind)}" + f" ({size})" * (kind == MATRIX)
+                for kind, size, cell in cells
+                if "×" in cell
+            ]
             sentences += [f"{name} against {base}: {listed(words, most)}."] * bool(words)
         if len(" ".join(sentences).split()) <= MOST_WORDS:
             break
