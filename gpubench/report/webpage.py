@@ -189,7 +189,7 @@ def page_data(
         "titles": {workload: title_name(workload) for workload in workloads},
         "devices": list(devices.values()),
         "baseline": f"{_CPU} of the same machine" if baseline == _CPU else baseline,
-        "speedup": "speedup" if on_gpu else f"speedup over {baseline}",
+        "speedup": "speedup" if on_gpu or not baseline else f"speedup over {baseline}",
         "slower": f"{baseline.removeprefix('the ')} faster",
         "quantity": "speedup" if on_gpu else "rate",
         "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
