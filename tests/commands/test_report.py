@@ -300,15 +300,13 @@ def test_plain_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, argparse; sys.modules['torch'] = None\n"
-        "from gpubench.commands.report import add_arguments\n"
-        "parser = argparse.ArgumentParser(); add_arguments(parser)\n"
-        "args = parser.parse_args(sys.argv[1:])\n"
+        "import sys; sys.modules['torch'] = None\n"
+        "from gpubench.commands import cli\n"
+        "cli.parser('report').parse_args(sys.argv[2:])\n"
         "assert not {'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
-        "from gpubench.commands.report import main\n"
-        "sys.exit(main(args))\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    words = [sys.executable, "-W", "error::UserWarning", "-c", code, str(run), "-o", str(tmp_path / "out")]
+    words = [sys.executable, "-W", "error::UserWarning", "-c", code, "report", str(run), "-o", str(tmp_path / "out")]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr
