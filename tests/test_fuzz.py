@@ -29,7 +29,7 @@ from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated
 from gpubench.commands.report import Charts, write_report
 from gpubench.errors import GpubenchError, RunFileError
 from gpubench.report.render import MANIFEST
-from gpubench.runfile import ledger, merge, reader, writer
+from gpubench.runfile import ledger, reader, writer
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
@@ -118,7 +118,7 @@ def read_ledger(content: bytes, folder: Path, figures: Figures) -> None:
     events = figures.call("ledger", path.name, ledger.read_ledger, path)
     if events is None:
         return
-    data = figures.call("assemble", "ledger", merge.assemble, events)
+    data = figures.call("assemble", "ledger", ledger.assemble, events)
     if data is None:
         return
     made.unlink(missing_ok=True)
@@ -227,7 +227,7 @@ def test_what_is_mutated_is_sound(folder: Path) -> None:
         assert len(reader.read(folder / "sound.json").results) >= 4
     content = "".join(dumped(event) + "\n" for event in LEDGER)
     (folder / "sound.ledger.jsonl").write_text(content)
-    writer.write(folder / "made.json", merge.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
+    writer.write(folder / "made.json", ledger.assemble(ledger.read_ledger(folder / "sound.ledger.jsonl")))
     statuses = [result.status for result in reader.read(folder / "made.json").results]
     assert statuses == ["ok"] * 4 + ["error", "crashed", "skipped"]
 
@@ -261,9 +261,8 @@ READING = """
 import os, resource, sys, time
 from gpubench.runfile import ledger, reader
 from gpubench.errors import GpubenchError
-from gpubench.runfile.merge import assemble
 before = time.process_time()
-for read in (reader.read, lambda path: assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
+for read in (reader.read, lambda path: ledger.assemble(ledger.read_ledger(path)), lambda path: list(follower.events())):
     path = sys.argv[1]
     if not os.path.isfile(path) and read is not reader.read:
         continue
@@ -328,7 +327,7 @@ def test_a_broken_case_with_a_broken_name(tmp_path: Path) -> None:
     events.append({"event": "end", "process": 0, "fullname": name, "status": "ok", "benchmark": {}})
     (tmp_path / "ledger").write_text("".join(json.dumps(event) + "\n" for event in events))
     with pytest.raises(RunFileError) as caught:
-        merge.assemble(ledger.read_ledger(tmp_path / "ledger"))
+        ledger.assemble(ledger.read_ledger(tmp_path / "ledger"))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
 

@@ -217,12 +217,12 @@ except Unmeasurable as error:
 
 
 def test_a_cold_cache_is_slower_than_a_hot_one(gpu):
-    from gpubench.measure.probes import Flush, device_time
+    from gpubench.measure.probes import device_time, flush
 
     x = torch.randn(gpu.cache_bytes() // 4 // 8, device="cuda")
     out = torch.empty_like(x)
     hot, cold = (
-        device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, flush).device_s for flush in (lambda: None, Flush(gpu))
+        device_time(lambda: torch.neg(x, out=out), gpu, 2e-5, before).device_s for before in (lambda: None, flush(gpu))
     )
     assert cold > 1.2 * hot
 

@@ -19,8 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..format import counted
-    from ..runfile.ledger import read_ledger
-    from ..runfile.merge import assemble
+    from ..runfile.ledger import assemble, read_ledger
     from ..runfile.writer import write
 
     ledger = Path(args.ledger)

@@ -12,9 +12,8 @@ from pathlib import Path
 from .. import options
 from ..errors import RunFileError, UsageError
 from ..format import counted
-from ..runfile import merge
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, read_ledger
+from ..runfile.ledger import Event, Ledger, Lock, assemble, read_ledger
 from ..runfile.schema import OK, SCHEMA_VERSION
 from ..runfile.writer import write
 from ..supervise import process
@@ -88,7 +87,7 @@ def _finish(
             return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
-    write(run_file, merge.assemble(supervisor.events))
+    write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
         with contextlib.closing(Ledger(supervisor.ledger)) as ledger:

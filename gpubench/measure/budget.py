@@ -53,10 +53,8 @@ PRESET_SETTINGS = {
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
 
-MIN_ROUND = 1e-3
-"""Shortest round, in seconds."""
-MIN_WAITS = 100
-"""Shortest round, in waits for the device."""
+MIN_ROUND, MIN_WAITS = 1e-3, 100
+"""Shortest round: in seconds, and in waits for the device."""
 FEWEST_ROUNDS = 3
 SLACK = 2.0
 """An estimated case may exceed its budget by this factor: one that may just miss it is tried."""
@@ -136,10 +134,8 @@ def rounds(seconds: float, preset: Preset) -> int | None:
     return max(1, min(preset.min_rounds, int(preset.budget / seconds)))
 
 
-COMPILE_S = 15.0
-"""Estimate of compiling a small network, in seconds; measured on two cores."""
-RANKS_S = 2.0
-"""Estimate of a case of several processes, in seconds."""
+COMPILE_S, RANKS_S = 15.0, 2.0
+"""Estimates of compiling a small network, and of a case of several processes, in seconds."""
 CEILINGS_S = {"smoke": 1.0, "quick": 5.0, "full": 15.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
 

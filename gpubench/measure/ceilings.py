@@ -23,7 +23,7 @@ from .precision import matmul_precision, torch_dtype
 if TYPE_CHECKING:
     import torch
 
-SMALLEST_SIZE, LARGEST_SIZE = 256, 16384
+SIZES = [256 << step for step in range(7)]
 TRANSFER_BYTES = 1 << 26
 BLOCK = 65521
 
@@ -135,8 +135,8 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
 
     if device.lacks(dtype):
         return None
-    best, n = 0.0, SMALLEST_SIZE
-    while n <= LARGEST_SIZE:
+    best = 0.0
+    for n in SIZES:
         memory = device.memory()
         if memory and 12 * n * n > memory.free // 4:
             break
@@ -150,7 +150,6 @@ def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) 
         best = max(best, 2 * n**3 / seconds)
         if 8 * seconds > effort.call:
             break
-        n *= 2
     return best
 
 

@@ -14,16 +14,18 @@ from typing import Any
 
 from ..devices import Device, in_use
 
+_Call = Callable[[], Any]
+
 
 def repeat(
-    call: Callable[[], Any],
+    call: _Call,
     clock: Callable[[], float],
     *,
     least: int,
     most: int,
     seconds: float = math.inf,
     calls: int = 1,
-    before: Callable[[], Any] | None = None,
+    before: _Call | None = None,
 ) -> list[float]:
     """Time ``call`` again and again; returns the seconds of each timing, of which callers take the minimum or median.
 
@@ -43,18 +45,12 @@ def repeat(
     return times
 
 
-STALLED = 2.0
-"""A block whose calls take longer than this many times the shortest was interrupted by something else."""
-MOST_STALLS = 3
+STALLED, MOST_STALLS = 2.0, 3
+"""A block whose calls take longer than this many times the shortest was interrupted, but not more often than this."""
 
 
 def warm_up(
-    call: Callable[[], Any],
-    clock: Callable[[], float],
-    *,
-    seconds: float,
-    first_s: float,
-    before: Callable[[], Any] | None = None,
+    call: _Call, clock: Callable[[], float], *, seconds: float, first_s: float, before: _Call | None = None
 ) -> tuple[float, float]:
     """Call for about ``seconds``; returns the seconds of one call in the last block, without and with ``before``.
 
@@ -114,11 +110,8 @@ class DeviceClock:
 
 
 def timer() -> float:
-    """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use.
-
-    A process that hasn't imported torch has none in use.
-    """
-    if "torch" in sys.modules:
+    """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use."""
+    if "torch" in sys.modules:  # else there is none in use
         for device in in_use():
             device.synchronize()
     return time.perf_counter()

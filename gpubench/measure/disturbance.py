@@ -114,7 +114,7 @@ def core_seconds() -> tuple[float | None, float | None]:
     try:
         each = [times for i, times in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
     except (OSError, NotImplementedError):
-        return None, None
+        each = []
     if len(each) < len(allowed):
         return None, None
     busy = sum(times.user + times.system + getattr(times, "nice", 0.0) for times in each)

@@ -26,10 +26,6 @@ VARIABLES = re.compile(
     r"|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE"
     r"|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
 )
-_NO_TORCH = (
-    "torch is not installed: pip install torch (https://pytorch.org/get-started/locally/ has the command for"
-    " each CUDA, ROCm, XPU or CPU build)"
-)
 
 
 def _known(*asks: Callable[[], T]) -> T | None:
@@ -46,7 +42,8 @@ def imported_torch() -> tuple[Any, str | None]:
         return importlib.import_module("torch"), None
     except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            return None, _NO_TORCH
+            where = "https://pytorch.org/get-started/locally/ has the command for each CUDA, ROCm, XPU or CPU build"
+            return None, f"torch is not installed: pip install torch ({where})"
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 

@@ -23,7 +23,7 @@ from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
 from .data import Data, bare_tensors, tensors
 from .precision import apply, matmul_precision, torch_dtype
-from .probes import Flush, device_time, energy, latency, transfer
+from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
@@ -98,10 +98,6 @@ class Inputs:
         return UsageError(f"required devices absent: {reason}") if required else Unmeasurable(reason)
 
 
-class Planned(Unmeasurable):
-    """Ends a test of which only the estimate is wanted."""
-
-
 class Gpubench(Inputs):
     """What a test gets from the ``gpubench`` fixture: where to put its data and, when called, a measurement.
 
@@ -119,7 +115,7 @@ class Gpubench(Inputs):
         replayed: ReplayTimer | None = None,
     ) -> None:
         # Before any data is made: what the device holds by then isn't the case's.
-        self._flush = Flush(home) if case.cache == "cold" else None
+        self._flush = flush(home) if case.cache == "cold" else None
         self._held_bytes = home.allocated_memory()
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
@@ -185,7 +181,7 @@ class Gpubench(Inputs):
         """Go on with a case of this estimate, unless only that is wanted. Raises what the estimate has against it."""
         self.estimate = estimate
         if self._session.settings.plan:
-            raise Planned
+            raise Unmeasurable  # this ends the test
         if estimate.obstacle is not None:
             raise estimate.obstacle
 
@@ -356,13 +352,13 @@ class Gpubench(Inputs):
 
     def _setup(self, prepared: Prepared) -> Callable[[], Any] | None:
         """What runs before each round: the test's setup, then the flush of a cold cache."""
-        setup, flush = prepared.request.setup, self._flush
-        if flush is None:
+        setup, empty_cache = prepared.request.setup, self._flush
+        if empty_cache is None:
             return setup
 
         def flushed() -> Any:
             fresh = setup() if setup is not None else None
-            flush()
+            empty_cache()
             return fresh
 
         return flushed
@@ -417,7 +413,5 @@ def _present(name: str) -> Device:
 
 def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments that ``setup`` returned, if any."""
-    if not value:
-        return (), {}
-    args, kwargs = value
+    args, kwargs = value or ((), {})
     return tuple(args), dict(kwargs)

@@ -44,7 +44,7 @@ def matmul_precision(dtype: str) -> Iterator[None]:
 
     tf32 = dtype == "tf32"
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
-    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]  # those of CUDA
+    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]  # CUDA's three
     owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
     # One a library and operation; older torch has none.
     switches: list[Any] = owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []
@@ -56,7 +56,7 @@ def matmul_precision(dtype: str) -> Iterator[None]:
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     cudnn.allow_tf32 = tf32
     for place, switch in enumerate(switches):  # the older ones leave them at a default that a broader one may change
-        switch.fp32_precision = "tf32" if tf32 and place < CUDA_SWITCHES else "ieee"
+        switch.fp32_precision = "tf32" if tf32 and place < 3 else "ieee"
     try:
         yield
     finally:
@@ -65,9 +65,6 @@ def matmul_precision(dtype: str) -> Iterator[None]:
             cudnn.allow_tf32 = legacy[1]
         for switch, value in zip(switches, before, strict=True):
             switch.fp32_precision = value
-
-
-CUDA_SWITCHES = 3
 
 
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 LATENCY_CALLS, LATENCY_S = 100, 0.02
 ENERGY_S = 0.3
 """Seconds of calls over which energy is counted: several times the 20 to 100 ms between two steps of a counter."""
-REPEATS = 5
-QUEUED_S = 0.02
-"""What one repeat may keep the device busy, roughly."""
+REPEATS, QUEUED_S = 5, 0.02
+"""Repeats of the device's time, and what each may keep the device busy, roughly."""
 MOST_CALLS = 50
 """A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
 LONGEST_HOLD, TRIES = 0.5, 4
@@ -28,23 +27,17 @@ FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 """Copies each way: at least and at most so many, within about so long."""
 
 
-class Flush:
-    """Call it before a round to empty the device's last cache, by writing as many bytes as the cache holds.
+def flush(device: Device) -> Callable[[], Any]:
+    """What empties the device's last cache before a round, by writing as many bytes as the cache holds.
 
     Raises :class:`Unmeasurable` where the size of the cache is unknown.
     """
+    size = device.cache_bytes()
+    if not size:
+        raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
+    import torch
 
-    def __init__(self, device: Device) -> None:
-        size = device.cache_bytes()
-        if not size:
-            raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
-        import torch
-
-        self._room = torch.empty(size, dtype=torch.int8, device=str(device))
-
-    def __call__(self) -> None:
-        """Write over the device's last cache."""
-        self._room.zero_()
+    return torch.empty(size, dtype=torch.int8, device=str(device)).zero_
 
 
 def latency(call: Callable[[], Any], clock: DeviceClock) -> float:

@@ -17,7 +17,7 @@ from .budget import Rates
 from .data import bare_tensors, require_memory, tensors
 from .precision import ROUNDOFF
 from .steps import Prepared
-from .work import Substituted
+from .work import substituted
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ def in_float64(value: Any) -> Any:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, torch.nn.Module):
-            return Substituted(leaf, convert)
+            return substituted(leaf, convert)
         if isinstance(leaf, torch.Tensor):
             real = torch.float64 if leaf.is_floating_point() else leaf.dtype
             copied = leaf.detach().to("cpu", copy=True).to(torch.complex128 if leaf.is_complex() else real)

@@ -56,7 +56,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, torch.nn.Module):
-            return Substituted(value, lambda tensor: tensor.detach().to("meta"))
+            return substituted(value, lambda tensor: tensor.detach().to("meta"))
         return value.detach().to("meta") if isinstance(value, torch.Tensor) else value
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
@@ -111,19 +111,12 @@ def _live() -> Any:
     return Live()
 
 
-class Substituted:
+def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:
     """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
+    import torch
 
-    def __init__(self, module: Any, convert: Callable[[Any], Any]) -> None:
-        self._module = module
-        state = (*module.named_parameters(), *module.named_buffers())
-        self._state = {name: convert(tensor) for name, tensor in state}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module with the converted parameters in place of its own."""
-        import torch
-
-        return torch.func.functional_call(self._module, self._state, args, kwargs)
+    state = {name: convert(tensor) for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs)
 
 
 def agree(declared: Work, counted: Counted | None) -> Work:
@@ -141,9 +134,7 @@ def agree(declared: Work, counted: Counted | None) -> Work:
 
 
 def require_least(declared: float, ran: float) -> None:
-    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call.
-
-    A real call's count is a lower bound: on CPU tensors the counter misses attention and recurrent layers.
-    """
+    """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call: a lower bound, since
+    on CPU tensors the counter misses attention and recurrent layers."""
     if declared < ran * (1 - 1e-3):
         raise WorkMismatch(f"{declared:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

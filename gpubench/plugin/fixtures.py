@@ -1,48 +1,111 @@
-"""The fixtures: ``gpubench``, those that carry a case's parameters, and the processes of ``gpubench_ranks``."""
+"""What a test is measured with: the fixtures, and its device's clock, merged into its ``benchmark`` marker."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..errors import UsageError
-from .hooks import Plugin
+from ..errors import Unmeasurable, UsageError
+from ..measure.session import Session
+from ..runfile.schema import Case
+from .settings import benchmark_option
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
     from ..parallel.ranks import Ranks
 
+PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
+"""What a case is parametrised with, by the fixture ``gpubench_NAME``, and the value in a test without it."""
+RANKS = "gpubench_ranks"
+"""The fixture of tests whose times come from other processes."""
+PLAIN_CALIBRATION = 100
+"""A plain benchmark's round lasts so many waits, as in a gpubench test. Within the usual 10 the wait would show."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One test that is measured: its identity, what makes its fixture of pytest-benchmark's, and that fixture."""
+
+    case: Case
+    make: Callable[[Any], Gpubench] | None = None
+    fixture: Gpubench | None = None
+
+
+def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gpubench]:
+    """Merge our benchmark marker into the test's own, since only the closest marker counts in pytest.
+
+    The test's own settings win, except for the timer (any other would not wait) and the least length of a round.
+    """
+    from ..devices import find_device
+    from ..measure.budget import MIN_ROUND, MIN_WAITS
+    from ..measure.clock import DeviceClock, ReplayTimer
+    from ..measure.fixture import Gpubench
+
+    choice = find_device(case.device)
+    if (device := choice.device) is None:  # it was there at collection
+        raise Unmeasurable(str(choice.reason))
+    marker = _marker(item)
+    if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):
+        text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
+        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+    asked_s = float(benchmark_option(item.config, "--benchmark-min-time") or 0)
+    min_s = max(MIN_ROUND, MIN_WAITS * session.wait_s(device), float(marker.get("min_time", 0)), asked_s)
+    clock = DeviceClock([device])
+    replayed = ReplayTimer() if RANKS in fixture_names(item) else None
+    share = session.preset.adjusted(marker).split(session.settings.processes)
+    forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": replayed or clock, "min_time": min_s}
+    item.add_marker(pytest.mark.benchmark(**({"disable_gc": True} | marker | forced)), append=False)
+    return lambda benchmark: Gpubench(session, share, case, device, clock, benchmark, replayed)
+
+
+def lengthen_rounds(item: pytest.Item) -> None:
+    """Give a plain benchmark that uses our timer rounds in which the wait doesn't show."""
+    from ..measure.clock import timer
+
+    marker = _marker(item)
+    ours = str(item.config.getoption("benchmark_timer", "")) == f"{timer.__module__}.{timer.__name__}"
+    if ours and "timer" not in marker and not benchmark_option(item.config, "--benchmark-calibration-precision"):
+        lengthened = {"calibration_precision": PLAIN_CALIBRATION} | marker
+        item.add_marker(pytest.mark.benchmark(**lengthened), append=False)
+
+
+def _marker(item: pytest.Item) -> dict[str, Any]:
+    marker = item.get_closest_marker("benchmark")
+    return dict(marker.kwargs) if marker else {}
+
+
+def fixture_names(item: pytest.Item) -> list[str]:
+    """Names of the fixtures that a test uses."""
+    return list(getattr(item, "fixturenames", ()))
+
+
+# The fixtures ---------------------------------------------------------------------------------------------------------
+
+
+def _parameter(name: str, meaning: str) -> Any:
+    def value(request: pytest.FixtureRequest) -> Any:
+        return getattr(request, "param", PARAMETERS[name])
+
+    value.__doc__ = meaning
+    return pytest.fixture(name=f"gpubench_{name}")(value)
+
+
+gpubench_device = _parameter("device", "Name of the benchmark's device.")
+gpubench_dtype = _parameter("dtype", "Name of the benchmark's dtype.")
+gpubench_implementation = _parameter("implementation", "Which library does the work.")
+gpubench_variant = _parameter("variant", "How a network is run.")
+gpubench_cache = _parameter("cache", "Whether the device's last cache is flushed before every round.")
+
 
 @pytest.fixture
-def gpubench_device(request: pytest.FixtureRequest) -> Any:
-    """Name of the case's device."""
-    return getattr(request, "param", "cpu")
-
-
-@pytest.fixture
-def gpubench_dtype(request: pytest.FixtureRequest) -> Any:
-    """Name of the case's dtype."""
-    return getattr(request, "param", "float32")
-
-
-@pytest.fixture
-def gpubench_implementation(request: pytest.FixtureRequest) -> Any:
-    """Which library does the work."""
-    return getattr(request, "param", "torch")
-
-
-@pytest.fixture
-def gpubench_variant(request: pytest.FixtureRequest) -> Any:
-    """How a network is run."""
-    return getattr(request, "param", "eager")
-
-
-@pytest.fixture
-def gpubench_cache(request: pytest.FixtureRequest) -> Any:
-    """Whether the device's last cache is flushed before every round."""
-    return getattr(request, "param", "hot")
+def _gpubench_parameters(
+    gpubench_device: str, gpubench_dtype: str, gpubench_implementation: str, gpubench_variant: str, gpubench_cache: str
+) -> None:
+    """All of them."""
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +113,7 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
     """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
-    ranks = Ranks(Plugin.of(pytestconfig).session.settings.ranks_deadline)
+    ranks = Ranks(_plugin(pytestconfig).session.settings.ranks_deadline)
     yield ranks
     ranks.close()
 
@@ -59,41 +122,23 @@ class Measured:
     """The fixture where pytest-benchmark is there. It must be named in the signature, or --benchmark-only skips."""
 
     @pytest.fixture
-    def gpubench(
-        self,
-        request: pytest.FixtureRequest,
-        benchmark: Any,
-        gpubench_device: str,
-        gpubench_dtype: str,
-        gpubench_implementation: str,
-        gpubench_variant: str,
-        gpubench_cache: str,
-    ) -> Gpubench:
+    def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
         """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.fixture.Gpubench`."""
-        from ..measure.fixture import Gpubench
-
-        plugin = Plugin.of(request.config)
-        attempt = plugin.attempts.get(request.node.nodeid)
-        if attempt is None or attempt.equipment is None:
+        attempt: Attempt | None = _plugin(request.config).attempts.get(request.node.nodeid)
+        if attempt is None or attempt.make is None:
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")
-        kit = attempt.equipment
-        attempt.fixture = Gpubench(
-            plugin.session, kit.preset, attempt.case, kit.device, kit.clock, benchmark, kit.replayed
-        )
-        return attempt.fixture  # type: ignore[no-any-return]
+        attempt.fixture = attempt.make(benchmark)
+        return attempt.fixture
 
 
 class Unequipped:
     """The fixture where pytest-benchmark is not."""
 
     @pytest.fixture
-    def gpubench(
-        self,
-        gpubench_device: str,
-        gpubench_dtype: str,
-        gpubench_implementation: str,
-        gpubench_variant: str,
-        gpubench_cache: str,
-    ) -> None:
+    def gpubench(self, _gpubench_parameters: None) -> None:
         """Skips: there is nothing to time with."""
         pytest.skip("gpubench needs pytest-benchmark, which is disabled, replaced by another plugin or not installed")
+
+
+def _plugin(config: pytest.Config) -> Any:
+    return config.pluginmanager.getplugin("gpubench")

@@ -1,5 +1,4 @@
-"""The plugin's state and its hooks. torch is imported only for a test that needs it, and no device is touched while
-pytest is being configured."""
+"""The plugin's state and its hooks. torch is imported for a test that needs it; configuring touches no device."""
 
 from __future__ import annotations
 
@@ -8,56 +7,43 @@ import random
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.matching import matcher
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
-from .equipment import RANKS, Attempt, equip, fixture_names, lengthen_rounds
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
+from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
+from .parametrize import case_of, parametrize
+from .recorder import Recorder, complete_run
 
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
-_STATE = pytest.StashKey["Plugin"]()
 
 
 class Plugin:
-    """What one pytest session knows: ``Plugin.of(config)``."""
+    """What one pytest session knows: ``config.pluginmanager.getplugin("gpubench")``."""
 
     def __init__(self, config: pytest.Config) -> None:
         """Raises pytest.UsageError for an option's value that doesn't exist."""
-        config.stash[_STATE] = self
         self.config = config
         if settings.secondary():
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config))
-        plugins = config.pluginmanager
-        # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it.
+        plugins = config.pluginmanager  # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it
         self.equipped = plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
-        self.measures = False
-        """Whether a test that is measured was collected."""
+        self.measures = False  # whether a test that is measured was collected
         self.recorder: Recorder | None = None
         self.attempts: dict[str, Attempt] = {}
+        # Names of files that occur twice, so that their folder is part of the workload's name; None before collection.
         self.ambiguous: frozenset[str] | None = None
-        """Names of files that occur twice, so that their folder is part of the workload's name; ``None`` before
-        collection."""
-        self.order: dict[str, int] = {}
-        """The place of each test before the order was shuffled: that of the results file."""
-        self.sources: set[Path] = set()
-        """Files of all measured tests, also of those that ``--gpubench-only`` leaves out: the code is the same for
-        each process of a run."""
+        self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
+        self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
-
-    @staticmethod
-    def of(config: pytest.Config) -> Plugin:
-        """The plugin's state in this pytest session."""
-        return config.stash[_STATE]
 
     # Collection -------------------------------------------------------------------------------------------------------
 
@@ -72,8 +58,6 @@ class Plugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if set(metafunc.fixturenames) >= _PARAMETRIZED:
-            from .parametrize import parametrize
-
             with settings.usage_errors():
                 parametrize(metafunc, self.session)
 
@@ -119,74 +103,60 @@ class Plugin:
         self.measures = bool(measured)
         if not measured or self.config.option.collectonly or self.session.settings.plan:
             return
-        self.session.collected = [
-            self.case_of(item)
-            for item in measured
-            if "gpubench" in fixture_names(item) and item.get_closest_marker("skip") is None
-        ]
-        path = self._ledger_path()
-        if path and self.equipped and not self._disabled():
-            from .recorder import Recorder
-
+        ours = [item for item in measured if "gpubench" in fixture_names(item)]
+        self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
+        if path := self._ledger_path():
+            tests = [item for item in session.items if "benchmark" in fixture_names(item)]
+            tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
+            cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                tests = [item for item in session.items if "benchmark" in fixture_names(item)]
-                tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
                 self.recorder = Recorder(self.config, self.session, path)
-                cases = {item.nodeid: self.case_of(item) for item in tests}
                 self.recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
 
     def case_of(self, item: pytest.Item) -> Case:
         """The identity of a test, before it is known with how many threads it runs."""
-        from .parametrize import case_of
-
         return case_of(item, self.ambiguous or frozenset())
 
     def _ledger_path(self) -> Path | None:
-        """Where the supervisor says, or beside the results file."""
-        if given := self.config.getoption("--gpubench-ledger"):
-            return Path(given)
-        run_file = self.config.getoption("benchmark_json", None)
-        return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
-
-    def _disabled(self) -> bool:
-        """Whether pytest-benchmark times nothing, and so writes no file."""
+        """Where the supervisor says, or beside the results file; None where pytest-benchmark times nothing."""
         option = self.config.getoption
         workers = option("dist", "no") != "no" or hasattr(self.config, "workerinput")
         off = option("benchmark_disable", False) and not option("benchmark_enable", False)
-        return bool(workers or off or option("benchmark_skip", False))
+        if workers or off or option("benchmark_skip", False) or not self.equipped:
+            return None
+        if given := option("--gpubench-ledger"):
+            return Path(given)
+        run_file = option("benchmark_json", None)
+        return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
 
     # Each test --------------------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device.
-
-        A fixture that asks for too much memory skips the test, as the test itself would.
-        """
-        from msgspec import structs
-
+        """Before pytest-benchmark makes its fixture: know the case, and give it the clock of its device."""
         names = fixture_names(item)
         if "gpubench" in names:
             if not self.session.settings.plan:
                 _ = self.session.before, self.session.canary
-            self._start(item, structs.replace(self.case_of(item), threads=self.session.threads))
-            self.session.begun[item.nodeid] = self.attempts[item.nodeid].case
+            case = structs.replace(self.case_of(item), threads=self.session.threads)
+            attempt = self._start(item, case)
+            self.session.begun[item.nodeid] = case
             if item.get_closest_marker("skip") is None and self.equipped:
-                attempt = self.attempts[item.nodeid]
-                attempt.equipment = equip(item, attempt.case, self.session)
+                attempt.make = equip(item, case, self.session)
         elif "benchmark" in names and self.equipped:
             lengthen_rounds(item)
             if self.recorder:  # of a plain benchmark's device and dtype nothing is known
                 self._start(item, structs.replace(self.case_of(item), dtype=""))
         try:
             return (yield)
-        except Unmeasurable as error:
+        except Unmeasurable as error:  # of a fixture that asks for too much memory
             pytest.skip(str(error))
 
-    def _start(self, item: pytest.Item, case: Case) -> None:
-        self.attempts[item.nodeid] = Attempt(case)
+    def _start(self, item: pytest.Item, case: Case) -> Attempt:
+        attempt = self.attempts[item.nodeid] = Attempt(case)
         if self.recorder:
             self.recorder.start(item, case)
+        return attempt
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
@@ -237,21 +207,18 @@ class Plugin:
         """Say what has no time, what casts doubt on the times, and what to do with the file."""
         if not self.measures or self.session.settings.plan:
             return
-        path = self.config.getoption("benchmark_json", None)
-        lines = outcomes.summary_lines(self.session)
-        if path and Path(path).exists():
-            lines.append(f"for tables and charts: gpubench report {path} -o DIR")
-        for line in lines:
+        for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
+        path = self.config.getoption("benchmark_json", None)
+        if path and Path(path).exists():
+            terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
 
     # What pytest-benchmark writes -------------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        """Add this machine's facts once a gpubench test was collected, since they need torch.
-
-        The host's name says nothing about speed and something about its owner, so it is left out unless asked for.
-        """
+        """Add this machine's facts once a gpubench test was collected, since they need torch. The host's name is left
+        out unless asked for: it says nothing about speed and something about its owner."""
         if self.measures:
             machine_info[KEY] = self.session.machine
             if not self.session.settings.identify:
@@ -277,6 +244,4 @@ class Plugin:
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Add our keys to every file that pytest-benchmark writes of a session with gpubench tests."""
         if self.measures:
-            from .recorder import complete_run
-
             complete_run(output_json, self.session)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from ..devices import in_use
 from ..errors import RankFailure
 from ..format import counted
 from ..measure.session import Session, Unmeasured
-from ..runfile.redact import without_paths
 from ..runfile.schema import OK
-
-if TYPE_CHECKING:
-    from .equipment import Attempt
+from ..runfile.writer import without_paths
+from .fixtures import Attempt
 
 LONGEST_REASON = 500
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
@@ -31,7 +31,7 @@ def note(
         reason = without_paths(reason)
     if session.settings.plan:
         if report.when == "call" or (report.when == "setup" and status != OK):
-            known = getattr(attempt.fixture, "estimate", None)
+            known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
         return status, reason
@@ -47,10 +47,6 @@ def note(
 
 def free_memory() -> None:
     """Free what a failed case holds through its traceback, lest the next one finds no memory."""
-    import gc
-
-    from ..devices import in_use
-
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
@@ -79,13 +75,13 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     if hasattr(report, "wasxfail"):
         return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:
-        where = report.longrepr
-        text = where[2] if isinstance(where, tuple) else str(where)
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         return "skipped", text.removeprefix("Skipped: ")
     error = call.excinfo.value
     if isinstance(error, RankFailure):
         return error.status, str(error)[:LONGEST_REASON]
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
+    kind = type(error).__name__
+    text = " ".join(str(error).split()) or kind
+    if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
         return "oom", text[:LONGEST_REASON]
-    return "error", f"{type(error).__name__}: {text}"[:LONGEST_REASON]
+    return "error", f"{kind}: {text}"[:LONGEST_REASON]

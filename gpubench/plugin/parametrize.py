@@ -5,8 +5,9 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,11 @@ from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
+from .fixtures import PARAMETERS
 
-NAMES = ("gpubench_device", "gpubench_dtype", "gpubench_implementation", "gpubench_variant", "gpubench_cache")
-"""The fixtures that carry a case's markers."""
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that no other preset has, unless asked for: slow, or of interest to few."""
+_FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _MARKER = {
     "dtypes": DTYPES,
@@ -48,20 +49,19 @@ class Markers:
     @classmethod
     def of(cls, node: Any) -> Markers:
         """Raises :class:`UsageError` for a key or value that doesn't exist, naming those that do."""
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for marker in node.iter_markers("gpubench"):
             if marker.args:
                 raise UsageError(f"{node.nodeid}: the gpubench marker takes keywords only: {', '.join(_MARKER)}")
             for key, value in marker.kwargs.items():
                 if key not in _MARKER:
                     raise UsageError(f"{node.nodeid}: unknown gpubench marker key {key!r}: {', '.join(_MARKER)}")
-                value = tuple(value) if isinstance(value, list | tuple) else value
+                entries = tuple(value) if isinstance(value, list | tuple) else (value,)
                 known = _MARKER[key]
-                values = value if isinstance(value, tuple) else (value,)
-                if known is not None and (unknown := [v for v in values if v not in known]):
+                if known is not None and (unknown := [entry for entry in entries if entry not in known]):
                     raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
-                said.setdefault(key, values if key not in ("devices", "size") else value)
-        return cls(**said)
+                values.setdefault(key, value if key in ("devices", "size") else entries)
+        return cls(**values)
 
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
@@ -69,9 +69,7 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
     markers = Markers.of(metafunc.definition)
     combinations = list(_combinations(markers, session))
     anywhere = any(not values.marks for values in combinations)
-    if not combinations:
-        combinations = [_nothing(markers, session)]
-    metafunc.parametrize(NAMES, combinations, indirect=True)
+    metafunc.parametrize(_FIXTURES, combinations or [_nothing(markers, session)], indirect=True)
     for marker in metafunc.definition.iter_markers("gpubench_sweep"):
         names, values = _sweep(marker, session.settings.preset)
         # A case that runs nowhere here is one row, not one for each size.
@@ -81,21 +79,13 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
 def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     """The identity of a collected test: what is measured, and how. ``ambiguous`` are the names of files that occur
     twice: there the folder is part of the workload's name."""
-    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
-    indices = getattr(getattr(item, "callspec", None), "indices", {})
-    own = {name: _scalar(name, value, indices.get(name, 0)) for name, value in params.items() if name not in NAMES}
-    device = params.get(NAMES[0], "cpu")
-    return Case(
-        workload=_workload(item, ambiguous),
-        device=device,
-        dtype=params.get(NAMES[1], "float32"),
-        implementation=params.get(NAMES[2], "torch"),
-        variant=params.get(NAMES[3], "eager"),
-        cache=params.get(NAMES[4], "hot"),
-        params=own,
-        size=Markers.of(item).size,
-        devices=(device,),
-    )
+    callspec = getattr(item, "callspec", None)
+    given, indices = getattr(callspec, "params", {}), getattr(callspec, "indices", {})
+    kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
+    others = {name: value for name, value in given.items() if name not in _FIXTURES}
+    params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
+    size = Markers.of(item).size
+    return Case(_workload(item, ambiguous), params=params, size=size, devices=(kit["device"],), **kit)
 
 
 def _workload(item: pytest.Item, ambiguous: Collection[str]) -> str:
@@ -109,25 +99,22 @@ def _workload(item: pytest.Item, ambiguous: Collection[str]) -> str:
     return ".".join(parts if parts[-1] == name else [*parts, name])
 
 
-def _combinations(markers: Markers, session: Session) -> Iterable[Any]:
-    for choice in _choices(markers, session):
-        for dtype in _dtypes(markers, session):
-            if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
-                continue  # the workload's own list says what to run where it exists
-            for implementation in markers.implementations:
-                if implementation == "numpy" and not _numpy_can(choice, dtype):
-                    continue
-                for variant in _variants(markers, session):
-                    if not _variant_fits(variant, choice, dtype, session):
-                        continue
-                    for cache in _caches(session):
-                        reason = choice.reason or _lacking(choice, dtype, variant)
-                        yield _parameters(choice, dtype, implementation, variant, cache, reason)
+def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
+    caches = CACHES if session.settings.cache == "both" else (session.settings.cache,)
+    for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
+        if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
+            continue  # the workload's own list says what to run where it exists
+        variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
+        for implementation, variant, cache in itertools.product(markers.implementations, variants, caches):
+            if implementation == "torch" or _numpy_can(choice, dtype):
+                reason = choice.reason or _lacking(choice, dtype, variant)
+                yield _parameters(reason, choice.name, dtype, implementation, variant, cache)
 
 
 def _choices(markers: Markers, session: Session) -> list[Choice]:
     """The chosen devices that the test runs on, and those that are absent; or one that says what it needs."""
-    devices = [choice for choice in session.choices if _fits(choice, markers.devices)]
+    wanted = None if markers.devices == "any" else markers.devices != "cpu"  # an accelerator, or not one
+    devices = [each for each in session.choices if each.device and wanted in (None, each.device.accelerator)]
     absent = [choice for choice in session.choices if choice.device is None]
     if markers.devices == "two accelerators":
         kinds = Counter(choice.device.kind for choice in devices if choice.device)
@@ -160,10 +147,6 @@ def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
     return choice.device.lacks("bfloat16" if variant == "autocast" else dtype)
 
 
-def _fits(choice: Choice, wanted: str) -> bool:
-    return choice.device is not None and (wanted == "any" or choice.device.accelerator == (wanted != "cpu"))
-
-
 def _dtypes(markers: Markers, session: Session) -> list[str]:
     """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
     if not session.settings.dtypes:
@@ -178,23 +161,18 @@ def _variants(markers: Markers, session: Session) -> list[str]:
     return [variant for variant in markers.variants if variant not in FULL_ONLY or session.settings.preset == "full"]
 
 
-def _caches(session: Session) -> tuple[str, ...]:
-    return CACHES if session.settings.cache == "both" else (session.settings.cache,)
-
-
 def _nothing(markers: Markers, session: Session) -> Any:
     """A test that has none of what was asked for is one row too."""
     asked = [*session.settings.dtypes, *session.settings.variants]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
     dtype = (markers.dtypes or ("float32",))[0]
-    return _parameters(session.choices[0], dtype, markers.implementations[0], markers.variants[0], CACHES[0], reason)
+    device, implementation, variant = session.choices[0].name, markers.implementations[0], markers.variants[0]
+    return _parameters(reason, device, dtype, implementation, variant, CACHES[0])
 
 
-def _parameters(choice: Choice, dtype: str, implementation: str, variant: str, cache: str, reason: str | None) -> Any:
-    values = (choice.name, dtype, implementation, variant, cache)
-    shown = [value for value in values if value not in ("torch", "eager", "hot")]
-    marks = [pytest.mark.skip(reason=reason)] if reason else []
-    return pytest.param(*values, id="-".join(shown), marks=marks)
+def _parameters(reason: str | None, *values: str) -> Any:
+    shown = "-".join(value for value in values if value not in ("torch", "eager", "hot"))
+    return pytest.param(*values, id=shown, marks=[pytest.mark.skip(reason=reason)] if reason else [])
 
 
 def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:

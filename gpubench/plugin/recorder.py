@@ -19,7 +19,7 @@ from ..errors import UsageError
 from ..measure import environment
 from ..measure.budget import CEILINGS_S, COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
-from ..runfile.ledger import Follower, Ledger
+from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.schema import KEY, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import write
 from ..version import __version__
@@ -27,9 +27,8 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-"""Folders of the package whose code decides what a number means; a run is resumed only by the same code."""
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
-"""Files beside them that do."""
+"""Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 
 def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
@@ -57,17 +56,13 @@ def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> None:
 def _about(session: Session) -> dict[str, Any]:
     """The top-level facts of a run that are known when it begins."""
     settings = session.settings
+    asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants")}
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
         "preset": settings.preset,
         "seed": settings.seed,
-        "asked": {
-            "devices": list(settings.devices),
-            "dtypes": list(settings.dtypes),
-            "variants": list(settings.variants),
-            "cache": settings.cache,
-        },
+        "asked": asked | {"cache": settings.cache},
         "started": session.started,
         "ceilings": {name: msgspec.to_builtins(ceilings) for name, ceilings in session.ceilings.items()},
     }
@@ -75,38 +70,31 @@ def _about(session: Session) -> dict[str, Any]:
 
 def _began(session: Session) -> dict[str, Any]:
     """The state of the machine before this process's first case."""
-    return {
-        "before": session.before,
-        "canary": msgspec.to_builtins(session.canary),
-        "flags": msgspec.to_builtins(session.flags),
-    }
+    canary, flags = msgspec.to_builtins((session.canary, session.flags))
+    return {"before": session.before, "canary": canary, "flags": flags}
 
 
 def complete_run(output: dict[str, Any], session: Session) -> None:
-    """Add our top-level keys, thin the raw samples, and take out cases that failed after they were timed.
-
-    pytest-benchmark writes those too; their rows are in ``unmeasured``.
-    """
+    """Add our top-level keys, thin the raw samples, and take out cases that failed after they were timed: their rows
+    are in ``unmeasured``."""
     failed = {row.fullname for row in session.unmeasured}
     done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
     unfinished = session.begun.keys() - done  # of a case that was interrupted, pytest-benchmark keeps some rounds
+    reason = "interrupted while it was measured"
     for fullname in unfinished - failed:
         name = fullname.rpartition("::")[2]
-        reason = "interrupted while it was measured"
         session.unmeasured.append(Unmeasured(session.begun[fullname], name, fullname, "error", reason))
-    gone = failed | unfinished
-    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in gone]
+    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in failed | unfinished]
     for benchmark in output["benchmarks"]:
-        thin_samples(benchmark)
+        _thin_samples(benchmark)
     output[KEY] = _about(session) | {
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(),
+        "finished": _now(),
         "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured],
     }
 
 
-def thin_samples(benchmark: dict[str, Any]) -> None:
-    """Thin the raw samples of one of our cases, in place."""
+def _thin_samples(benchmark: dict[str, Any]) -> None:
     if KEY in benchmark.get("extra_info", {}) and "data" in benchmark["stats"]:
         benchmark["stats"]["data"] = thin(benchmark["stats"]["data"])
 
@@ -116,16 +104,14 @@ def thin(samples: list[float]) -> list[float]:
     count = len(samples)
     if count <= SAMPLES_KEPT:
         return samples
-    last = SAMPLES_KEPT - 1
-    return [samples[round(i * (count - 1) / last)] for i in range(SAMPLES_KEPT)]
+    return [samples[round(i * (count - 1) / (SAMPLES_KEPT - 1))] for i in range(SAMPLES_KEPT)]
 
 
 class Recorder:
     """Writes one measuring process's events. Each is on disk before anything else happens."""
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
-        self.config, self.session = config, session
-        self._earlier = None
+        self.config, self.session, self._earlier = config, session, None
         if not config.getoption("--gpubench-ledger"):
             path.unlink(missing_ok=True)  # of an earlier run into the same file
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
@@ -136,11 +122,10 @@ class Recorder:
         self._outcomes: dict[str, tuple[str, str]] = {}
 
     def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
-        """Write down what will be measured, on which machine, and with which code. Raises UsageError if that isn't
-        what an earlier session of this journal was measured with.
+        """Write down what will be measured, on which machine, and with which code.
 
         ``cases`` are the tests by full name, ``of_several_processes`` how many of them need several processes, and
-        ``sources`` the files that hold them.
+        ``sources`` the files that hold them. Raises UsageError if an earlier session of this journal differs.
         """
         import pytest_benchmark
 
@@ -151,24 +136,15 @@ class Recorder:
         hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
         fingerprint = self._fingerprint(machine[KEY], sources)
         require_same(self.ledger.path, fingerprint)
-        self.ledger.append(
-            "session",
-            process=self.session.settings.process,
-            cases=list(cases),
-            identities={name: case.as_dict() for name, case in cases.items()},
-            estimated_s=self._estimated_s(list(cases.values()), of_several_processes),
-            fingerprint=fingerprint,
-            machine_info=machine,
-            commit_info=commit,
-            datetime=datetime.datetime.now(datetime.UTC).isoformat(),
-            version=pytest_benchmark.__version__,
-            gpubench=_about(self.session),
-            **_began(self.session),
-        )
+        facts = {"process": self.session.settings.process, "cases": list(cases)}
+        facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
+        facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
+        facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
+        facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
+        self.ledger.append("session", **facts, **_began(self.session))
 
     def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
-        """Seconds that these cases and the ceilings take in a run's first process. Skipped and slow cases, which
-        ``--list`` finds by counting their work, aren't known yet."""
+        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow."""
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
@@ -195,21 +171,14 @@ class Recorder:
 
     def start(self, item: pytest.Item, case: Case) -> None:
         """A test begins."""
-        self._append(
-            "start",
-            process=self.session.settings.process,
-            fullname=item.nodeid,
-            name=item.name,
-            case=case.as_dict(),
-            said=_stderr_size(),
-        )
+        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
+        self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
     def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
-        """One phase of a test has ended; after the last the case's result goes to the ledger."""
+        """One phase of a test has ended; after the last, the case's result goes to the ledger."""
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
-        if type(error).__name__ == "AcceleratorError":
-            # The device's context is unusable: every further case of this process would fail.
+        if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
             self.poisoned = True
             item.session.shouldstop = f"gpubench: a device is unusable in this process ({reason})"
         if when == "teardown":
@@ -217,39 +186,36 @@ class Recorder:
 
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
-        facts: dict[str, Any] = {"process": self.session.settings.process, "fullname": item.nodeid}
-        stats = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
+        stats: Any = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
-        if status == OK and stats is not None:
+        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
+        if status == OK:
             benchmark = stats.as_dict(include_data=True)
-            thin_samples(benchmark)
-            benchmark = json.loads(json.dumps(benchmark, default=str))  # parameters may be any object
-            self._append("end", **facts, status=status, benchmark=benchmark)
+            _thin_samples(benchmark)
+            self._append("end", **facts, benchmark=json.loads(json.dumps(benchmark, default=str)))  # odd parameters
         else:
-            rows = [row for row in self.session.unmeasured if row.fullname == item.nodeid]
-            case = rows[0].case.as_dict() if rows else None
-            self._append("end", **facts, status=status, reason=reason, case=case)
+            row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
+            self._append("end", **facts, reason=reason, case=row.case.as_dict() if row else None)
 
     def finish(self) -> None:
         """The process ends by itself."""
-        facts = {"finished": datetime.datetime.now(datetime.UTC).isoformat(), "after": environment.moment()}
+        facts = {"poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
-            self.ledger.append("finish", process=self.session.settings.process, poisoned=self.poisoned, **facts)
+            self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
 
     def write_run_file(self, path: Path) -> None:
-        """Put the file that pytest-benchmark wrote in its place in one step, or make one if it wrote none.
-
-        It writes none when no case gave a number; ours then says why, case by case.
-        """
+        """Put the file that pytest-benchmark wrote in its place in one step. Where no case gave a number it wrote none:
+        ours then says why, case by case."""
         if _stamp(path) != self._earlier:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
-            from ..runfile.ledger import read_ledger
-            from ..runfile.merge import assemble
-
             write(path, assemble(read_ledger(self.ledger.path)))
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _stderr_size() -> int | None:

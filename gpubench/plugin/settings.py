@@ -20,12 +20,9 @@ def declare_options(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         kind = "bool" if option.switch else "args" if option.repeatable else "string"
         empty: Any = False if option.switch else [] if option.repeatable else ""
-        how: dict[str, Any] = {"help": option.help, "default": None}
-        if option.switch:
-            how["action"] = "store_true"
-        else:
-            how |= {"metavar": option.metavar, "action": "append" if option.repeatable else "store"}
-        group.addoption(option.flag, **how)
+        valued = {"metavar": option.metavar, "action": "append" if option.repeatable else "store"}
+        how: dict[str, Any] = {"action": "store_true"} if option.switch else valued
+        group.addoption(option.flag, help=option.help, default=None, **how)
         parser.addini(option.ini, option.help, type=kind, default=empty)  # type: ignore[arg-type]
     for name, metavar, text in (
         ("plan", "PATH", "don't measure: write each benchmark and its estimated time as JSON"),
@@ -39,16 +36,12 @@ def declare_options(parser: pytest.Parser) -> None:
 
 def read_settings(config: pytest.Config) -> Settings:
     """All options, checked. Raises :class:`UsageError` for a value that doesn't exist, naming those that do."""
+    values = {option.field: _value(config, option) for option in OPTIONS}
     max_time = benchmark_option(config, "--benchmark-max-time")
-    process, processes = _share(config)
-    return Settings(
-        **{option.field: _value(config, option) for option in OPTIONS},
-        max_time=None if max_time is None else float(max_time),
-        min_rounds=benchmark_option(config, "--benchmark-min-rounds"),
-        plan=config.getoption("--gpubench-plan") is not None,
-        process=process,
-        processes=processes,
-    )
+    values["max_time"] = None if max_time is None else float(max_time)
+    values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
+    values["process"], values["processes"] = _share(config)
+    return Settings(**values, plan=config.getoption("--gpubench-plan") is not None)
 
 
 def benchmark_option(config: pytest.Config, flag: str) -> Any:

@@ -37,39 +37,29 @@ def json_schema() -> dict[str, Any]:
 def format_page() -> str:
     """A table of keys for each type, the whole file first."""
     definitions = json_schema()["$defs"]
-    names = ["RunFile", *sorted(definitions.keys() - {"RunFile"})]
-    parts = [_INTRODUCTION]
-    for name in names:
-        parts.append(f"\n## {name}\n\n{inspect.cleandoc(definitions[name]['description'])}\n")
-        parts.append("\n| key | value | meaning |\n|---|---|---|\n")
-        required = definitions[name]["required"]
+    page = _INTRODUCTION
+    for name in ["RunFile", *sorted(definitions.keys() - {"RunFile"})]:
+        page += f"\n## {name}\n\n{inspect.cleandoc(definitions[name]['description'])}\n"
+        page += "\n| key | value | meaning |\n|---|---|---|\n"
         for key, value in definitions[name]["properties"].items():
-            kind = _kind(value) + ("" if key in required else ", optional")
-            parts.append(f"| `{key}` | {kind} | {value.get('description', '').replace('|', '&#124;')} |\n")
-    return "".join(parts)
+            kind = _kind(value) + ("" if key in definitions[name]["required"] else ", optional")
+            page += f"| `{key}` | {kind} | {value.get('description', '').replace('|', '&#124;')} |\n"
+    return page
 
 
 def _kind(value: dict[str, Any]) -> str:
     """The type of a value in words, linked where it has a table."""
     if "anyOf" in value:
-        kinds = [_kind(each) for each in value["anyOf"]]
+        kinds = map(_kind, value["anyOf"])
         return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
     if "$ref" in value:
         name = value["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    if value.get("type") == "array":
-        return f"list of {_kind(value['items'])}" if "items" in value else "list"
-    if value.get("type") == "object":
-        inner = value.get("additionalProperties")
-        return f"object of {_kind(inner)}" if isinstance(inner, dict) and inner else "object"
-    return str(value.get("type", "anything"))
-
-
-def main() -> None:
-    """Write schema.json and docs/format.md."""
-    SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(format_page(), encoding="utf-8")
+    kind = str(value.get("type", "anything")).replace("array", "list")
+    inner = value.get("items") or value.get("additionalProperties")
+    return f"{kind} of {_kind(inner)}" if isinstance(inner, dict) and inner else kind
 
 
 if __name__ == "__main__":
-    main()
+    SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(format_page(), encoding="utf-8")

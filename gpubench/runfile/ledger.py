@@ -1,7 +1,7 @@
 """The ledger: an append-only file of JSON lines from which a run file can be made at any moment.
 
-What is in it survives the process that wrote it: each line is on disk before the next thing happens. A line is one
-event, an object with the key ``event``:
+Each line is on disk before the next thing happens, so it survives the process that wrote it. A line is one event, an
+object with the key ``event``:
 
 ``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest
 ``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
@@ -13,29 +13,42 @@ event, an object with the key ``event``:
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
-Standard library only.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, defstruct
 
 from ..errors import RunFileError, UsageError
-from .reader import Allowance, clean, shallow
-from .schema import SCHEMA_VERSION
+from .reader import Allowance, clean, convert, shallow
+from .schema import KEY, OK, SCHEMA_VERSION
 
-EVENTS = frozenset({"run", "session", "start", "end", "finish", "complete"})
 LARGEST_LEDGER = 128 * 1024**2
 LONGEST_LINE = 8 * 1024**2
 MOST_LEDGER_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
-MOST_PROCESSES = 9999
+BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
 
 Event = dict[str, Any]
+_Number = Annotated[int, Meta(ge=0, le=9999)]
+_NEEDED: dict[str, dict[str, Any]] = {
+    "run": {"processes": _Number, "options": list, "paths": list},
+    "session": {"process": _Number, "cases": list[str], "fingerprint": dict, "machine_info": dict, "gpubench": dict},
+    "start": {"process": _Number, "fullname": str, "name": str, "case": dict},
+    "end": {"process": _Number, "fullname": str, "status": str},
+    "finish": {"process": _Number},
+    "complete": {},
+}
+_KINDS = {name: defstruct(name, list(keys.items())) for name, keys in _NEEDED.items()}
+_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],))
+EVENTS = frozenset(_KINDS)
 
 
 class Ledger:
@@ -97,10 +110,9 @@ class Lock:
 
 
 class Follower:
-    """Reads a ledger that another process is still writing."""
+    """Reads a ledger that another process is still writing, from where it ends now or from its ``begin``."""
 
     def __init__(self, path: str | os.PathLike[str], *, begin: bool = False) -> None:
-        """From where the ledger ends now, or from its ``begin``."""
         self.path = Path(path)
         self._read = self.path.stat().st_size if self.path.exists() and not begin else 0
 
@@ -113,12 +125,10 @@ class Follower:
         with file:
             file.seek(self._read)
             for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-                whole = line.endswith(b"\n")
-                if not whole and len(line) < LONGEST_LINE:
+                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                     return
                 self._read += len(line)
-                event = _event(line) if whole else None
-                if event is not None:
+                if (event := _event(line)) is not None:
                     yield event
 
 
@@ -136,8 +146,9 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
                     raise RunFileError(f"{name}: file: expected at most {LARGEST_LEDGER // 1024**2} MiB")
                 if not allowance.covers(line):
                     raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
-                if line.endswith(b"\n") and line.strip() and (event := _event(line)) is not None:
-                    events.append(_checked(event, f"{name}: line {number}"))
+                if (event := _event(line)) is not None:
+                    _check(event, f"{name}: line {number}")
+                    events.append(event)
     except OSError as error:
         raise RunFileError(f"{name}: file: expected a readable ledger ({error.strerror or error})") from None
     if not any(event["event"] in ("run", "session") for event in events):
@@ -148,40 +159,133 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
 def _event(line: bytes) -> Event | None:
     """The event of a line, or ``None`` for one that was cut off."""
     try:
-        event = json.loads(line, parse_constant=_refuse)
+        event = json.loads(line, parse_constant=_refuse) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not shallow(event):
-        return None
-    return event if event["event"] in EVENTS else None
+    known = isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] in EVENTS
+    return event if known and shallow(event) else None
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number")
 
 
-_NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "run": {"processes": int, "options": list, "paths": list},
-    "session": {"process": int, "cases": list, "fingerprint": dict, "machine_info": dict, "gpubench": dict},
-    "start": {"process": int, "fullname": str, "name": str, "case": dict},
-    "end": {"process": int, "fullname": str, "status": str},
-    "finish": {"process": int},
-    "complete": {},
-}
-
-
-def _checked(event: Event, place: str) -> Event:
-    for key, kind in _NEEDED[event["event"]].items():
-        value = event.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            wanted = getattr(kind, "__name__", str(kind))
-            raise RunFileError(f"{place}: {event['event']}.{key}: expected {wanted}")
-        if isinstance(value, int) and not 0 <= value <= MOST_PROCESSES:
-            raise RunFileError(f"{place}: {event['event']}.{key}: expected a number from 0 to {MOST_PROCESSES}")
-    if "schema_version" in event and event["schema_version"] != SCHEMA_VERSION:
+def _check(event: Event, place: str) -> None:
+    kind = _MEASURED if event["event"] == "end" and event.get("status") == OK else _KINDS[event["event"]]
+    convert(place, event, kind, (event["event"],))
+    if event.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RunFileError(f"{place}: schema_version: expected {SCHEMA_VERSION}")
-    if event["event"] == "end" and event["status"] == "ok" and not isinstance(event.get("benchmark"), dict):
-        raise RunFileError(f"{place}: end.benchmark: expected a measured case")
-    if any(not isinstance(name, str) for name in event.get("cases", ())):
-        raise RunFileError(f"{place}: session.cases: expected names")
-    return event
+
+
+# From a ledger to a run file ------------------------------------------------------------------------------------------
+
+
+def assemble(events: Sequence[Event]) -> dict[str, Any]:
+    """The run file that these events amount to. Raises RunFileError when a benchmark in them is malformed.
+
+    Every case that was collected is in it: measured, or unmeasured with the status of the first process that tried.
+    """
+    sessions = [event for event in events if event["event"] == "session"]
+    if not sessions:
+        raise RunFileError("ledger: file: expected a session, found none: nothing had begun")
+    first = sessions[0]
+    ends: dict[str, dict[int, Event]] = {}
+    started: dict[str, Event] = {}
+    for event in events:
+        if event["event"] == "end":
+            ends.setdefault(event["fullname"], {}).setdefault(event["process"], event)
+        elif event["event"] == "start":
+            started.setdefault(event["fullname"], event)
+    benchmarks, unmeasured = [], []
+    for fullname in dict.fromkeys(name for session in sessions for name in session["cases"]):
+        ended = list(ends.get(fullname, {}).values())
+        measured = [event for event in ended if event["status"] == OK]
+        if measured:
+            try:
+                benchmarks.append(merge(measured))
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+                why = clean(repr(error)[:200])
+                raise RunFileError(f"ledger: {clean(fullname[:200])}: expected a measured case ({why})") from None
+        elif fullname in started or ended:
+            end = ended[0] if ended else {"status": "crashed", "reason": WITHIN}
+            case = end.get("case") or started.get(fullname, {}).get("case")
+            unmeasured.append(_row(first, fullname, end["status"], end.get("reason"), case))
+        else:
+            unmeasured.append(_row(first, fullname, "skipped", BEFORE))
+    output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
+    output["benchmarks"], output[KEY] = benchmarks, first["gpubench"] | _run(events) | {"unmeasured": unmeasured}
+    return output
+
+
+def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:
+    """A case without a number. Of one that never began, the session knows the identity from collecting."""
+    identities = session.get("identities")
+    case = case or (identities.get(fullname) if isinstance(identities, dict) else None)
+    identity = case if isinstance(case, dict) else {"workload": fullname, "device": "cpu", "dtype": ""}
+    name = fullname.rpartition("::")[2]
+    return identity | {"name": name, "fullname": fullname, "status": status, "reason": str(reason or "")}
+
+
+def _run(events: Iterable[Event]) -> dict[str, Any]:
+    """When the run began and ended, and the state of the machine before and after each process."""
+    processes: dict[int, dict[str, Any]] = {}
+    finished = None
+    for event in events:
+        if event["event"] == "session":
+            before = {key: event.get(key) for key in ("before", "canary", "flags")}
+            processes.setdefault(event["process"], {"process": event["process"]} | before)
+        elif event["event"] == "finish" and event["process"] in processes:
+            processes[event["process"]]["after"] = event.get("after")
+            finished = event.get("finished") or finished
+    return {"processes": list(processes.values()), "finished": finished}
+
+
+def merge(ends: Sequence[Event]) -> dict[str, Any]:
+    """One benchmark of several processes' results for the same case.
+
+    What was done once (check, work) is the first process's. Statistics are those of the pooled samples, each process
+    weighing as much as it has rounds; least, greatest and total are exact.
+    """
+    ends = sorted(ends, key=lambda event: int(event["process"]))
+    first = ends[0]["benchmark"]
+    merged: dict[str, Any] = first | {"extra_info": dict(first["extra_info"]), "stats": dict(first["stats"])}
+    if ours := merged["extra_info"].get(KEY):
+        ours = merged["extra_info"][KEY] = dict(ours)
+    if len(ends) == 1:
+        if ours:
+            ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
+        return merged
+    stats = [event["benchmark"]["stats"] for event in ends]
+    data = [float(sample) for each in stats for sample in each["data"]]
+    rounds = sum(int(each["rounds"]) for each in stats)
+    total = sum(float(each["total"]) for each in stats)
+    merged["stats"] |= pooled(data) | {
+        "min": min(each["min"] for each in stats),
+        "max": max(each["max"] for each in stats),
+        "rounds": rounds,
+        "total": total,
+        "mean": total / rounds,
+        "ops": rounds / total,
+        "iterations": round(statistics.median(each["iterations"] for each in stats)),
+        "data": data,
+    }
+    if ours:
+        ours["processes"] = [
+            each | {"process": event["process"]}
+            for event in ends
+            for each in event["benchmark"]["extra_info"][KEY]["processes"]
+        ]
+        latencies = [each["latency_s"] for each in ours["processes"] if each.get("latency_s") is not None]
+        ours["latency_s"] = statistics.median(latencies) if latencies else None
+    return merged
+
+
+def pooled(data: list[float]) -> dict[str, Any]:
+    """pytest-benchmark's statistics of these samples."""
+    from pytest_benchmark.stats import Stats
+
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
+    for sample in data:
+        stats.update(sample)
+    summary: dict[str, Any] = stats.as_dict()
+    return summary

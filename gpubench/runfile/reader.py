@@ -27,28 +27,9 @@ import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError
+from . import schema
 from .flags import ADVICE, apart
-from .schema import (
-    KEY,
-    MOST_CASES,
-    MOST_PARAMS,
-    SCHEMA_VERSION,
-    TIMERS,
-    Benchmark,
-    Case,
-    DeviceFacts,
-    Machine,
-    MachineInfo,
-    Measurement,
-    Process,
-    ProcessFacts,
-    Raised,
-    Result,
-    Run,
-    RunFacts,
-    RunFile,
-    Times,
-)
+from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
@@ -78,15 +59,16 @@ def read(path: str | os.PathLike[str]) -> Run:
     marks = root["benchmarks"]
     if not isinstance(marks, list):
         _refuse(path, ("benchmarks",), "a list", marks)
-    if len(marks) > MOST_CASES:
-        _refuse(path, ("benchmarks",), f"at most {MOST_CASES} cases", len(marks))
+    if len(marks) > schema.MOST_CASES:
+        _refuse(path, ("benchmarks",), f"at most {schema.MOST_CASES} cases", len(marks))
     ours = root.get(KEY)
-    plain = ours is None and not any(_is_ours(mark) for mark in marks)
+    extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
+    plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
     version = ours.get("schema_version") if isinstance(ours, dict) else None
-    if not plain and (version != SCHEMA_VERSION or isinstance(version, bool)):
-        _refuse(path, (KEY, "schema_version"), str(SCHEMA_VERSION), version)
-    file = _convert(path, root | {"benchmarks": []}, RunFile)
-    machine = _machine(path, file.machine_info or MachineInfo())
+    if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
+        _refuse(path, (KEY, "schema_version"), str(schema.SCHEMA_VERSION), version)
+    file = convert(path, root | {"benchmarks": []}, RunFile)
+    machine = _machine(path, file.machine_info or schema.MachineInfo())
     kinds = {device.name: device.kind for device in reversed(machine.devices)}
     results = [_result(path, number, mark, kinds) for number, mark in enumerate(marks)]
     if plain or file.gpubench is None:
@@ -94,7 +76,7 @@ def read(path: str | os.PathLike[str]) -> Run:
     return _run(path, machine, results, file.gpubench)
 
 
-def _run(path: Path, machine: Machine, results: list[Result], facts: RunFacts) -> Run:
+def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
     if facts.started is not None:
         try:
             datetime.fromisoformat(facts.started)
@@ -104,27 +86,13 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: RunFacts) -
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
         results.append(Result(**case, status=entry.status, reason=entry.reason or ""))
     processes = facts.processes or ()
-    return Run(
-        path,
-        machine,
-        tuple(results),
-        started=facts.started,
-        preset=facts.preset,
-        version=facts.version,
-        processes=max(1, len(processes)),
-        seed=facts.seed,
-        ceilings=facts.ceilings or {},
-        flags=_flags(processes),
-        slow_threads=tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s),
-    )
+    known = {name: getattr(facts, name) for name in ("started", "preset", "version", "seed")}
+    known |= {"processes": len(processes) or 1, "ceilings": facts.ceilings or {}, "flags": _flags(processes)}
+    slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
+    return Run(path, machine, tuple(results), slow_threads=slow, **known)
 
 
-def _is_ours(mark: Any) -> bool:
-    extra = mark.get("extra_info") if isinstance(mark, dict) else None
-    return isinstance(extra, dict) and KEY in extra
-
-
-def _machine(path: Path, info: MachineInfo) -> Machine:
+def _machine(path: Path, info: schema.MachineInfo) -> Machine:
     """The CPU's model names a machine that says no more; its host name is private."""
     label = (info.cpu and info.cpu.brand_raw) or info.machine or "unknown machine"
     facts = info.gpubench
@@ -134,36 +102,30 @@ def _machine(path: Path, info: MachineInfo) -> Machine:
     tf32 = precision.get("tf32")
     if tf32 is not None and not isinstance(tf32, bool):
         _refuse(path, ("machine_info", KEY, "precision", "tf32"), "true, false or null", tf32)
-    return Machine(
-        label=facts.label or label,
-        devices=facts.devices or (DeviceFacts("cpu", "cpu", label),),
-        torch=facts.torch.version if facts.torch else None,
-        tf32=tf32,
-        threads=facts.threads,
-        precision=precision,
-    )
+    devices = facts.devices or (DeviceFacts("cpu", "cpu", label),)
+    torch = facts.torch.version if facts.torch else None
+    return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision)
 
 
 def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
     place: _Place = ("benchmarks", number)
-    benchmark = _convert(path, mark, Benchmark, place)
+    benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
         return _plain(path, place, benchmark)
-    timer = benchmark.options.timer if benchmark.options else None
-    used = dict.fromkeys((measured.device, *measured.devices))
+    timer = benchmark.options and benchmark.options.timer
+    used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
-    if accelerators and timer not in TIMERS:
-        expected = f"a timer that waits for {accelerators[0]} ({', '.join(TIMERS)})"
+    if accelerators and timer not in schema.TIMERS:
+        expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
         _refuse(path, (*place, "options", "timer"), expected, timer)
     times = _times(path, place, benchmark, measured)
     flags = _flags(measured.processes)
-    return Result(
-        **structs.asdict(measured), times=times, flags=flags + _apart(times, flags), fullname=benchmark.fullname or ""
-    )
+    flags += _apart(times, flags)
+    return Result(**structs.asdict(measured), times=times, flags=flags, fullname=benchmark.fullname or "")
 
 
-def _plain(path: Path, place: _Place, benchmark: Benchmark) -> Result:
+def _plain(path: Path, place: _Place, benchmark: schema.Benchmark) -> Result:
     """A case of another's test: named by its file, class and function, as ours are by file and function."""
     if benchmark.fullname is None:
         _refuse(path, (*place, "fullname"), "a text", None)
@@ -173,8 +135,8 @@ def _plain(path: Path, place: _Place, benchmark: Benchmark) -> Result:
     given = {} if benchmark.params is None else benchmark.params
     if not isinstance(given, dict):
         _refuse(path, (*place, "params"), "an object", given)
-    if len(given) > MOST_PARAMS:
-        _refuse(path, (*place, "params"), f"at most {MOST_PARAMS} parameters", len(given))
+    if len(given) > schema.MOST_PARAMS:
+        _refuse(path, (*place, "params"), f"at most {schema.MOST_PARAMS} parameters", len(given))
     params = {name: _scalar(value) for name, value in given.items()}
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
     times = _times(path, place, benchmark, Measurement("", ""))
@@ -183,14 +145,12 @@ def _plain(path: Path, place: _Place, benchmark: Benchmark) -> Result:
 
 def _scalar(value: Any) -> Any:
     """A parameter of another's test; a list, an object or a number beyond all ranges as text."""
-    if isinstance(value, str | bool) or value is None:
-        return value
-    if isinstance(value, int | float) and -1e300 <= value <= 1e300:
+    if isinstance(value, str | None) or (isinstance(value, int | float) and -1e300 <= value <= 1e300):
         return value
     return clean(json.dumps(value)[:LONGEST_TEXT])
 
 
-def _times(path: Path, place: _Place, benchmark: Benchmark, measured: Measurement) -> Times:
+def _times(path: Path, place: _Place, benchmark: schema.Benchmark, measured: Measurement) -> Times:
     stats, processes = benchmark.stats, measured.processes
     samples = array("d", stats.data or ())
     kept = [process.kept for process in processes] or [len(samples)]
@@ -218,7 +178,7 @@ def _times(path: Path, place: _Place, benchmark: Benchmark, measured: Measuremen
     )
 
 
-def _flags(processes: Iterable[Process | ProcessFacts]) -> tuple[Raised, ...]:
+def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, ...]:
     """Flags of all processes, each name once; a name that this version doesn't know is left out."""
     found: dict[str, tuple[str, list[int]]] = {}
     for process in processes:
@@ -328,27 +288,27 @@ def clean(text: str) -> str:
 # Complaints -----------------------------------------------------------------------------------------------------------
 
 
-def _refuse(path: Path, place: _Place | str, expected: str, *found: Any) -> NoReturn:
+def _refuse(path: Path | str, place: _Place | str, expected: str, *found: Any) -> NoReturn:
     if not isinstance(place, str):
         place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
-    shown = "nothing" if found == (None,) else clean(reprlib.repr(*found)[:60]) if found else ""
-    raise RunFileError(
-        f"{clean(str(path))}: {clean(place) or 'file'}: expected {expected}{', found ' * bool(found)}{shown}"
-    )
+    shown = ", found nothing" if found == (None,) else f", found {clean(reprlib.repr(*found)[:60])}" if found else ""
+    raise RunFileError(f"{clean(str(path))}: {clean(place) or 'file'}: expected {expected}{shown}")
 
 
-def _convert(path: Path, value: Any, kind: type[T], place: _Place = ()) -> T:
-    """The value as that type. A refusal names the place and shows what is there."""
+def convert(path: Path | str, value: Any, kind: type[T], place: _Place = ()) -> T:
+    """The value as that type. Raises RunFileError, which names the place and shows what is there."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         inner, message = _fault(value, kind, str(error))
+    except UnicodeEncodeError:  # half a character, from a ledger: the texts of run files are clean
+        _refuse(path, place, "text that can be encoded")
+    if message.startswith("expected "):  # our own
+        _refuse(path, place + inner, message.removeprefix("expected "))
     found: Any = value
     for key in inner:
         found = found.get(key) if isinstance(found, dict) else found[key]
-    if " of length " in message:
-        found = len(found)
-    _refuse(path, place + inner, _words(message), *(() if message.startswith("expected") else (found,)))
+    _refuse(path, place + inner, _words(message), len(found) if " of length " in message else found)
 
 
 def _fault(value: Any, kind: Any, text: str) -> tuple[_Place, str]:
@@ -358,26 +318,25 @@ def _fault(value: Any, kind: Any, text: str) -> tuple[_Place, str]:
     current = value
     for name, index in re.findall(r"\.([^.\[`]+)|\[([^]]+)\]", rest.removeprefix("key` in `")):
         if index == "...":
-            name = next((key for key in current if _fails(_replaced(value, place, {key: current[key]}), kind)), None)
+            name = next(
+                (key for key in current if _complaint(_replaced(value, place, {key: current[key]}), kind)), None
+            )
             if name is None:
                 break
         key: str | int = int(index) if index.isdigit() else name
         place, current = (*place, key), current[key]
     if missing := re.fullmatch(r"Object missing required field `(.+)`", message):
         place = (*place, missing[1])
-        try:
-            msgspec.convert(_replaced(value, place, None), kind)
-        except msgspec.ValidationError as error:
-            message = str(error).partition(" - at `")[0]
+        message = _complaint(_replaced(value, place, None), kind).partition(" - at `")[0] or message
     return place, message.removeprefix("Expected each").removeprefix("Value ")
 
 
-def _fails(value: Any, kind: Any) -> bool:
+def _complaint(value: Any, kind: Any) -> str:
     try:
         msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return True
-    return False
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _replaced(value: Any, place: _Place, new: Any) -> Any:
@@ -396,8 +355,6 @@ _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool":
 
 def _words(message: str) -> str:
     """What msgspec expected, in words of JSON."""
-    if message.startswith("expected "):
-        return message.removeprefix("expected ")
     if choice := re.search(r"regex '\^\((.+)\)\$'", message):
         return f"one of {choice[1].replace('|', ', ')}"
     kinds = re.match(r"Expected `(.+?)`(?: of length)?(?: ([<>]=) (\S+))?", message)

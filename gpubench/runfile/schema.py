@@ -1,10 +1,6 @@
-"""The contract between measuring, supervising and reporting: the keys of a run file.
+"""The contract between measuring, supervising and reporting: the keys that we add to a file of pytest-benchmark.
 
-A run file is a valid pytest-benchmark file with our keys added in three places: a :class:`Measurement` in
-``benchmarks[i]["extra_info"]["gpubench"]``, facts of the machine in ``machine_info["gpubench"]`` and facts of the run
-in ``["gpubench"]``. All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
-
-Every part of the package may import this module.
+All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
 """
 
 from __future__ import annotations
@@ -22,12 +18,8 @@ KEY = "gpubench"
 SCHEMA_VERSION = 1
 SAMPLES_KEPT = 200
 
-IMPLEMENTATIONS = ("torch", "numpy")
-REGIMES = ("resident", "one-shot")
-
-OK = "ok"
-UNMEASURED = ("skipped", "oom", "error", "timeout", "crashed")
-STATUSES = (OK, *UNMEASURED)
+IMPLEMENTATIONS, REGIMES = ("torch", "numpy"), ("resident", "one-shot")
+OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
 
 TIMERS = ("device_clock", "timer", "replay")
 """Names (``options.timer``) of the clocks that wait for the device."""
@@ -44,10 +36,14 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Scalar = str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Finite | bool | None
 Flags = Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS)]
 Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
+_Cache = Annotated[str, Meta(pattern="^(hot|cold)$")]
+_Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
+_Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
+_Rows = tuple[tuple[Whole, ...], ...]
 
 
-def _is(text: str) -> Meta:
-    return Meta(description=text)
+def _is(text: str, **limits: Any) -> Meta:
+    return Meta(description=text, **limits)
 
 
 class Work(Struct, frozen=True):
@@ -69,12 +65,10 @@ class Case(Struct, frozen=True):
     implementation: Annotated[str, _is("torch or numpy")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
     regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
-    cache: Annotated[
-        str, Meta(pattern="^(hot|cold)$", description="cold: the last cache was flushed before every round")
-    ] = "hot"
+    cache: Annotated[_Cache, _is("cold: the last cache was flushed before every round")] = "hot"
     threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
-    devices: Annotated[tuple[str, ...], Meta(max_length=MOST_DEVICES, description="all devices the call uses")] = ()
+    devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
 
     @property
     def id(self) -> str:
@@ -134,12 +128,8 @@ class Parallel(Struct, frozen=True):
     interconnect: Annotated[str | None, _is("what joins the devices")] = None
     bus_share: Annotated[Positive | None, _is("bus bandwidth over algorithm bandwidth of a collective")] = None
     microbatches: Annotated[Count | None, _is("of a pipeline")] = None
-    phases: Annotated[
-        Mapping[str, Amount], Meta(max_length=MOST_PARAMS, description="seconds of each part of a step")
-    ] = field(default_factory=dict)
-    rows: Annotated[
-        tuple[tuple[Whole, ...], ...], Meta(max_length=MOST_CASES, description="rows of each batch on each replica")
-    ] = ()
+    phases: Annotated[_Amounts, _is("seconds of each part of a step")] = field(default_factory=dict)
+    rows: Annotated[_Rows, _is("rows of each batch on each replica", max_length=MOST_CASES)] = ()
     losses: Annotated[Sequence[Finite], _is("the loss of each epoch, from a fresh start")] = ()
     workers: Annotated[Whole | None, _is("worker processes of an input pipeline")] = None
 
@@ -190,10 +180,8 @@ class Bandwidth(Struct, frozen=True):
 class Ceilings(Struct, frozen=True):
     """Measured peaks of one device."""
 
-    bandwidth: Annotated[tuple[Bandwidth, ...], Meta(max_length=MOST_DEVICES, description="by pattern, footprint")] = ()
-    throughput: Annotated[
-        Mapping[str, Positive], Meta(max_length=MOST_PARAMS, description="FLOP/s of matrix products by dtype")
-    ] = field(default_factory=dict)
+    bandwidth: Annotated[tuple[Bandwidth, ...], _is("by pattern, footprint", max_length=MOST_DEVICES)] = ()
+    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype")] = field(default_factory=dict)
     launch_floor_s: Annotated[Positive | None, _is("least time of any operation, launched in a long row")] = None
     host_to_device_byte_per_s: Annotated[Positive | None, _is("copies from pinned memory")] = None
     device_to_host_byte_per_s: Annotated[Positive | None, _is("copies to pinned memory")] = None
@@ -217,10 +205,8 @@ class Ceilings(Struct, frozen=True):
             entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
         dtypes = {**self.throughput, **other.throughput}
         throughput = {d: max(self.throughput.get(d, 0.0), other.throughput.get(d, 0.0)) for d in dtypes}
-        floors = [floor for floor in (self.launch_floor_s, other.launch_floor_s) if floor]
-        return replace(
-            self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=min(floors, default=None)
-        )
+        floor_s = min(filter(None, (self.launch_floor_s, other.launch_floor_s)), default=None)
+        return replace(self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=floor_s)
 
 
 class CanaryTimes(Struct, frozen=True):
@@ -250,6 +236,10 @@ class UnmeasuredCase(Case, frozen=True, kw_only=True):
     reason: Annotated[str | None, _is("why")] = None
 
 
+_Ceilings = Annotated[dict[str, Ceilings], Meta(max_length=MOST_DEVICES)]
+_Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
+
+
 class RunFacts(Struct, frozen=True):
     """One run: what was asked for, and what its processes saw."""
 
@@ -260,13 +250,9 @@ class RunFacts(Struct, frozen=True):
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
-    ceilings: Annotated[
-        Annotated[dict[str, Ceilings], Meta(max_length=MOST_DEVICES)] | None, _is("measured peaks by device")
-    ] = None
+    ceilings: Annotated[_Ceilings | None, _is("measured peaks by device")] = None
     processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
-    unmeasured: Annotated[
-        Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)] | None, _is("benchmarks without a number")
-    ] = None
+    unmeasured: Annotated[_Unmeasured | None, _is("benchmarks without a number")] = None
 
 
 class DeviceFacts(Struct, frozen=True):
@@ -283,6 +269,9 @@ class DeviceFacts(Struct, frozen=True):
         return self.kind != "cpu"
 
 
+_Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]
+
+
 class Torch(Struct, frozen=True):
     """The build of PyTorch."""
 
@@ -293,9 +282,7 @@ class MachineFacts(Struct, frozen=True):
     """Facts of the machine that hold for every run: pytest-benchmark warns at any difference."""
 
     label: Annotated[str | None, _is("what tables call it")] = None
-    devices: Annotated[Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)] | None, _is("all devices")] = (
-        None
-    )
+    devices: Annotated[_Devices | None, _is("all devices")] = None
     cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
     precision: Annotated[Scalars | None, _is("torch's precision switches")] = None
@@ -316,6 +303,9 @@ class MachineInfo(Struct, frozen=True):
     gpubench: Annotated[MachineFacts | None, _is("facts of the machine")] = None
 
 
+_KEPT = f"at most {SAMPLES_KEPT} samples of each process, process after process"
+
+
 class Stats(Struct, frozen=True):
     """pytest-benchmark's statistics of seconds per call, over all rounds of all processes."""
 
@@ -327,9 +317,7 @@ class Stats(Struct, frozen=True):
     iterations: Count
     q1: Positive | None = None
     q3: Positive | None = None
-    data: Annotated[
-        list[Amount] | None, _is(f"at most {SAMPLES_KEPT} samples of each process, process after process")
-    ] = None
+    data: Annotated[list[Amount] | None, _is(_KEPT)] = None
 
 
 class Options(Struct, frozen=True):
@@ -368,7 +356,7 @@ class Times(Struct, frozen=True):
 
     ``median_s`` is the median over the rounds, of several processes the geometric mean of their medians: a process is
     one observation, however many rounds it made. The other statistics are over all rounds of all processes.
-    ``samples`` holds an array for each process: a thousand files hold 60 million, and tuples take four times as much.
+    ``samples`` holds an array for each process: tuples take four times as much memory.
     """
 
     median_s: float
@@ -428,10 +416,8 @@ class Machine(Struct, frozen=True):
 
     def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
-        for device in self.devices:
-            if device.name == name:
-                return device
-        return DeviceFacts(name, name.partition(":")[0], "")
+        known = (device for device in self.devices if device.name == name)
+        return next(known, DeviceFacts(name, name.partition(":")[0]))
 
 
 class Run(Struct, frozen=True):

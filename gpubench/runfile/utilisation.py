@@ -1,10 +1,7 @@
-"""What a device can do, as measured in the same run, and how much of that a case achieves.
+"""How much a case achieves of what its device can do, as measured in the same run.
 
 The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009): a call of
-``flops`` and ``bytes`` takes at least ``max(flops / throughput, bytes / bandwidth)``. No figure here comes from a data
-sheet; the ceilings are measured at the start of the run on the same machine in the same state.
-
-Standard library only: measuring uses it to flag what can't be true, the report to draw it.
+``flops`` and ``bytes`` takes at least ``max(flops / throughput, bytes / bandwidth)``.
 """
 
 from __future__ import annotations

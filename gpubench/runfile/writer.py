@@ -1,9 +1,12 @@
-"""Files that are written whole or not at all; standard library only."""
+"""Files that are written whole or not at all, and texts without what a published file needn't say."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import re
+import socket
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,6 +15,9 @@ from typing import Any
 
 from ..errors import RunFileError, UsageError
 from .reader import clean
+
+COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
+"""Names that many machines have: they give nobody away, and are words of other meanings too."""
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
@@ -48,3 +54,15 @@ def replace(path: Path, content: bytes) -> None:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)  # there is nothing left to remove after a success
+
+
+def without_paths(text: str) -> str:
+    """The text with absolute paths cut down to their last part, and without the names of host and user."""
+    text = re.sub(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\\\][^\s/\\\\:'\"]+)+[/\\\\]([^\s/\\\\:'\"]+)", r"\1", text)
+    names = {"host": socket.gethostname()}
+    with suppress(KeyError, OSError, ImportError):
+        names["user"] = getpass.getuser()
+    for what, name in names.items():
+        if len(name) > 2 and name not in COMMON:
+            text = re.sub(rf"\b{re.escape(name)}\b", f"({what})", text)
+    return text

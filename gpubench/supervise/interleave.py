@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile import merge
+from ..runfile.ledger import assemble
 from ..runfile.writer import write
 from . import process
 from .supervisor import Supervisor, Unable
@@ -128,5 +128,5 @@ class Interleave:
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}") from None
         self.interrupted = supervisor.interrupted
         if any(event["event"] == "session" for event in supervisor.events):
-            write(target, merge.assemble(supervisor.events))
+            write(target, assemble(supervisor.events))
         return target

@@ -13,8 +13,8 @@ from ..errors import GpubenchError
 from ..format import counted
 from ..runfile.folder import LEDGER
 from ..runfile.ledger import Event, Ledger, Lock
-from ..runfile.redact import without_paths
 from ..runfile.schema import OK
+from ..runfile.writer import without_paths
 from . import process
 
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gpubench.runfile.redact import without_paths
+from gpubench.runfile.writer import without_paths
 
 
 @pytest.mark.parametrize(
