@@ -92,8 +92,14 @@ def _require_writable(args: argparse.Namespace) -> None:
     if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"{args.svg}: a picture is .svg or .png")
     for path in map(Path, filter(None, (args.svg, args.github_summary))):
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
+        if path.is_dir() or not os.access(path.parent, os.W_OK) or str(path) in (*args.base, *args.new):
             raise UsageError(f"{path}: can't be written there")
+    if args.svg:
+        from ..compare.document import DRAWN, dark_path
+
+        dark = dark_path(Path(args.svg))
+        if dark.exists() and DRAWN.encode() not in dark.read_bytes():
+            raise UsageError(f"{dark}: was not drawn by gpubench and would be replaced: choose another --svg")
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:

@@ -27,6 +27,8 @@ SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
 _MOST_DRAWN = 20
+DRAWN = "Time after / time before"
+"""How the titles of our pictures begin, by which they are known."""
 
 
 def to_json(comparison: Comparison) -> str:
@@ -153,6 +155,11 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
 
 
+def dark_path(path: Path) -> Path:
+    """Where the picture for dark pages stands."""
+    return path.with_name(f"{path.stem}-dark{path.suffix}")
+
+
 def save_chart(comparison: Comparison, path: Path) -> None:
     """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
     from ..report.charts.pictures import render
@@ -160,7 +167,7 @@ def save_chart(comparison: Comparison, path: Path) -> None:
 
     kind = path.suffix.removeprefix(".").lower()
     files = render([change_figure(comparison, path.stem)], (kind,))
-    for theme, target in ((LIGHT, path), (DARK, path.with_name(f"{path.stem}-dark{path.suffix}"))):
+    for theme, target in ((LIGHT, path), (DARK, dark_path(path))):
         replace(target, files[f"{path.stem}-{theme}.{kind}"])
 
 
@@ -184,5 +191,5 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
+    title = f"{DRAWN}: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
     return Figure(name, "compare", title, comparison.line, caption, chart)

@@ -235,7 +235,7 @@ def _empty_folder(name: str | None) -> Path:
     earlier comparison, or can't be written."""
     numbered = (Path("out", f"compare-{number}") for number in itertools.count(1))
     folder = Path(name) if name else next(path for path in numbered if not path.exists())
-    if any(any((folder / side).glob("*.json")) for side in ("base", "new")):
+    if (folder / "turns").exists() or any(any((folder / side).glob("*.json")) for side in ("base", "new")):
         raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")
     prepare_folder(folder)
     return folder.resolve()

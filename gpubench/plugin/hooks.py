@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ..errors import Unmeasurable
 from ..measure.session import Session
-from ..runfile.matching import matcher
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
@@ -72,7 +72,10 @@ class Plugin:
         if expression := config.getoption("--gpubench-match"):
             with settings.usage_errors():
                 matches = matcher(expression)
-            self._keep(items, [item for item in items if matches(self._names(item))])
+                kept = [item for item in items if matches(self._names(item))]
+                if items and not kept:
+                    raise nothing_matches(expression, map(self._workload, items))
+            self._keep(items, kept)
         if only := config.getoption("--gpubench-only"):
             names = set(json.loads(Path(only).read_text(encoding="utf-8")))
             self._keep(items, [item for item in items if item.nodeid in names])
@@ -87,6 +90,9 @@ class Plugin:
             case = self.case_of(item)
             names += [case.id, case.device]
         return names
+
+    def _workload(self, item: pytest.Item) -> str:
+        return self.case_of(item).workload if "benchmark" in fixture_names(item) else item.name
 
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}

@@ -330,6 +330,10 @@ def test_svg(save, tmp_path: Path, capsys) -> None:
     assert "slowdown proven" not in capsys.readouterr().err
     assert main(["compare", *files, "--svg", str(tmp_path / "changes.gif")]) == 2
     assert main(["compare", *files, "--svg", str(tmp_path / "nowhere" / "x.svg")]) == 2
+    assert main(["compare", *files, "--svg", str(target)]) == 1  # its own are replaced
+    (tmp_path / "changes-dark.svg").write_text("mine")
+    assert main(["compare", *files, "--svg", str(target)]) == 2
+    assert (tmp_path / "changes-dark.svg").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -427,6 +431,12 @@ def test_a_budget_in_which_nothing_can_be_proven_ends_with_two_and_says_what_can
         needed = "takes 7 with 1 benchmark:" if "--budget" in more else "takes 10 with 6 benchmarks:"
         assert needed in line
         assert f"--pairs {20 if '--budget' in more else 10} or more" in line
+
+
+def test_turns_of_somebody_else_stay(in_turn, tmp_path: Path, capsys) -> None:
+    (tmp_path / "out/turns/000-base").mkdir(parents=True)
+    assert in_turn([(run_file(), run_file())]) == 2
+    assert "holds an earlier comparison" in capsys.readouterr().err
 
 
 def test_a_pair_that_is_left_out_is_named(in_turn, capsys) -> None:

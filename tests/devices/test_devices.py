@@ -153,7 +153,8 @@ class TestWhyNoCuda:
         monkeypatch.setattr(torch.version, "cuda", None)
         monkeypatch.setattr(torch.version, "hip", None)
         reason = devices.kinds()["cuda"].why_absent()
-        assert reason == f"this PyTorch build ({torch.__version__}) has no CUDA or ROCm support. See pytorch.org/get-started"
+        build = f"this PyTorch build ({torch.__version__})"
+        assert reason == f"{build} has no CUDA or ROCm support. See pytorch.org/get-started"
 
     def test_no_driver_is_what_torch_says(self, cuda):
         assert cuda(error="Found no NVIDIA driver\non your system.").why_absent() == (
