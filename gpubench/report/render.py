@@ -249,7 +249,7 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
 
 def _ours(folder: Path) -> dict[str, str]:
     """The files that are as a report wrote them, with their digests: what others put there or changed stays."""
-    ours = {}
+    ours: dict[str, str] = {}
     with suppress(OSError, ValueError, RecursionError, AttributeError):
         for name, digests in json.loads((folder / MANIFEST).read_text()).items():
             if _OURS.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink():
