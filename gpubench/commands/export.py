@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with one"
         " row for each workload: markdown or md, rst, html"
     )
-    add("--to", choices=EXPORT_FORMATS, required=True, metavar="FORMAT", help=formats)
+    add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
