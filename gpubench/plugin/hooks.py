@@ -73,10 +73,10 @@ class Plugin:
         if expression := config.getoption("--gpubench-match"):
             with settings.usage_errors():
                 matches = matcher(expression)
-                kept = [item for item in items if matches(self._names(item))]
-                if items and not kept:
-                    raise nothing_matches(expression, map(self._workload, items))
-            self._keep(items, kept)
+                every = list(items)
+                self._keep(items, [item for item in items if matches(self._names(item))])
+                if every and not items:
+                    raise nothing_matches(expression, map(self._workload, every))
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)

@@ -80,7 +80,7 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     measured = [case for case in cases if not case["skip"]]
     first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
-    line = f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
+    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
     line += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
     console.print(line, markup=False, highlight=False)
 
@@ -213,7 +213,7 @@ class Progress:
         many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
         done = f", {self._numbered} of them done" if self._numbered else ""
-        seconds = seconds_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
+        seconds = estimate_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
         parts.append(f"{counted(len(self._benchmarks), 'benchmark')}{many}{done}, about {seconds}.")
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
