@@ -24,7 +24,7 @@ from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
 from .sweep import kind_of, rate_of, representative, sweeps
-from .table import CROSSING, LINE, records
+from .table import BASE, CROSSING, LINE, records
 
 MOST_LINES = 25
 WIDTH = 80
@@ -60,13 +60,18 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
     return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
 
 
-def _headline(run: Run, elapsed_s: float | None) -> str:
-    measured = [result for result in run.results if result.times]
-    took = text(elapsed_s, "s", 2) if elapsed_s and elapsed_s < 60 else seconds_text(elapsed_s)
-    parts = [counted(len(measured), "benchmark") + (f" in {took}" if elapsed_s else "")]
+def machine_line(run: Run) -> str:
+    """What a run was measured on: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
-    parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
+
+
+def _headline(run: Run, elapsed_s: float | None) -> str:
+    measured = counted(sum(result.times is not None for result in run.results), "benchmark")
+    seconds = max(1.0, elapsed_s or 0.0)
+    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
+    return f"{measured}{took} · {machine_line(run)}"
 
 
 def _hint(hint: str) -> list[str]:
@@ -192,6 +197,7 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         since = crossover_text(crossed[CROSSING], crossed[LINE], crossed["size_parameter"]) if crossed else "—"
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
+        times += "*" * bool(row["_result"].flags or row[BASE].flags)
         calls = f"{row['break_even_calls']:,}" if row["break_even_calls"] is not None else "—"
         cells = (case_name(row), names.source(row), against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
