@@ -249,8 +249,8 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if name not in ours and (path.exists() or path.is_symlink()):
             raise UsageError(
-                f"{clean(str(path))}: was not written by gpubench, or changed since, and would be replaced: move it, or "
-                "choose another -o"
+                f"{clean(str(path))}: was not written by gpubench, or changed since, and would be replaced: move it,"
+                " or choose another -o"
             )
 
 

@@ -374,9 +374,9 @@ def test_many_rows_are_cut_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
-    run = Run(Path("run.json"), Machine("m", ()), ())
+    run = Run(Path("run.json"), Machine("m", (), "2.0"), ())
     assert [ending(answer.Answer("."), run, (), s)[0] for s in (0.2, 31.04, 61.0)] == [
-        f"0 benchmarks in {words}" for words in ("1.0 s", "31 s", "1 min 01 s")
+        f"0 benchmarks in {words} · PyTorch 2.0" for words in ("1.0 s", "31 s", "1 min 01 s")
     ]
     lines = ending(answer.Answer("."), run, [Path("a\x1b[31m\nb") / "report.html"])
     assert any("a�[31m b/report.html" in line for line in lines)
