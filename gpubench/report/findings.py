@@ -109,7 +109,7 @@ def _own(run: Run) -> list[str]:
         if result.times and kind_of(result.workload) == result.workload:
             device = "CPU" if result.device == "cpu" else result.device
             seconds = time_text(result.times.median_s, bool(result.flags))
-            lines.setdefault(f"{result.case.id} {unverified(result)}".strip(), []).append(f"{device} {seconds}")
+            lines.setdefault(result.case.id, []).append(f"{device} {seconds} {unverified(result)}".strip())
     ends = {name: "  ".join(times) for name, times in lines.items()}
     return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 

@@ -343,7 +343,12 @@ def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu(tmp_path: Path) 
 
 def test_with_an_accelerator_it_is_the_speedups_and_the_times_of_own_benchmarks(tmp_path: Path) -> None:
     marks = [
-        records.benchmark(case(device, n=n), seconds, medians=(seconds * 0.99, seconds, seconds * 1.01))
+        records.benchmark(
+            case(device, n=n),
+            seconds,
+            medians=(seconds * 0.99, seconds, seconds * 1.01),
+            check={"status": "unchecked"} if n == 8 else None,
+        )
         for n in (8, 80)
         for device, seconds in (("cpu", 4e-3), ("cuda:0", 1e-4))
     ]
@@ -351,6 +356,7 @@ def test_with_an_accelerator_it_is_the_speedups_and_the_times_of_own_benchmarks(
     assert any(line.split()[:2] == ["work", "typically"] for line in lines)
     assert any("mine.step" in line and "40×" in line for line in lines)
     assert "  mine.step[float32-n=80]  CPU 4.00 ms  cuda:0 100 µs" in lines
+    assert "  mine.step[float32-n=8]  CPU 4.00 ms (not verified)  cuda:0 100 µs (not verified)" in lines
 
 
 def test_one_benchmark_of_ones_own_has_its_time(tmp_path: Path) -> None:
