@@ -35,6 +35,8 @@ BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
 MOST_MEMORY_BYTES = 500e6
 
+pytestmark = pytest.mark.xdist_group("fuzz")  # groups start first, and these take long
+
 
 def fuzz(examples: int) -> Any:
     return settings(

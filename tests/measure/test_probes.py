@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
+pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
 NEG = """
 import torch
 def test_neg(gpubench):
