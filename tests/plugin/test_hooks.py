@@ -23,14 +23,14 @@ def run(pytester):
     return run
 
 
-def test_a_plain_run_imports_neither_torch_nor_pandas(pytester):
+def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
     pytester.makepyfile("""
         import sys
         def test_plain(benchmark):
             benchmark(len, [])
         def test_loaded(request):
             assert request.config.pluginmanager.hasplugin("gpubench.plugin")
-            assert not {"torch", "pandas", "matplotlib"} & set(sys.modules)
+            assert not {"torch", "pandas", "matplotlib", "numpy", "scipy"} & set(sys.modules)
     """)
     result = pytester.runpytest_subprocess("--benchmark-json=plain.json")
     result.assert_outcomes(passed=2)
