@@ -74,23 +74,24 @@ def _picture(args: argparse.Namespace) -> bytes:
             shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
             raise UsageError(f"no benchmark matches {args.expression!r}: choose from {shown}")
         results = results[chosen]
-    from ..report.charts import draw
+    from ..report.charts.pictures import render
 
     figure = dataclasses.replace(one_figure(results, args.kind), **given)
-    (content,) = draw.render([figure], [suffix], [args.theme]).values()
+    (content,) = render([figure], [suffix], [args.theme]).values()
     return content
 
 
 def one_figure(results: pd.DataFrame, kind: str) -> Figure:
     """The figure of that kind that a report shows first. Raises UsageError where these results don't make one."""
-    from ..report.charts import selection
+    from ..report.charts.material import ChartData
+    from ..report.charts.pictures import plan
     from ..report.speedup import pair
 
-    speedups = pair(results).table
+    data = ChartData(results, pair(results).table)
 
     def first(kind: str) -> Figure | None:
         wanted = kind.replace("-", "_")
-        figures = selection.plan(results, speedups, every=True, kinds=["rate" if wanted == "time" else wanted])
+        figures = plan(data, every=True, kinds=["rate" if wanted == "time" else wanted])
         return next((figure for figure in figures if figure.kind == wanted), None)
 
     if figure := first(kind):

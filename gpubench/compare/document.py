@@ -165,7 +165,7 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
 
 def save_chart(comparison: Comparison, path: Path) -> None:
     """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
-    from ..report.charts.draw import render
+    from ..report.charts.pictures import render
     from ..report.charts.theme import DARK, LIGHT
 
     kind = path.suffix.removeprefix(".").lower()
@@ -176,7 +176,7 @@ def save_chart(comparison: Comparison, path: Path) -> None:
 
 def change_figure(comparison: Comparison, name: str) -> Figure:
     """The largest changes either way, sorted, each with its interval."""
-    from ..report.charts.named_rows import NamedRow, NamedRows, RowMark
+    from ..report.charts.layouts import NamedRow, NamedRows, RowMark
     from ..report.charts.page import Figure, Key
 
     verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))

@@ -18,8 +18,7 @@ import pandas as pd
 from ..errors import UsageError
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
-from ..runfile.utilisation import PLAUSIBLE
-from .judgement import TOO_NOISY, UNSURE, speedup_words, too_noisy
+from .judgement import ABOVE_PEAK, TOO_NOISY, UNSURE, speedup_words, too_noisy, withheld
 from .labels import Row, device_label, factor, flagged, grouped, listed, short_device, shorten
 from .render import Table
 from .speedup import on_accelerator, pair
@@ -110,7 +109,7 @@ def _setting(row: Row) -> str:
 
 def doubtful(row: Row) -> bool:
     """Whether a result is above its measured peak by more than noise, which can't be."""
-    return (row["utilisation"] or 0) > PLAUSIBLE
+    return withheld(row) == ABOVE_PEAK
 
 
 def _apart(case: dict[DeviceOfRun, Row]) -> float:

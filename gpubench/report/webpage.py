@@ -25,9 +25,9 @@ from ..version import __version__
 from .answer import Answer
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy
-from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
+from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
-from .speedup import RESIDENT
+from .speedup import RESIDENT, on_accelerator
 from .sweep import representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
@@ -35,11 +35,12 @@ from .trend import Trend
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
     "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
-    "utilisation", "status", "flags", "reason",
+    "utilisation", "status", "flags", "reason", "doubt",
 )  # fmt: skip
-"""Of a row of the data; ``device`` is a place in the list of devices."""
+"""Of a row of the data; ``device`` is a place in the list of devices, ``doubt`` says why there is no speedup."""
 INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
+    "doubt",
 )  # fmt: skip
 """Columns of texts that repeat: places in the list of strings."""
 _OF_PAIRS = {
@@ -51,6 +52,7 @@ _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
 _MOST_NAMED = 9
 """Points of a roofline that are named."""
 _MOST_TRENDS = 12
+_CPU = "the CPU"
 _MAKER = re.compile(r"^(NVIDIA|AMD|Intel(\(R\))?|Apple)\s+")
 _RATIO = re.compile(r"\d[\d,.]*×")
 _VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
@@ -113,8 +115,8 @@ def _sections(
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
         ("answer", "Answer", _tables(answer_tables(answer)) + hint),
-        ("machines", "Several machines", _tables(machines)),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
+        ("machines", "Several machines", _tables(machines)),
         ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
@@ -167,12 +169,16 @@ def page_data(
     sizes = {name: size_parameter(rows) for name, rows in workloads.items()}
     pairs = {id(row["_result"]): row for row in compared}
     first = grouped(compared, lambda row: row["workload"]) or workloads
+    names = Names(results)
+    baseline = " or ".join(dict.fromkeys(map(names.baseline, compared)))
+    on_gpu = [row for row in compared if on_accelerator(row) and names.baseline(row) == _CPU]
     findings, marks = _explained(crossings, devices)
     texts: dict[Any, int] = {}
     rows = []
     for row in measured:
-        cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]])
-        cells["device"] = places[_source(row)]
+        pair = pairs.get(id(row["_result"]), {})
+        cells = _cells(row, pair, sizes[row["workload"]])
+        cells |= {"device": places[_source(row)], "baseline": names.baseline(pair) if pair else ""}
         values = ((name, cells[name]) for name in COLUMNS)
         rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
     return {
@@ -181,11 +187,14 @@ def page_data(
         "strings": list(texts),
         "rows": rows,
         "devices": list(devices.values()),
-        "baseline": "the CPU of the same machine",
+        "baseline": f"{_CPU} of the same machine" if baseline == _CPU else baseline,
+        "speedup": "speedup" if on_gpu else f"speedup over {baseline}",
+        "slower": f"{baseline.removeprefix('the ')} faster",
+        "quantity": "speedup" if on_gpu else "rate",
         "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
         "findings": findings,
         "crossings": marks,
-        "headline": _headline(compared, places),
+        "headline": _headline(on_gpu, places),
         "rooflines": _rooflines(measured, devices),
         "bars": _bars(records(scaled), devices),
         "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
@@ -226,9 +235,16 @@ def _cells(row: Row, pair: Mapping[str, Any], size_name: str | None) -> dict[str
     params = dict(row["_result"].case.params)
     size = params.pop(size_name, None) if size_name else None
     cells |= {"setting": _setting(row, params), "size_name": None if size is None else size_name, "size": size}
-    numpy = pair and pair["baseline_implementation"] != pair["implementation"]
-    cells["baseline"] = "NumPy" if numpy else "the CPU" if pair else ""
+    cells["doubt"] = _doubt(pair) if pair else ""
+    if cells["doubt"]:
+        cells |= dict.fromkeys(("speedup", "speedup_low", "speedup_high", "copies", "break_even_calls"))
+    elif pair and too_noisy(pair["one_shot_low"], pair["one_shot_high"]):
+        cells["copies"] = None
     return cells | {"flags": "; ".join(f"{flag.name}: {flag.seen}" for flag in row["_result"].flags)}
+
+
+def _doubt(pair: Mapping[str, Any]) -> str:
+    return TOO_NOISY if too_noisy(pair["low"], pair["high"]) else ""
 
 
 def _setting(row: Row, params: Mapping[str, Any]) -> str:
@@ -276,11 +292,10 @@ def _explained(crossings: Sequence[Row], devices: _Devices) -> tuple[dict[str, s
     return sentences, marks
 
 
-def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
+def _headline(on_gpu: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
     """Named rows in groups, a mark a device: each workload at its largest size in one named setting."""
     groups: dict[str, dict[str, dict[str, Any]]] = {}
-    by_source = grouped([row for row in compared if row["implementation"] != "numpy"], _source).values()
-    kinds = [group for rows in by_source for group in representatives(rows).items()]
+    kinds = [group for rows in grouped(on_gpu, _source).values() for group in representatives(rows).items()]
     for kind, row in ((kind, row) for kind, chosen in kinds for row in chosen):
         name = row["workload"].partition(".")[2].replace("_", " ") or row["workload"]
         entry = {"name": name, "setting": _headline_setting(row), "marks": []}

@@ -163,6 +163,30 @@ def test_a_cpu_alone_has_no_headline_and_times(tmp_path: Path) -> None:
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
 
 
+def test_the_page_of_a_cpu_alone_begins_with_throughput_and_names_what_a_speedup_is_over(tmp_path: Path) -> None:
+    times = {"torch": 1e-6, "numpy": 3e-6}
+    marks = [
+        records.benchmark(Case("aa.mm", "cpu", "float32", {"n": n}, size="n", implementation=name), seconds * n)
+        for name, seconds in times.items()
+        for n in (1, 10)
+    ]
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert data["headline"]["groups"] == []  # "how much faster is the GPU" isn't what these speedups say
+    assert (data["quantity"], data["speedup"], data["slower"]) == ("rate", "speedup over NumPy", "NumPy faster")
+    assert data["baseline"] == "NumPy"
+    assert {row["baseline"] for row in rows(data) if row["speedup"]} == {"NumPy"}
+
+
+def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None:
+    sides = [Case("aa.mm", device, "float32", {"n": 9}, size="n", devices=(device,)) for device in ("cpu", "cuda:0")]
+    for medians, doubt in (((1e-8, 1e-6, 1e-4), "unknown (too noisy)"), ((1e-6, 1e-6, 1e-6), "")):
+        pairs = zip(sides, ((1e-5, 1e-5, 1e-5), medians), strict=True)
+        marks = [records.benchmark(case, times[1], medians=times) for case, times in pairs]
+        data = made(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU), processes=3))
+        (row,) = [row for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+        assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
+
+
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
     data = made(tmp_path, run(both()), run(both(times=(1e-6, 2e-7))))
     shown = [device for device in data["devices"] if device["colour"] != "cpu"]

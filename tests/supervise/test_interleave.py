@@ -81,6 +81,14 @@ def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
     assert turns.interrupted
 
 
+def test_a_folder_that_is_there_already_is_nobodys_to_remove(turns: Interleave, tmp_path: Path) -> None:
+    (tmp_path / "turns/000-base").mkdir(parents=True)
+    (tmp_path / "turns/000-base/mine").touch()
+    with pytest.raises(UsageError, match="turns/000-base: can't write there: File exists"):
+        turns.measure(3, 1e9, lambda base, new: False)
+    assert (tmp_path / "turns/000-base/mine").exists()
+
+
 def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
     turns.new = Environment("new", Interpreter("broken"), ("x.py",))
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
