@@ -229,9 +229,8 @@ def _last_line(log: Path, since: int) -> str:
 
 def log_lines(output: Path | str) -> list[str]:
     """The lines of a log file, or of its text, that aren't empty."""
-    if isinstance(output, Path):
-        output = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
-    return [line for line in output.splitlines() if line.strip()]
+    text = output.read_text(encoding="utf-8", errors="replace") if isinstance(output, Path) else output
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def complaint(lines: list[str]) -> str:
