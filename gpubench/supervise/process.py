@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
 
 POLL_S = 0.05
@@ -64,6 +65,10 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = os.environ.get("PYTHONPATH", "")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working folder has been removed: start in another one") from None
     known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
     if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))

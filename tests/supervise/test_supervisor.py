@@ -379,14 +379,27 @@ def test_a_run_without_its_log_is_resumed(tmp_path, whole):
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch, capsys):
+    _, write = whole
+    write()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(["run", "--resume", str(tmp_path / "out")]) == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1].endswith("the working folder has been removed: start in another one")
+    )
+
+
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
     _, write = whole
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     done = run(tmp_path, "--resume", "copy")
     assert done.returncode == 2
-    assert "begun elsewhere; to resume it runs: pytest --gpubench-preset=smoke" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("nobody at a terminal agreed")
+    (line,) = done.stderr.splitlines()
+    assert "begun elsewhere; to resume it is to run: pytest --gpubench-preset=smoke" in line
+    assert line.endswith("nobody at a terminal agreed to that")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", answers)
