@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,7 +131,8 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = console or Console(width=None if sys.stdout.isatty() else 120)
+    # rich takes COLUMNS=0 for a terminal in which nothing has room
+    console = console or Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 120)
 
     def plain(words: str, style: str = "") -> Text:
         return Text(writable(words, console.encoding), style)
