@@ -227,8 +227,8 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
         with suppress(OSError):
             (folder / name).unlink()
     # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
-    digests = {name: [hashlib.sha256(files[name]).hexdigest(), ours.get(name)] for name in sorted(files)}
-    replace(folder / MANIFEST, (json.dumps(digests, indent=1) + "\n").encode())
+    digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
+    replace(folder / MANIFEST, (json.dumps(digests, indent=1, default=sorted) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
