@@ -80,8 +80,9 @@ def _picture(args: argparse.Namespace) -> bytes:
             raise UsageError(f"no benchmark matches {args.expression!r}: choose from {listed(known, 8)}")
         results = results[chosen]
     figure, *others = figures_of(results, args.kind, labels)
-    names = [other.name.removeprefix(f"{args.kind}-") for other in others if "by-dtype" not in other.name]
-    if names := list(dict.fromkeys(name.rpartition("-")[2] if args.kind == "rate" else name for name in names)):
+    names = [other.name.removeprefix(f"{args.kind}-") for other in (figure, *others) if "by-dtype" not in other.name]
+    names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]
+    if names := [name for name in dict.fromkeys(names) if name != names[0]]:
         words = f"drew {figure.title.rpartition(': ')[0] or figure.title}; -k chooses another: {listed(names)}"
         print(f"gpubench chart: {words}", file=sys.stderr)
     if args.title:  # the title that it replaces begins with what was measured

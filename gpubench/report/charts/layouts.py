@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 
 from ..labels import size_label
@@ -147,11 +146,9 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         markersize=size, markevery=sure, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
         markeredgewidth=0.7, zorder=order, clip_on=False,
     )  # fmt: skip
-    hollow = [i for i in sure if i in curve.doubts]
-    axes.plot(
-        [x[i] for i in hollow], [y[i] for i in hollow], linestyle="", marker=shape, markersize=size,
-        markerfacecolor=page.ink("page"), markeredgecolor=page.ink(curve.role), markeredgewidth=1.3, zorder=order + 0.5,
-    )  # fmt: skip
+    for i in sure:
+        if i in curve.doubts:
+            page.mark(axes, x[i], y[i], curve.role, hollow=True, markersize=size, zorder=order + 0.5)
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
@@ -193,16 +190,15 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
             axes.plot([middle], [1.0], "D", markersize=8, color=ink, markeredgecolor=page.ink("page"), zorder=8)
         wide = text_width(mark.words, TINY * 1.1)
         end = scale * math.log(middle / left) - 8
-        leftwards = end > wide  # lines rise to the right: above them there is room at the left, below at the right
+        # Lines rise to the right: left above the first there is room, right below the others.
+        leftwards = end > wide and (not taken or free < 40)
         start = end - wide if leftwards else end + 16
         level = 1 if leftwards or free < 40 else -1
         while any(level == other and start < stop + 6 and begin < start + wide + 6 for begin, stop, other in taken):
             level += 1 if level > 0 else -1
         taken.append((start, start + wide, level))
-        stroke = [withStroke(linewidth=2.5, foreground=page.ink("page"))]
         x, side = (-7, "right") if leftwards else (7, "left")
-        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink,
-                  path_effects=stroke, zorder=9)  # fmt: skip
+        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9)
 
 
 @dataclass(frozen=True, slots=True)

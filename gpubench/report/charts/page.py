@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -107,7 +108,8 @@ class Page:
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""
-        how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
+        stroke = [withStroke(linewidth=2.5, foreground=self.ink("page"))]  # what lies below stays readable
+        how = {"fontsize": TINY * PX, "color": self.ink("muted"), "path_effects": stroke, **how}
         axes.annotate(words, at, offset, textcoords="offset points", **how)
 
     def axes(self, x: float, width: float, top: float, bottom: float) -> Axes:
@@ -138,13 +140,12 @@ class Page:
         box = axes.get_position()
         return box.width * self.width, box.height * self.height
 
-    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, size: float = 7.0) -> None:
+    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, **how: Any) -> None:
         """One marker of that role's shape."""
-        axes.plot(
-            [x], [y], marker=MARK_SHAPES.get(role, "o"), markersize=size, linestyle="", zorder=6, clip_on=False,
-            markerfacecolor=self.ink("page" if hollow else role), markeredgecolor=self.ink(role if hollow else "page"),
-            markeredgewidth=1.4 if hollow else 0.8,
-        )  # fmt: skip
+        face, edge, width = ("page", role, 1.4) if hollow else (role, "page", 0.8)
+        inks = {"markerfacecolor": self.ink(face), "markeredgecolor": self.ink(edge), "markeredgewidth": width}
+        how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
+        axes.plot([x], [y], marker=MARK_SHAPES.get(role, "o"), linestyle="", **how)
 
     def _legend(self, key: Key, x: float, y: float) -> None:
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3

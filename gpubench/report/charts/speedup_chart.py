@@ -87,10 +87,7 @@ def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> 
     note += f"{left} more settings are in speedup.csv. " if left else ""
     first = "" if single else f" ({drawn[0].title})"
     title = f"{title_name(workload)}{first}{_against(data, used)}: {_finding(data, said, size)}"
-    marks = [curve.mark for panel in drawn for curve in panel.curves if curve.mark]
-    sign = "; ◆ from this size on the other is faster" if any(mark.low == mark.high for mark in marks) else ""
-    sign = sign or "; thick bar at 1×: faster from a size within" * bool(marks)
-    subtitle = f"Speedup over {base}, {dtype}{sign}"
+    subtitle = f"Speedup over {base}, {dtype}{_sign(drawn)}"
     words = caption(used, data.naming, note, lines=True)
     return Figure(f"speedup-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
 
@@ -120,10 +117,18 @@ def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> F
         best = max(sound, key=lambda line: line.points[-1].y)
         title += f": {data.naming.subject(best.row)} is up to {ratio_text(best.points[-1].y)} as fast in "
         title += str(best.terms["dtype"])
-    subtitle = f"Speedup over {base} in the same dtype; data stays on the device"
+    subtitle = f"Speedup over {base} in the same dtype; data stays on the device{_sign(panels)}"
     chart = LinePanels(tuple(panels), "", (), _slower(base))
     words = caption(used, data.naming, _uncertainty(used), lines=True)
     return Figure(f"speedup-by-dtype-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
+
+
+def _sign(panels: Sequence[Panel]) -> str:
+    """What the marks at 1× mean, where there are some."""
+    exact = [curve.mark.low == curve.mark.high for panel in panels for curve in panel.curves if curve.mark]
+    if any(exact):
+        return "; ◆ from this size on the other is faster"
+    return "; thick bar at 1×: faster from a size within" if exact else ""
 
 
 def _emulated(line: Line, lines: Sequence[Line]) -> bool:

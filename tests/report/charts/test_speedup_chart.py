@@ -160,6 +160,8 @@ def test_a_dtype_has_its_colour_and_an_emulated_one_never_leads(tmp_path: Path) 
     (half,) = [curve for curve in curves(figure) if curve.role == "float16"]
     assert half.points[-1].y == max(curve.points[-1].y for curve in curves(figure))  # 200 times slower on that CPU
     assert not figure.title.endswith(" float16")
+    assert any(curve.mark for curve in curves(figure))
+    assert "◆" in figure.subtitle
 
 
 def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
