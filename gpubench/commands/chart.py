@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..options import add_expression
-from ..runfile.matching import matcher
+from ..options import add_expression, chosen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,22 +62,16 @@ def _picture(args: argparse.Namespace) -> bytes:
     for name, least in _LEAST.items():
         if not least <= given.get(name, least) <= _MOST:
             raise UsageError(f"--{name} {given[name]}: expected {least} to {_MOST} pixels")
-    matches = None if args.expression is None else matcher(args.expression)
+    chosen(args)
     from ..report.charts.pictures import render
     from ..report.labels import listed
-    from ..report.table import records, results_table
+    from ..report.table import results_table
     from .report import read_all
-    from .show import searchable_names
+    from .show import selected
 
     runs = read_all(args.runs)
     labels = device_labels(runs, args.labels)
-    results = results_table(runs)
-    if matches:
-        chosen = [bool(row["_result"].times) and matches(searchable_names(row)) for row in records(results)]
-        if not any(chosen):
-            known = sorted({result.workload for result in results["_result"] if result.times})
-            raise UsageError(f"no benchmark matches {args.expression!r}: choose from {listed(known, 8)}")
-        results = results[chosen]
+    results = selected(results_table(runs), args.expression, timed=True)
     figure, *others = figures_of(results, args.kind, labels)
     names = [other.name.removeprefix(f"{args.kind}-") for other in (figure, *others) if "by-dtype" not in other.name]
     names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]

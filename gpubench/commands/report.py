@@ -121,7 +121,7 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = dict(machines.parse_price(words) for words in prices)
+    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in prices))
     bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     render.prepare_folder(folder)
@@ -130,7 +130,7 @@ def write_report(
         from ..report.charts import material, pictures as charting
 
         trends = trend.trends(runs, results)
-        charted = material.ChartData(compared, speedups.table, chosen, scaled, trends)
+        charted = material.ChartData(compared, speedups.table, chosen, scaled, trends, costs=costs)
         drawn = charting.plan(charted, every=charts.which == "all")
         pictures = charting.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)

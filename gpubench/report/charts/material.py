@@ -46,7 +46,7 @@ class Notable(RowLabel):
 class ChartData:
     """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes.
 
-    ``labels`` are what devices are called, by name and maker's name.
+    ``costs`` are what an hour of a run's device costs, ``labels`` what devices are called, by name and maker's name.
     """
 
     results: pd.DataFrame
@@ -54,6 +54,7 @@ class ChartData:
     baseline: Baseline | None = None
     scaled: pd.DataFrame | None = None
     trends: Sequence[Trend] = ()
+    costs: Mapping[tuple[str, str], float] = field(default_factory=dict)
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @cached_property
