@@ -16,7 +16,6 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -108,8 +107,7 @@ class Page:
 
     def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
         """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""
-        stroke = [withStroke(linewidth=2.5, foreground=self.ink("page"))]  # what lies below stays readable
-        how = {"fontsize": TINY * PX, "color": self.ink("muted"), "path_effects": stroke, **how}
+        how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
         axes.annotate(words, at, offset, textcoords="offset points", **how)
 
     def axes(self, x: float, width: float, top: float, bottom: float) -> Axes:
@@ -134,6 +132,10 @@ class Page:
         engine = self.canvas.get_layout_engine()
         assert engine is not None
         engine.execute(self.canvas)
+
+    def halo(self) -> dict[str, Any]:
+        """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
+        return {"boxstyle": "square,pad=0.1", "facecolor": self.ink("page"), "edgecolor": "none", "alpha": 0.7}
 
     def size(self, axes: Axes) -> tuple[float, float]:
         """Width and height of axes."""

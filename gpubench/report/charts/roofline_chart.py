@@ -108,7 +108,7 @@ class Roofline:
         at = math.sqrt(max(ends[0], low / slope.peak) * min(ends[1], high / slope.peak))
         y, side = (5, "bottom") if above else (-5, "top")
         page.note(axes, slope.label, (at, at * slope.peak), (0, y), rotation=angle, rotation_mode="anchor", ha="center",
-                  va=side, zorder=4)  # fmt: skip
+                  va=side, zorder=4, bbox=page.halo())  # fmt: skip
 
     def _name_dots(self, page: Page, axes: Axes) -> None:
         """Each name beside its dot where it touches no other name and few dots and lines, with a leader to its dot."""
@@ -128,7 +128,8 @@ class Roofline:
                 taken.append((*place, wide))
                 offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
                 leader = {"arrowstyle": "-", "linewidth": 0.6, "color": page.ink("muted"), "shrinkA": 0, "shrinkB": 4}
-                page.note(axes, dot.label, (dot.x, dot.y), offset, color=page.ink("text"), arrowprops=leader, zorder=9)
+                page.note(axes, dot.label, (dot.x, dot.y), offset, color=page.ink("text"), arrowprops=leader, zorder=9,
+                          bbox=page.halo())  # fmt: skip
 
 
 def _free(

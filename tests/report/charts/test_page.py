@@ -158,6 +158,7 @@ def test_text_is_text_in_fonts_that_most_have(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, crossing(), kinds=("speedup",)).values()
     svg = render([figure], ("svg",), (LIGHT,))[f"{figure.name}-light.svg"].decode()
     assert "a.b" in "".join(ET.fromstring(svg).itertext())
+    assert "10⁴ to 10⁵" in "".join(ET.fromstring(svg).itertext())  # a stroke around letters would make them paths
     assert "'DejaVu Sans', 'Verdana'" in svg
     assert re.search(r'<svg[^>]* width="600pt"', svg)  # 800 pixels
 
