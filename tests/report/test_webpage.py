@@ -147,9 +147,10 @@ def test_a_row_holds_the_tables_numbers(tmp_path: Path) -> None:
 
 
 def test_the_headline_has_one_row_a_workload_at_its_largest_size(tmp_path: Path) -> None:
-    data = made(tmp_path, run([*both("aa.mm"), *both("aa.add", (2e-6, 1e-6))]))
+    data = made(tmp_path, run([*both("models.lenet"), *both("aa.add", (2e-6, 1e-6))]))
     (first, second) = data["headline"]["groups"]
-    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["mm", "add"]
+    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["LeNet", "aa.add"]  # as in pictures
+    assert data["titles"] == {"models.lenet": "Running: LeNet", "aa.add": "aa.add"}
     (mark,) = first["rows"][0]["marks"]
     assert mark["text"] == "10×"
     assert "n = 100" in first["rows"][0]["setting"]
