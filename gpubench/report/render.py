@@ -214,7 +214,7 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
     files |= {f"{CHARTS}/{name}": content for name, content in charts.items()}
     require_ours(folder, files)
     ours = _ours(folder)
-    for name in ours.keys() - files.keys():
+    for name in ours.keys() - {*files, MANIFEST}:
         with suppress(OSError):
             (folder / name).unlink()
     # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
@@ -238,7 +238,7 @@ def file_names(titles: Iterable[str]) -> list[str]:
 def require_ours(folder: Path, names: Iterable[str]) -> None:
     """Raise UsageError if one of these files is there and wasn't written by a report."""
     ours = _ours(folder)
-    for name in names:
+    for name in (*names, MANIFEST):
         path = folder / name
         if name not in ours and (path.exists() or path.is_symlink()):
             raise UsageError(
@@ -251,7 +251,9 @@ def _ours(folder: Path) -> dict[str, str]:
     """The files that are as a report wrote them, with their digests: what others put there or changed stays."""
     ours: dict[str, str] = {}
     with suppress(OSError, ValueError, RecursionError, AttributeError):
-        for name, digests in json.loads((folder / MANIFEST).read_text()).items():
+        listed = json.loads((folder / MANIFEST).read_text()).items()
+        ours |= {} if (folder / MANIFEST).is_symlink() else {MANIFEST: ""}
+        for name, digests in listed:
             if _OURS.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink():
                 digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
                 ours |= {name: digest} if digest in str(digests) else {}
