@@ -188,6 +188,25 @@ def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None
         assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
 
 
+def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
+    def sides(
+        name: str, cpu: tuple[float, ...], gpu: tuple[float, ...], dtype: str = "float32", **how: Any
+    ) -> list[Any]:
+        cases = [Case(name, device, dtype, {"n": 9}, devices=(device,)) for device in ("cpu", "cuda:0")]
+        return [records.benchmark(case, t[0], medians=t, **how) for case, t in zip(cases, (cpu, gpu), strict=True)]
+
+    marks = [
+        *sides("aa.noisy", (1e-3, 1e-3), (1e-8, 1e-4)),
+        *sides("aa.flag", (1e-3,), (1e-5,), flags=("noisy",)),
+        *sides("aa.half", (1e-3,), (1e-6,), "float16"),
+        *sides("aa.slow", (1e-5,), (1e-6,)),
+        *sides("aa.mm", (1e-4,), (1e-6,)),
+    ]
+    data = made(tmp_path, run(marks))
+    order = [row["workload"] for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+    assert order == ["aa.mm", "aa.slow", "aa.flag", "aa.half", "aa.noisy"]
+
+
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:
     data = made(tmp_path, run(both()), run(both(times=(1e-6, 2e-7))))
     shown = [device for device in data["devices"] if device["colour"] != "cpu"]
