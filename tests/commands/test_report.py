@@ -99,7 +99,7 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     assert names(out) == WRITTEN | {"charts/mine.svg", "notes.md"}
 
 
-@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg"])
+@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg", render.MANIFEST])
 def test_a_file_of_anothers_is_never_replaced(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
