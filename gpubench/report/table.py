@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,8 @@ ONE_SHOT_COLUMNS = (
 _CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
+_FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
+"""Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 _RESERVED = {*LEADING, *CONFIGURATION, *METRICS, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
@@ -118,7 +121,7 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     for depth in range(1, max((len(path.parts) for path in paths), default=1)):
         repeated = {name for name, count in Counter(names).items() if count > 1}
         names = [
-            "/".join([*path.parts[1:-1][-depth:], clean(path.stem)]) if name in repeated else name
+            clean("/".join([*path.parts[1:-1][-depth:], path.stem])) if name in repeated else name
             for name, path in zip(names, paths, strict=True)
         ]
     return names
@@ -157,5 +160,5 @@ def columns_of(names: Iterable[str]) -> dict[str, str]:
 
 def _cell(value: Any) -> str:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value
+        return _FORMULA.sub(r"\1'", value)
     return "" if value is None else json.dumps(value) if isinstance(value, bool) else repr(value)

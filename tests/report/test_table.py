@@ -133,10 +133,20 @@ def test_texts_are_no_formulas(tmp_path: Path) -> None:
     assert row["'=f"] == " =1"
 
 
+@pytest.mark.parametrize(
+    ("name", "cell"), [("＝1", "'＝1"), ("＠x", "'＠x"), ("a;=1", "a;'=1"), ("a;b", "a;b"), ("a-b", "a-b")]
+)
+def test_neither_are_those_after_a_semicolon_or_of_full_width(tmp_path: Path, name: str, cell: str) -> None:
+    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", {"name": name}), 1.0)])
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    assert row["name"] == cell
+
+
 def test_run_names_are_told_apart() -> None:
     paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
     assert table.run_names(paths) == ["a/run", "b/run", "other"]
     assert table.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
+    assert table.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
 
 
 def test_order_is_that_of_the_files(tmp_path: Path) -> None:
