@@ -128,12 +128,12 @@ def write_report(
     render.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":
-        from ..report.charts.material import ChartData
-        from ..report.charts.pictures import plan, render as render_charts
+        from ..report.charts import material, pictures as charting
 
         trends = trend.trends(runs, results)
-        drawn = plan(ChartData(compared, speedups.table, chosen, scaled, trends, costs), every=charts.which == "all")
-        pictures = render_charts(drawn, charts.formats, charts.themes)
+        charted = material.ChartData(compared, speedups.table, chosen, scaled, trends, costs=costs)
+        drawn = charting.plan(charted, every=charts.which == "all")
+        pictures = charting.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown, side_by_side)

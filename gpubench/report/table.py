@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..errors import RunFileError
 from ..runfile.reader import clean
 from ..runfile.schema import Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
@@ -24,6 +25,7 @@ LEADING = (
 )  # fmt: skip
 """What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
 _TERMS = ("dtype", "variant", "implementation", "regime", "cache")
+MOST_NAMES = 500
 CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -48,7 +50,10 @@ _RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *_CROSSED, *
 def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
-    parameters = columns_of({name for run in runs for result in run.results for name in result.params})
+    named = {name for run in runs for result in run.results for name in result.params}
+    if len(named) > MOST_NAMES:  # a column each, in every row
+        raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
+    parameters = columns_of(named)
     more = [name for name in METRICS if name not in LEADING]
     columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
     rows = [_row(name, run, each, parameters) for name, run in zip(names, runs, strict=True) for each in run.results]

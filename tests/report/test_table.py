@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import records
 
+from gpubench.errors import RunFileError
 from gpubench.report import table
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
@@ -113,6 +114,14 @@ def test_parameters_named_like_columns(tmp_path: Path) -> None:
     assert row["device"] == "cpu"
     assert row["param_param_device"] == "x"
     assert [row["param_device"], row["param_variant"], row["param_time_s"], row["param__run"]] == ["1", "2", "3", "4"]
+
+
+def test_names_of_parameters_are_bounded(tmp_path: Path) -> None:
+    cases = [Case("a.b", "cpu", "float32", {f"p{i}_{k}": 1 for k in range(60)}) for i in range(9)]
+    marks = [records.benchmark(case, 1e-6) for case in cases]
+    assert len(table.results_table([read(tmp_path, records.run_file(marks[:8]))])) == 8
+    with pytest.raises(RunFileError, match="540 different names of parameters: a table holds 500"):
+        table.results_table([read(tmp_path, records.run_file(marks))])
 
 
 def test_texts_are_no_formulas(tmp_path: Path) -> None:
