@@ -47,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark);"
-        " 2 unusable input, or a budget too small to prove anything; 3 nothing to compare. With --interleave, what follows -- goes to pytest unchanged."
+        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
+        " input, or a budget too small for a proof; 3 nothing to compare. With --interleave, what follows -- goes to"
+        " pytest unchanged."
     )
 
 
