@@ -84,8 +84,10 @@ def summary_lines(session: Session) -> list[str]:
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     """Status of one phase of a test, and the reason in one line."""
-    if report.passed or call.excinfo is None:
+    if report.passed:
         return OK, ""
+    if call.excinfo is None:  # a strict xfail that passed
+        return "error", " ".join(str(report.longrepr).split())[:LONGEST_REASON]
     if hasattr(report, "wasxfail"):
         return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:

@@ -53,7 +53,11 @@ class Foreign(RunFileError):
 def read(path: str | os.PathLike[str]) -> Run:
     """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
     path = Path(path)
-    root = _load(path)
+    return check_run(path, _load(path))
+
+
+def check_run(path: Path, root: Any) -> Run:
+    """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks = root["benchmarks"]

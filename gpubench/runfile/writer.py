@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import glob
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, UsageError
+from .ledger import Lock
 from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
@@ -38,8 +40,13 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
     temporary = None
+    for part in path.parent.glob(f".{glob.escape(path.name[:40])}.*.part"):
+        with suppress(OSError, UsageError):
+            Lock(part)  # refused while its writer lives; what a killed one left is in nobody's way
+            part.unlink()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        lock = Lock(temporary)
         with open(descriptor, "wb") as stream:
             mask = os.umask(0)
             os.umask(mask)
@@ -48,6 +55,7 @@ def replace(path: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        lock.release()
     except OSError as error:
         raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
     finally:

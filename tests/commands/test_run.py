@@ -107,6 +107,18 @@ def test_tables_of_anothers_are_refused_before_measuring(folder):
     assert {path.name for path in folder.iterdir()} == {"summary.md", "test_mine.py"}
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_log_of_somebody_else_stays(folder, link):
+    mine = folder / ("mine.txt" if link else "run.log")
+    mine.write_text("mine")
+    if link:
+        (folder / "run.log").symlink_to(mine)
+    done = gpubench("run", "test_mine.py", "-o", ".", cwd=folder)
+    assert done.returncode == 2
+    assert "run.log: was not written by gpubench and would be replaced" in done.stderr
+    assert mine.read_text() == "mine"
+
+
 def test_a_folder_of_our_name_is_not_taken_for_us(folder):
     """Neither by the measuring process nor by those that it starts; modules of one's own are found all the same."""
     (folder / "gpubench").mkdir()
@@ -172,7 +184,7 @@ def test_all_skipped_for_a_reason_is_no_failure(folder):
 def test_a_device_that_is_named_and_absent_ends_the_run(folder):
     done = gpubench("run", "test_mine.py", "--device=cpu", "--device=xpu", "--no-charts", cwd=folder)
     assert done.returncode == 2
-    assert "required device absent: xpu:0" in done.stderr.splitlines()[-1]
+    assert "xpu:0 is not available: " in done.stderr.splitlines()[-1]
     assert not (folder / "out/run.json").exists()
 
 
@@ -217,8 +229,8 @@ def test_a_file_that_cant_be_imported_is_named(folder):
     [
         (["nowhere.py"], "nowhere.py: no such file or folder"),
         (["test_mine.py", "--device=gpu"], "unknown device 'gpu': choose from auto, all, cpu, cuda"),
-        (["test_mine.py", "--require-device=xpu"], "required device absent: xpu:0 is not here"),
-        (["test_mine.py", "-k", "nothing"], "no benchmark matches"),
+        (["test_mine.py", "--require-device=xpu"], "xpu:0 is not available: "),
+        (["test_mine.py", "-k", "nothing"], "no benchmark matches 'nothing': choose from mine.neg"),
         (["test_mine.py", "--preset=huge"], "unknown preset 'huge': choose from smoke, quick, full"),
         (["test_mine.py", "--dtype=fp8"], "unknown dtype 'fp8': choose from float32"),
         (["test_mine.py", "-o", "test_mine.py"], "can't write there"),

@@ -84,19 +84,19 @@ class TestSelect:
         cuda(count=0, error="no driver")
         (choice,) = devices.select(["cuda", "cuda:0"])
         assert (choice.name, choice.device) == ("cuda:0", None)
-        assert choice.reason == "cuda:0 is not here: no driver"
+        assert choice.reason == "cuda:0 is not available: no driver"
 
     @pytest.mark.parametrize(("count", "there"), [(1, "only cuda:0 is"), (4, "only cuda:0 to cuda:3 are")])
     def test_an_index_too_high_names_those_there(self, cuda, count, there):
         cuda(count=count)
         (choice,) = devices.select(["cuda:7"])
         assert choice.device is None
-        assert choice.reason == f"cuda:7 is not here: {there}"
+        assert choice.reason == f"cuda:7 is not available: {there}"
 
     def test_a_second_cpu_is_not_the_first(self):
         (choice,) = devices.select(["cpu:1"])
         assert (choice.name, choice.device) == ("cpu:1", None)
-        assert choice.reason == "cpu:1 is not here: only cpu is"
+        assert choice.reason == "cpu:1 is not available: only cpu is"
 
     @pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "CUDA", "cpu\nx"])
     def test_an_unknown_name_is_one_line_with_those_that_exist(self, name):
@@ -153,7 +153,8 @@ class TestWhyNoCuda:
         monkeypatch.setattr(torch.version, "cuda", None)
         monkeypatch.setattr(torch.version, "hip", None)
         reason = devices.kinds()["cuda"].why_absent()
-        assert reason == f"this torch ({torch.__version__}) was built without CUDA or ROCm"
+        build = f"this PyTorch build ({torch.__version__})"
+        assert reason == f"{build} has no CUDA or ROCm support. See pytorch.org/get-started"
 
     def test_no_driver_is_what_torch_says(self, cuda):
         assert cuda(error="Found no NVIDIA driver\non your system.").why_absent() == (
@@ -247,7 +248,7 @@ class TestGenericKind:
     def test_torch_built_without_it(self, monkeypatch):
         monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: False)
         monkeypatch.setattr(torch.xpu, "device_count", lambda: 0)
-        assert devices.kinds()["xpu"].why_absent() == f"this torch ({torch.__version__}) was built without xpu"
+        assert devices.kinds()["xpu"].why_absent() == f"this PyTorch build ({torch.__version__}) has no xpu support"
 
 
 class TestControlGroups:

@@ -15,7 +15,7 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.report import render
 from gpubench.runfile import reader, writer
-from gpubench.runfile.ledger import Ledger
+from gpubench.runfile.ledger import Ledger, Lock
 
 CASES = """
 import torch, pytest
@@ -127,6 +127,18 @@ def test_no_room_for_the_run_file_leaves_the_old_one(folder, old, monkeypatch, s
             resource.setrlimit(resource.RLIMIT_FSIZE, resource_limit)
     assert old.read_text() == '{"earlier": 1}\n'
     assert [entry.name for entry in old.parent.iterdir()] == ["run.json"]
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_and_what_a_living_one_writes_stays(tmp_path):
+    killed, living = tmp_path / ".run.json.a.part", tmp_path / ".run.json.b.part"
+    for part in (killed, living):
+        part.touch()
+    lock = Lock(living)
+    writer.write(tmp_path / "run.json", {"a": 1})
+    lock.release()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"run.json", living.name}
+    writer.write(tmp_path / "run.json", {"a": 2})
+    assert {entry.name for entry in tmp_path.iterdir()} == {"run.json"}
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
