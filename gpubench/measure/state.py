@@ -15,7 +15,7 @@ from ..runfile.flags import Flag
 from .precision import float32_state, set_float32_state
 
 AUTOCAST_KINDS = ("cpu", "cuda")
-OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_")
+OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
 """Beginnings of environment variables that pytest and torch set by themselves."""
 
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
@@ -39,18 +39,17 @@ class State:
 
     def restore(self) -> tuple[Flag | None, list[str]]:
         """Put back what is still changed; returns the flag that names it, and what can't be put back."""
-        if not self._changed:
+        now = self._read() if self._changed else {}
+        left = {name: self._before.get(name) for name in sorted(self._changed) if now.get(name) == self._changed[name]}
+        if not left:
             return None, []
-        now, texts, left = self._read(), [], []
-        for name in sorted(name for name, value in self._changed.items() if now.get(name) == value):
-            before = self._before.get(name)
-            texts.append(f"{name} ({before} → {now[name]})" if isinstance(before, bool | int) else name)
-            with contextlib.suppress(Exception):  # whatever can't be written is reported below
+        for name, before in left.items():
+            with contextlib.suppress(Exception):  # what can't be written is seen below
                 self._write(name, before)
-            left.append(name)
-        now = self._read() if left else now
-        stuck = [name for name in left if now.get(name) != self._before.get(name)]
-        return (Flag("altered", f"left changed: {', '.join(texts)}") if left else None), stuck
+        texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
+        again = self._read()
+        stuck = [name for name, before in left.items() if again.get(name) != before]
+        return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
 
     def _read(self) -> dict[str, Any]:
         """All settings by name; environment variables have a dollar sign."""
@@ -94,14 +93,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
     yield "autocast", (_autocast, _set_autocast)
     yield "float32 precision", (float32_state, set_float32_state)
-    deterministic = torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled
-    yield (
-        "deterministic algorithms",
-        (
-            lambda: tuple(read() for read in deterministic),
-            lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
-        ),
-    )
+    yield "deterministic mode", (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode)
     yield "mkldnn.enabled", _attribute(torch.backends.mkldnn, "enabled")
     for name in ("enabled", "benchmark", "deterministic"):
         yield f"cudnn.{name}", _attribute(torch.backends.cudnn, name)
@@ -110,7 +102,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
 
 
 def _attribute(owner: Any, name: str) -> _Setting:
-    return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+    return functools.partial(getattr, owner, name, None), functools.partial(setattr, owner, name)
 
 
 def _working_folder() -> str | None:

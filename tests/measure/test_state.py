@@ -21,7 +21,7 @@ LEAKS = {
     "default device": lambda: torch.set_default_device("meta"),
     "grad mode": lambda: torch.set_grad_enabled(False),
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
-    "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
+    "deterministic mode": lambda: torch.use_deterministic_algorithms(True),
     "mkldnn.enabled": lambda: setattr(torch.backends.mkldnn, "enabled", False),
     "float32 precision": lambda: torch.set_float32_matmul_precision("medium"),
     "cudnn.benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
