@@ -53,7 +53,8 @@ class State:
 
     def _read(self) -> dict[str, Any]:
         """All settings by name; environment variables have a dollar sign."""
-        variables = {f"${name}": value for name, value in os.environ.items() if not name.startswith(OF_LIBRARIES)}
+        kept = (name for name in os.environ if not name.lstrip("_").startswith(OF_LIBRARIES))
+        variables = {f"${name}": os.environ[name] for name in kept}
         return {name: read() for name, (read, _) in self._settings.items()} | variables
 
     def _write(self, name: str, value: Any) -> None:

@@ -96,6 +96,14 @@ def test_what_is_put_back_meanwhile_is_no_fault(around):
     assert state.restore() == (None, [])
 
 
+def test_what_torch_and_pytest_set_by_themselves_is_no_fault(monkeypatch):
+    state = State()
+    for name in ("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "TORCHINDUCTOR_CACHE_DIR", "PYTEST_CURRENT_TEST"):
+        monkeypatch.setenv(name, "new")
+    state.compare()
+    assert state.restore() == (None, [])
+
+
 def test_a_benchmark_that_changes_nothing_costs_less_than_a_millisecond():
     def seconds():
         begin = time.process_time()
