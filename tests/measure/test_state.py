@@ -46,6 +46,8 @@ def values():
 @pytest.fixture
 def around(monkeypatch):
     """Whatever a broken restore leaves is undone by hand."""
+    State()
+    torch.use_deterministic_algorithms(False)  # both import what adds a filter or a variable
     monkeypatch.setenv("TO_REMOVE", "1")
     threads, folder, filters, clock = torch.get_num_threads(), Path.cwd(), warnings.filters[:], time.perf_counter
     yield
@@ -65,7 +67,6 @@ def around(monkeypatch):
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_setting_left_changed_is_named_and_put_back(around, name):
-    torch.use_deterministic_algorithms(False)  # it imports what adds a filter and a variable
     before, state = values(), State()
     LEAKS[name]()
     assert values() != before
