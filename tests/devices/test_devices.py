@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -71,9 +72,8 @@ class TestSelect:
 
     def test_all_is_every_device(self, cuda):
         cuda(count=3)
-        chosen = devices.select(["all"])
-        assert [choice.name for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
-        assert [str(choice.device) for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+        names = ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+        assert [(choice.name, str(choice.device)) for choice in devices.select(["all"])] == [(n, n) for n in names]
 
     def test_names_keep_their_order_and_duplicates_collapse(self, cuda):
         cuda(count=2)
@@ -157,17 +157,14 @@ class TestWhyNoCuda:
         assert reason == f"{build} has no CUDA or ROCm support. See pytorch.org/get-started"
 
     def test_no_driver_is_what_torch_says(self, cuda):
-        assert cuda(error="Found no NVIDIA driver\non your system.").why_absent() == (
-            "Found no NVIDIA driver on your system."
-        )
+        kind = cuda(error="Found no NVIDIA driver\non your system.")
+        assert kind.why_absent() == "Found no NVIDIA driver on your system."
 
     def test_a_warning_and_its_error_are_said_once(self, cuda):
         """As torch 2.13 does for a driver that is too old: a warning, once a process, then an error each time."""
         error = "The NVIDIA driver on your system is too old (found version 11040)."
-        kind = cuda(
-            error=error, warning=f"CUDA initialization: {error} (Triggered internally at /x/CUDAFunctions.cpp:119.)"
-        )
-        assert kind.why_absent() == f"CUDA initialization: {error}"
+        warning = f"CUDA initialization: {error} (Triggered internally at /x/CUDAFunctions.cpp:119.)"
+        assert cuda(error=error, warning=warning).why_absent() == f"CUDA initialization: {error}"
 
     def test_two_different_texts_are_both_told(self, cuda):
         assert cuda(error="second", warning="first").why_absent() == "first second"
@@ -360,10 +357,8 @@ class TestNvml:
         pass
 
     @pytest.fixture(autouse=True)
-    def fresh(self):
-        cuda_file._library.cache_clear()
-        yield
-        cuda_file._library.cache_clear()
+    def fresh(self, monkeypatch):
+        monkeypatch.setattr(cuda_file, "_library", functools.cache(cuda_file._library.__wrapped__))
 
     @pytest.fixture
     def library(self, monkeypatch):

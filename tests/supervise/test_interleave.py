@@ -149,6 +149,10 @@ def test_sleep(gpubench):
     gpubench(lambda x: x.is_meta or time.sleep(delay), gpubench.randn(8), check=False)
 """
 
+WORDS = (
+    "--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings",
+)  # fmt: skip
+
 
 def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpubench", "compare", "--interleave", *words]
@@ -163,8 +167,7 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
         (tmp_path / name / "test_mine.py").write_text(SOURCE)
-    words = ["--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1"]
-    done = compare(tmp_path, *words, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
+    done = compare(tmp_path, *WORDS, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
     assert done.returncode == 2, done.stderr
     assert not done.stdout  # one pair proves nothing
     assert "--budget and --pairs allow about 1 pair of " in done.stderr.splitlines()[-1]
@@ -173,10 +176,10 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     before, after = (read(path).results[0].times.median_s for path in (base, new))
     assert after / before > 2
     assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
-    again = compare(tmp_path, *words, "--preset=smoke")
+    again = compare(tmp_path, *WORDS, "--preset=smoke")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "out/compare-2/base/000.json").exists()
-    again = compare(tmp_path, *words, "-o", "out/compare-1")
+    again = compare(tmp_path, *WORDS, "-o", "out/compare-1")
     assert again.returncode == 2
     assert "holds an earlier comparison" in again.stderr
 
@@ -186,8 +189,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text(f"delay = {delay}\n")
         (tmp_path / name / "test_mine.py").write_text(SOURCE)
-    words = ["--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1"]
-    done = compare(tmp_path, *words, "--preset=smoke", "--format=json")
+    done = compare(tmp_path, *WORDS, "--preset=smoke", "--format=json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["verdict"], document["pairs"]) == ("inconclusive", 1)
@@ -205,10 +207,14 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
         (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 7 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
-        (["--base", sys.executable, "--new", sys.executable, "-k", "no_such_case"], "base: "),
+        (
+            ["--base", sys.executable, "--new", sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"],
+            "base: ",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "test_mine.py").write_text("def test_it(gpubench): pass\n")
     done = compare(tmp_path, *words)
     assert done.returncode == 2, done.stderr
     *first, line = done.stderr.splitlines()

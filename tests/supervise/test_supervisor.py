@@ -29,7 +29,7 @@ import torch, pytest
 
 @pytest.mark.parametrize("n", [8, 16, 32])
 def test_neg(gpubench, n):
-    gpubench(torch.neg, gpubench.randn(n))
+    gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
 """
 
 BAD = (
@@ -114,6 +114,9 @@ def test_poison(gpubench):
 )
 
 
+SMOKE = ("--preset=smoke", "--no-ceilings")
+
+
 def run(folder, *arguments):
     return gpubench("run", "--no-charts", *arguments, cwd=folder)
 
@@ -137,7 +140,7 @@ def data(folder):
 
 def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
     (tmp_path / "test_bad.py").write_text(BAD)
-    done = run(tmp_path, "test_bad.py", "--preset=smoke", "--processes=2", "--deadline=6")
+    done = run(tmp_path, "test_bad.py", *SMOKE, "--processes=2", "--deadline=6")
     assert done.returncode == 1
     result = data(tmp_path)
     names = [b["name"].split("[")[0] for b in result["benchmarks"]]
@@ -178,9 +181,9 @@ def child(tmp_path, monkeypatch):
 
 
 def test_a_process_that_has_finished_is_not_waited_for(child, monkeypatch):
-    monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
-    ended = child("ledger.append('finish'); time.sleep(1000)", 1000.0)
-    assert (ended.finished, ended.case, ended.interrupted) == (True, None, False)
+    monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
+    ended = child("ledger.append('finish', code=4); time.sleep(1000)", 1000.0)
+    assert (ended.finished, ended.case, ended.interrupted, ended.code) == (True, None, False, 4)
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
@@ -214,7 +217,7 @@ def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys)
 
 def test_a_poisoned_device_means_a_fresh_process(tmp_path):
     (tmp_path / "test_poison.py").write_text(POISON)
-    done = run(tmp_path, "test_poison.py", "--preset=smoke", "--processes=1")
+    done = run(tmp_path, "test_poison.py", *SMOKE, "--processes=1")
     assert done.returncode == 1
     result = data(tmp_path)
     assert len(result["benchmarks"]) == 3
@@ -229,8 +232,9 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
 
 def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     (tmp_path / "test_good.py").write_text(GOOD)
-    assert run(tmp_path, "test_good.py", "-o", "one", "--processes=1").returncode == 0
-    assert run(tmp_path, "test_good.py", "-o", "out", "--processes=3").returncode == 0
+    for folder, processes in (("one", 1), ("out", 3)):
+        short = ("--no-ceilings", f"--processes={processes}", "--", "--benchmark-max-time=0.3")
+        assert run(tmp_path, "test_good.py", "-o", folder, *short).returncode == 0
     result = reader.read(tmp_path / "out/run.json")
     single = reader.read(tmp_path / "one/run.json")
     assert result.processes == 3
@@ -251,7 +255,7 @@ def test_samples_know_their_process_and_rounds_are_split(tmp_path):
 @pytest.mark.parametrize(("event", "count"), [("run", 1), ("start", 1), ("end", 4)])
 def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_path, event, count):
     (tmp_path / "test_slow.py").write_text(SLOW)
-    child = start(tmp_path, "test_slow.py", "--processes=1")
+    child = start(tmp_path, "test_slow.py", "--processes=1", *SMOKE)
     wait_for(tmp_path / "out/run.ledger.jsonl", event, count)
     time.sleep(random.random() / 5)
     child.send_signal(signal.SIGKILL)
@@ -272,7 +276,7 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_resume_completes(tmp_
 
 def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
-    child = start(tmp_path, "test_slow.py", "--processes=1")
+    child = start(tmp_path, "test_slow.py", "--processes=1", *SMOKE)
     wait_for(tmp_path / "out/run.ledger.jsonl", "end")
     child.send_signal(signal.SIGINT)
     child.wait()
@@ -356,6 +360,17 @@ def test_a_damaged_journal_is_refused_in_a_line_before_anything_runs(tmp_path, w
     assert expected in line
 
 
+def test_a_refusal_comes_before_the_news_that_nothing_is_missing(tmp_path, whole):
+    events, write = whole
+    events.append(events[-2] | {"fullname": events[-1]["fullname"]})
+    write()
+    assert "nothing is missing" in run(tmp_path, "--resume", "out").stderr
+    events[1]["machine_info"]["gpubench"] = []
+    write()
+    (line,) = run(tmp_path, "--resume", "out").stderr.splitlines()
+    assert "machine_info.gpubench: expected" in line
+
+
 @pytest.mark.parametrize("key", ["identities", "estimated_s", "commit_info"])
 def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
     events, write = whole
@@ -379,14 +394,27 @@ def test_a_run_without_its_log_is_resumed(tmp_path, whole):
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch, capsys):
+    _, write = whole
+    write()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(["run", "--resume", str(tmp_path / "out")]) == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1].endswith("the working folder has been removed: start in another one")
+    )
+
+
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
     _, write = whole
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     done = run(tmp_path, "--resume", "copy")
     assert done.returncode == 2
-    assert "begun elsewhere; to resume it runs: pytest --gpubench-preset=smoke" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("nobody at a terminal agreed")
+    (line,) = done.stderr.splitlines()
+    assert "begun elsewhere; to resume it is to run: pytest --gpubench-preset=smoke" in line
+    assert line.endswith("nobody at a terminal agreed to that")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", answers)
@@ -398,7 +426,7 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
 def test_plain_pytest_leaves_a_ledger_that_recover_reads(tmp_path):
     (tmp_path / "test_slow.py").write_text(SLOW)
     child = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "test_slow.py", "--benchmark-json=mine.json", "-q"],
+        [sys.executable, "-m", "pytest", "test_slow.py", "--benchmark-json=mine.json", "-q", "--gpubench-preset=smoke"],
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     ledger = tmp_path / "mine.ledger.jsonl"
