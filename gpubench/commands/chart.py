@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ..errors import UsageError
-from ..options import add_expression
-from ..runfile.matching import matcher
+from ..options import add_expression, chosen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,19 +60,12 @@ def _picture(args: argparse.Namespace) -> bytes:
     for name, least in _LEAST.items():
         if not least <= given.get(name, least) <= _MOST:
             raise UsageError(f"--{name} {given[name]}: expected {least} to {_MOST} pixels")
-    matches = None if args.expression is None else matcher(args.expression)
-    from ..report.table import records, results_table
+    chosen(args)
+    from ..report.table import results_table
     from .report import read_all
-    from .show import searchable_names
+    from .show import selected
 
-    results = results_table(labelled(read_all(args.runs), args.labels))
-    if matches:
-        chosen = [bool(row["_result"].times) and matches(searchable_names(row)) for row in records(results)]
-        if not any(chosen):
-            names = sorted({result.workload for result in results["_result"] if result.times})
-            shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-            raise UsageError(f"no benchmark matches {args.expression!r}: choose from {shown}")
-        results = results[chosen]
+    results = selected(results_table(labelled(read_all(args.runs), args.labels)), args.expression, timed=True)
     from ..report.charts.pictures import render
 
     figure = dataclasses.replace(one_figure(results, args.kind), **given)

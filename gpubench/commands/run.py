@@ -27,6 +27,8 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+_LOG_HEAD = b"gpubench run: what the measuring processes print\n"
+"""By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Options that a run keeps when it is resumed, beside the table's."""
 
@@ -137,7 +139,7 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
 
     supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell)
     try:
-        supervisor.log.write_bytes(b"")
+        supervisor.log.write_bytes(_LOG_HEAD)
         supervisor.begin()
         supervisor.lock = Lock(supervisor.ledger)
         yield supervisor
@@ -196,11 +198,14 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Before any measuring: an hour's run must not fail at its last line, over somebody else's tables neither."""
+    """Before any measuring: an hour's run must not fail at its last line, over somebody else's files neither."""
     from ..report import render
 
     render.prepare_folder(folder)
     render.require_ours(folder, render.TABLES)
+    log = folder / "run.log"
+    if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
+        raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
 
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:

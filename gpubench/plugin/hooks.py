@@ -15,7 +15,7 @@ from msgspec import structs
 from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.ledger import Follower, missing
-from ..runfile.matching import matcher
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
@@ -73,7 +73,10 @@ class Plugin:
         if expression := config.getoption("--gpubench-match"):
             with settings.usage_errors():
                 matches = matcher(expression)
-            self._keep(items, [item for item in items if matches(self._names(item))])
+                every = list(items)
+                self._keep(items, [item for item in items if matches(self._names(item))])
+                if every and not items:
+                    raise nothing_matches(expression, map(self._workload, every))
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)
@@ -89,6 +92,9 @@ class Plugin:
             case = self.case_of(item)
             names += [case.id, case.device]
         return names
+
+    def _workload(self, item: pytest.Item) -> str:
+        return self.case_of(item).workload if "benchmark" in fixture_names(item) else item.name
 
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}

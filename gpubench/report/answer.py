@@ -289,9 +289,10 @@ def _gpu_hint(runs: Sequence[Run]) -> str:
 
 def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     """What a reader has to know before the numbers, one line each."""
-    lines = []
-    if any(run.preset == "smoke" for run in runs):
-        lines.append("Smoke run: it checks that the benchmarks work; its times mean nothing.")
+    smoke = [run.preset == "smoke" for run in runs]
+    lines = ["Smoke run: it checks that the benchmarks work; its times mean nothing."] * any(smoke)
+    if smoke and all(smoke):
+        return tuple(lines)
     flagged = sum(bool(row["_result"].flags) for row in rows)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if rows and (busy or flagged > _BUSY_SHARE * len(rows)):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError
-from ..format import counted, seconds_text
+from ..format import counted, seconds_text, text
 from ..runfile.ledger import Event
 from ..runfile.schema import KEY, OK
 from . import process
@@ -72,17 +72,24 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
     for case in cases:
         name = case["id"] + (" (numpy)" if case["implementation"] == "numpy" else "")
-        whole = seconds_text(case["case_s"]) if not case["skip"] else ""
-        cells = (name, case["device"], seconds_text(case["call_s"]), whole, case["skip"] or "")
+        whole = estimate_text(case["case_s"]) if not case["skip"] else ""
+        cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
     console = Console(width=None if sys.stdout.isatty() else max(120, shutil.get_terminal_size((160, 24)).columns))
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
     first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
-    text = f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
-    text += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
-    console.print(text, markup=False, highlight=False)
+    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
+    line += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
+    console.print(line, markup=False, highlight=False)
+
+
+def estimate_text(value: float | None) -> str:
+    """Two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
+    if value is not None and value >= 60:
+        return seconds_text(value)
+    return f"{value:.2g} s" if value and value >= 0.095 else text(value, "s", 2)
 
 
 class TimeLeft:
@@ -206,7 +213,7 @@ class Progress:
         many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
         done = f", {self._numbered} of them done" if self._numbered else ""
-        seconds = seconds_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
+        seconds = estimate_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
         parts.append(f"{counted(len(self._benchmarks), 'benchmark')}{many}{done}, about {seconds}.")
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 

@@ -177,8 +177,12 @@ def test_smoke_and_one_process_are_warnings(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data))
     run = reader.read(path)
-    smoke, one = answer.warnings(table.records(table.results_table([run])), [run])
-    assert smoke.startswith("Smoke run")
+    (smoke,) = answer.warnings(table.records(table.results_table([run])), [run])
+    assert smoke.startswith("Smoke run")  # and nothing else: no number of it is to be quoted
+    data["gpubench"]["preset"] = "quick"
+    path.write_text(json.dumps(data))
+    run = reader.read(path)
+    (one,) = answer.warnings(table.records(table.results_table([run])), [run])
     assert one == "Measured in one process: ranges are its spread, not confidence intervals (use --processes 3)."
 
 

@@ -19,7 +19,7 @@ from gpubench.commands.report import read_all
 from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
-from gpubench.report.speedup import pair, resolve
+from gpubench.report.speedup import pair, pair_or_numpy, resolve
 from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
 from gpubench.runfile.schema import Case
@@ -106,7 +106,7 @@ def made(tmp_path: Path, *files: dict[str, Any]) -> dict[str, Any]:
         paths.append(tmp_path / f"run{i}.json")
         paths[-1].write_text(json.dumps(content))
     results = results_table(read_all(paths))
-    speedups = pair(results, resolve(results, None)).table
+    speedups = pair_or_numpy(results, pair(results, resolve(results, None))).table
     data = page_data(results, speedups, crossover_table(speedups, Names(results)), scaling_table(results), ())
     return json.loads(json.dumps(data, allow_nan=False))  # as the page reads it
 

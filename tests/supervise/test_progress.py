@@ -3,7 +3,16 @@
 import pytest
 
 from gpubench.supervise import progress
-from gpubench.supervise.progress import EVERY_S, FURTHER, START_S, Progress, TimeLeft, clock_text, whole_s
+from gpubench.supervise.progress import (
+    EVERY_S,
+    FURTHER,
+    START_S,
+    Progress,
+    TimeLeft,
+    clock_text,
+    estimate_text,
+    whole_s,
+)
 
 CASES = [f"case {i}" for i in range(40)]
 CASE_S = 1.0
@@ -165,3 +174,11 @@ def test_repeats_are_a_line_now_and_then(clock, capsys):
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (392, "6:32"), (3992, "1:06:32")])
 def test_the_clock(seconds, text):
     assert clock_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.73e-4, "270 µs"), (0.0123, "12 ms"), (0.7, "0.7 s"), (13.6, "14 s"), (99.4, "1 min 39 s"), (None, "—")],
+)
+def test_an_estimate_has_two_digits(seconds, text):
+    assert estimate_text(seconds) == text

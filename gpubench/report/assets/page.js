@@ -96,21 +96,22 @@ function apart(labels, gap, top, bottom) {
 function drawHeadline(figure) {
   const groups = data.headline.groups;
   if (!groups.length) return;
-  const left = 235, right = 790, line = 44;
-  const count = groups.reduce((sum, group) => sum + group.rows.length, 0);
-  const height = 110 + groups.length * 32 + count * line;
+  const every = groups.flatMap((group) => group.rows);
+  const line = Math.max(44, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
+  const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
+  const right = 790, height = 110 + groups.length * 32 + every.length * line;
   const svg = canvas(height, data.headline.title, data.headline.subtitle);
-  const used = new Set(groups.flatMap((group) => group.rows.flatMap((row) => row.marks.map((each) => each.device))));
+  const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
   let x = 14;
   for (const device of used) {
     mark(svg, device, x, 66, false);
-    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].name).textContent);
+    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].short).textContent);
   }
   drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
   x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU").textContent);
   drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
   drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
-  const values = groups.flatMap((group) => group.rows.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean))));
+  const values = every.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean)));
   const scale = logScale([...values, 0.8, 1.6], left + 14, right - 60, 1.2);
   const top = 100, bottom = height - 30;
   drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
@@ -131,7 +132,7 @@ function drawHeadline(figure) {
       drawn(svg, "text", { x: left - 14, y: middle - 1, "text-anchor": "end" }, row.name);
       drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, row.setting);
       row.marks.forEach((each, i) => {
-        const at = middle + (i - (row.marks.length - 1) / 2) * Math.min(15, 26 / row.marks.length);
+        const at = middle + (i - (row.marks.length - 1) / 2) * 16;
         const ink = data.devices[each.device].colour;
         if (each.copies) {
           drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.speedup), y1: at, y2: at, class: `link ${ink}` });
@@ -207,8 +208,8 @@ function drawExplorer() {
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies of inputs and results for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = [setting(wanted[0]), what].join(" · ");
-  const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  const subtitle = [state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
+  const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
   const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
@@ -243,7 +244,7 @@ function drawExplorer() {
           const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
           if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: up(low), y2: up(high), class: `error ${ink}` });
         }
-        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags));
+        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags || row.doubt));
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);

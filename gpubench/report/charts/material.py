@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pandas as pd
@@ -42,13 +42,15 @@ class Notable(RowLabel):
 
 @dataclass(frozen=True, eq=False)
 class ChartData:
-    """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes."""
+    """The tables of a report, the trends of its runs, and what an hour of a run's device costs. Pairs hold what
+    :func:`gpubench.report.speedup.pair` makes."""
 
     results: pd.DataFrame
     speedups: pd.DataFrame
     baseline: Baseline | None = None
     scaled: pd.DataFrame | None = None
     trends: Sequence[Trend] = ()
+    costs: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
