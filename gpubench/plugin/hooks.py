@@ -199,13 +199,13 @@ class Plugin:
     # The end ----------------------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Generator[None, Any, Any]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
         """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
         try:
             return (yield)
         finally:
             if self.recorder:
-                self.recorder.finish()
+                self.recorder.finish(int(exitstatus))
                 if not self.config.getoption("--gpubench-ledger"):
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
