@@ -28,7 +28,9 @@ SYSTEM = ("GLIBC", "GCC", "CXXABI", "OMP", "GOMP")
 LIBRARY_OF_VERSION = {"NVSHMEM": "libnvshmem_host.so.3"}
 RUNTIME = "libcudart.so"
 CREATES = re.compile(r"(Create|Alloc)(_v2|WithFlags|Tensor|Filter|Mat)?")
-QUIET = re.compile(r"Create|Destroy|Set|Get|Query|Version|bufferSize|Size|Init|Config|Descriptor|Desc|Backend|Comm|Group")
+QUIET = re.compile(
+    r"Create|Destroy|Set|Get|Query|Version|bufferSize|Size|Init|Config|Descriptor|Desc|Backend|Comm|Group"
+)
 SECOND_ARGUMENT = {"cudnnBackendCreateDescriptor"}
 STREAM = re.compile(r"^(cublas|cusolver\w*|cusparse|cudnn|cufft)SetStream(_v2)?$")
 
@@ -52,8 +54,34 @@ def undefined(folder: Path) -> dict[str, set[str]]:
     return wanted
 
 
+HEAD = """#include <stdlib.h>
+#include <string.h>
+int pretend_set_stream(void *, void *);
+int pretend_launch(void *);
+"""
+SPECIAL = {
+    "cublasLtMatmulAlgoGetHeuristic": """
+struct heuristic { unsigned long long algorithm[8]; size_t workspace; int status; float waves; int reserved[4]; };
+long cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c, void *d, void *preference,
+                                    int wanted, struct heuristic *results, int *count) {
+  memset(results, 0, sizeof *results);
+  *count = 1;
+  return 0;
+}""",
+    "cublasLtMatmul": """
+long cublasLtMatmul(void *handle, void *operation, void *alpha, void *a, void *da, void *b, void *db, void *beta,
+                    void *c, void *dc, void *d, void *dd, void *algorithm, void *workspace, size_t size, void *stream) {
+  pretend_set_stream(handle, stream);
+  return pretend_launch(handle);
+}""",
+}
+"""Functions whose later arguments matter, from their documentation."""
+
+
 def stub(name: str) -> str:
     """C code of one function."""
+    if name in SPECIAL:
+        return SPECIAL[name]
     if STREAM.match(name):
         body = "return pretend_set_stream(first, second);"
     elif name.startswith("cufft") and "Create" in name:
@@ -96,8 +124,7 @@ def build(folder: Path, torch_libraries: Path) -> None:
         names = sorted(each.partition("@")[0] for each in functions)
         version = next(iter(functions), "").partition("@")[2]
         source = folder / f"{library}.c"
-        head = "#include <stdlib.h>\nint pretend_set_stream(void *, void *);\nint pretend_launch(void *);\n"
-        source.write_text(head + "\n".join(map(stub, names)) + "\n")
+        source.write_text(HEAD + "\n".join(map(stub, names)) + "\n")
         options = [f"-Wl,-soname,{library}", f"-L{folder}", f"-l:{runtime}"]
         if version:
             script = folder / f"{library}.map"
