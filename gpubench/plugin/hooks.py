@@ -232,6 +232,12 @@ class Plugin:
             if not self.session.settings.identify:
                 machine_info["node"] = ""
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
+        """Leave out the project, which is called like the working folder or its remote, unless it is asked for."""
+        if self.measures and not self.session.settings.identify:
+            commit_info["project"] = ""
+
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_benchmark_compare_machine_info(
         self, machine_info: dict[str, Any], compared_benchmark: dict[str, Any]
