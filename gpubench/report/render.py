@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,7 +131,8 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = console or Console(width=None if sys.stdout.isatty() else 120)
+    # rich takes COLUMNS=0 for a terminal in which nothing has room
+    console = console or Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 120)
 
     def plain(words: str, style: str = "") -> Text:
         return Text(writable(words, console.encoding), style)
@@ -225,8 +227,8 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
         with suppress(OSError):
             (folder / name).unlink()
     # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
-    digests = {name: [hashlib.sha256(files[name]).hexdigest(), ours.get(name)] for name in sorted(files)}
-    replace(folder / MANIFEST, (json.dumps(digests, indent=1) + "\n").encode())
+    digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
+    replace(folder / MANIFEST, (json.dumps(digests, indent=1, default=sorted) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]

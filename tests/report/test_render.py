@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 from rich.console import Console
@@ -78,6 +79,16 @@ def test_a_terminal_of_plain_letters_gets_signs_that_it_has() -> None:
     for shown in ("n ~ 10^7", "+ worth it", "12x (3.0-20x)", "+-1 us ->", "a - b", "125x on networks..."):
         assert shown in words
     assert words.count("?") == 1  # the name that no ASCII sign stands for
+
+
+@pytest.mark.parametrize("columns", ["abc", "0", "-5", "90"])
+def test_a_terminal_that_says_nonsense_of_its_width_has_one(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    render.show_summary(Summary((Table("A table", HEAD, (BODY,)),), lead=("ten words",)))
+    assert BODY[0] in capsys.readouterr().out
 
 
 EVIL = ("a|b@c.d", "<script>x</script>", "`c`_ *d* :role:`e`")
