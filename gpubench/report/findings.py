@@ -104,13 +104,13 @@ def _shorter(cell: str) -> str:
 
 def _own(run: Run) -> list[str]:
     """Times on all devices of benchmarks that aren't the suite's, a line each."""
-    lines: dict[str, list[str]] = {}
+    lines: dict[str, dict[str, str]] = {}
     for result in run.results:
         if result.times and kind_of(result.workload) == result.workload:
             device = "CPU" if result.device == "cpu" else result.device
             seconds = time_text(result.times.median_s, bool(result.flags))
-            lines.setdefault(result.case.id, []).append(f"{device} {seconds} {unverified(result)}".strip())
-    ends = {name: "  ".join(times) for name, times in lines.items()}
+            lines.setdefault(result.case.id, {})[f"{device} {seconds}"] = unverified(result)
+    ends = {name: "  ".join(filter(None, (*times, *dict.fromkeys(times.values())))) for name, times in lines.items()}
     return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 
 
