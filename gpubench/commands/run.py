@@ -104,8 +104,9 @@ def _finish(
         return _say(f"interrupted: {measured}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
-    ends = [event for event in supervisor.events if event["event"] == "end"]
+    ends = (event for event in supervisor.events if event["event"] == "end")
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
+    supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     _report(args, supervisor.folder, run_file, elapsed_s)
@@ -134,13 +135,12 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
             earlier.announce()
         progress.note(event)
 
-    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell)
+    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell, lock=earlier.lock)
     try:
         supervisor.log.write_bytes(b"")
         facts = {"processes": processes, "options": passed, "paths": paths, "deadline_s": deadline_s}
         with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
             ledger.append("run", schema_version=SCHEMA_VERSION, **facts)
-        supervisor.lock = Lock(supervisor.ledger)
         yield supervisor
     finally:
         if not began:
@@ -162,7 +162,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     ledger = folder / LEDGER
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
-    lock = Lock(ledger)
+    lock = Lock(folder)
     events = read_ledger(ledger)
     run = next((event for event in events if event["event"] == "run"), None)
     if run is None:

@@ -9,7 +9,8 @@ object with the key ``event``:
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
-``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable
+``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable,
+              ``stopped``: what stopped it in the middle of a case
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
@@ -17,9 +18,11 @@ A crash can leave a last line unfinished. Such a line is ignored; what follows i
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,10 +33,9 @@ from msgspec import Meta, defstruct
 from ..errors import RunFileError, UsageError
 from .reader import Allowance, clean, convert, shallow
 from .schema import KEY, OK, SCHEMA_VERSION
+from .writer import fit
 
-LARGEST_LEDGER = 128 * 1024**2
-LONGEST_LINE = 8 * 1024**2
-MOST_LEDGER_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
+LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
 
 Event = dict[str, Any]
@@ -68,9 +70,11 @@ class Ledger:
 
     def append(self, event: str, **facts: Any) -> None:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
-        line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
+        line = json.dumps(fit({"event": event, **facts}), allow_nan=False).encode() + b"\n"
+        if len(line) > LONGEST_LINE:
+            raise UsageError(f"{self.path}: a line of {len(line)} bytes can't be written: at most {LONGEST_LINE}")
         try:
-            self._write(line.encode())
+            self._write(line)
         except OSError as error:
             raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
 
@@ -86,27 +90,31 @@ class Ledger:
 
 
 class Lock:
-    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken.
+    """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
 
-    Not the package filelock: many of its versions empty the file that they lock, and a second file for the lock would
-    stay behind when a run is killed.
+    Not the package filelock: its file would stay behind when a run is killed.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object
-        try:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._descriptor: int | None = None
+        with suppress(ImportError, PermissionError):  # no such locks on this system
             import fcntl
 
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            self._file.close()
-            raise UsageError(f"{Path(path).parent}: a run is under way there") from None
+            self._descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{folder}: a run is under way there") from None
+            except OSError:  # nor on this file system
+                pass
 
     def release(self) -> None:
         """Let another run begin."""
-        self._file.close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    __del__ = release
 
 
 class Follower:
@@ -137,15 +145,12 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     path = Path(path)
     name = clean(str(path))
     events = []
-    size, allowance = 0, Allowance(groups=MOST_LEDGER_GROUPS)
+    allowance = Allowance()
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                size += len(line)
-                if size > LARGEST_LEDGER:
-                    raise RunFileError(f"{name}: file: expected at most {LARGEST_LEDGER // 1024**2} MiB")
-                if not allowance.covers(line):
-                    raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
+                if excess := allowance.excess(line):
+                    raise RunFileError(f"{name}: line {number}: expected {excess} up to here")
                 if (event := _event(line)) is not None:
                     _check(event, f"{name}: line {number}")
                     events.append(event)
@@ -156,14 +161,20 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     return events
 
 
-def _event(line: bytes) -> Event | None:
+def _event(line: bytes) -> Any:
     """The event of a line, or ``None`` for one that was cut off."""
     try:
-        event = json.loads(line, parse_constant=_refuse) if line.endswith(b"\n") else None
+        event: Any = json.loads(line, parse_constant=_refuse) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
     known = isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] in EVENTS
-    return event if known and shallow(event) else None
+    if not known or not shallow(event):
+        return None
+    with suppress(LookupError, TypeError):  # not a measured case
+        stats = event["benchmark"]["stats"]
+        if set(map(type, stats["data"])) == {float}:
+            stats["data"] = array("d", stats["data"])  # a quarter of the memory
+    return event
 
 
 def _refuse(constant: str) -> None:
@@ -256,7 +267,7 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
             ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
         return merged
     stats = [event["benchmark"]["stats"] for event in ends]
-    data = [float(sample) for each in stats for sample in each["data"]]
+    data = array("d", itertools.chain.from_iterable(each["data"] for each in stats))
     rounds = sum(int(each["rounds"]) for each in stats)
     total = sum(float(each["total"]) for each in stats)
     merged["stats"] |= pooled(data) | {
@@ -280,7 +291,7 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
     return merged
 
 
-def pooled(data: list[float]) -> dict[str, Any]:
+def pooled(data: Sequence[float]) -> dict[str, Any]:
     """pytest-benchmark's statistics of these samples."""
     from pytest_benchmark.stats import Stats
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 import os
 import re
 import socket
 import tempfile
+from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..errors import RunFileError, UsageError
 from .reader import clean
@@ -27,15 +31,41 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """
     path = Path(path)
     try:
-        text = json.dumps(data, allow_nan=False, indent=1) + "\n"
+        content = json.dumps(data, allow_nan=False, default=list).encode()  # samples may be arrays
+        try:
+            content = msgspec.json.format(content, indent=1)  # ten times as fast as json
+        except msgspec.DecodeError:  # half a character, of a file name
+            content = json.dumps(data, allow_nan=False, default=list, indent=1).encode()
     except ValueError as error:
         raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
     except RecursionError:
         raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
-    replace(path, text.encode())
+    replace(path, content, b"\n")
 
 
-def replace(path: Path, content: bytes) -> None:
+def fit(value: Any, levels: int = 40) -> Any:
+    """The value as JSON holds it: ``None`` for a number that isn't finite, a text for what JSON doesn't know and for
+    what is nested deeper than so many ``levels``."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    if isinstance(value, dict) and levels:
+        return {text_of(key): fit(entry, levels - 1) for key, entry in value.items()}
+    if isinstance(value, list | tuple | array) and levels:
+        return [fit(entry, levels - 1) for entry in value]
+    return text_of(value)
+
+
+def text_of(value: object) -> str:
+    """The value as a text, of one whose ``__str__`` raises its type."""
+    try:
+        return str(value)
+    except Exception:
+        return f"{type(value).__name__} that has no text"
+
+
+def replace(path: Path, *content: bytes) -> None:
     """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
     temporary = None
     try:
@@ -44,7 +74,7 @@ def replace(path: Path, content: bytes) -> None:
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(temporary, 0o666 & ~mask)  # mkstemp's own mode would hide a published file from others
-            stream.write(content)
+            stream.writelines(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)

@@ -167,7 +167,7 @@ class _Watch:
         self._interrupts, self._interrupted_at, self._latest_event = 0, 0.0, time.monotonic()
         self._case: str | None = None
         self._log_start = log.stat().st_size
-        self._finished, self._timeout = False, ""
+        self._finished, self._stopped, self._timeout = False, "", ""
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """A signal has come: the child is asked to finish, or killed if it was asked before."""
@@ -182,7 +182,7 @@ class _Watch:
         elif event["event"] == "end":
             self._case = None
         elif event["event"] == "finish":
-            self._finished = True
+            self._finished, self._stopped = True, str(event.get("stopped") or "")
 
     def is_overdue(self) -> bool:
         """Whether the case, the silence or the end of an interrupted process has lasted too long."""
@@ -196,10 +196,10 @@ class _Watch:
     def end(self) -> ProcessEnd:
         """How the child ended, once it has."""
         code, interrupted = self._child.returncode, bool(self._interrupts)
-        if self._finished and not self._timeout:
+        if self._finished and not self._timeout and not self._case:
             return ProcessEnd(code, True, interrupted)
-        status = "timeout" if self._timeout else "crashed"
-        reason = self._timeout or _reason(code, self._log, self._log_start)
+        status = "timeout" if self._timeout else "error" if self._finished else "crashed"
+        reason = self._timeout or self._stopped or _reason(code, self._log, self._log_start)
         return ProcessEnd(code, False, interrupted, self._case, status, reason)
 
 

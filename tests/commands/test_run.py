@@ -190,7 +190,7 @@ def test_one_run_at_a_time_in_a_folder(folder):
 
     (folder / "out").mkdir()
     Ledger(folder / "out/run.ledger.jsonl").append("run", processes=1, options=[], paths=[])
-    lock = Lock(folder / "out/run.ledger.jsonl")
+    lock = Lock(folder / "out")
     for arguments in (["test_mine.py"], ["--resume", "out"]):
         done = gpubench("run", *arguments, cwd=folder)
         assert done.returncode == 2

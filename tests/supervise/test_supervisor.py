@@ -128,6 +128,30 @@ def test_bad_cases_get_their_status_and_every_other_case_is_measured(tmp_path):
     assert not survivors(tmp_path)
 
 
+STOPS = (
+    GOOD
+    + """
+def test_interrupt(gpubench):
+    raise KeyboardInterrupt
+
+def test_exit(gpubench):
+    pytest.exit("enough")
+"""
+)
+
+
+def test_a_case_that_stops_pytest_costs_that_case(tmp_path):
+    (tmp_path / "test_stops.py").write_text(STOPS)
+    done = run(tmp_path, "test_stops.py", "--preset=smoke", "--processes=1", "--no-ceilings")
+    assert done.returncode == 1, done.stderr
+    assert len(data(tmp_path)["benchmarks"]) == 3
+    rows = {row["workload"]: (row["status"], row["reason"]) for row in data(tmp_path)["gpubench"]["unmeasured"]}
+    assert rows == {
+        "stops.interrupt": ("error", "KeyboardInterrupt: KeyboardInterrupt"),
+        "stops.exit": ("error", "Exit: enough"),
+    }
+
+
 @pytest.mark.parametrize("code", ["", 'Ledger("ledger").append("finish"); '])
 def test_a_process_that_hangs_outside_of_a_case_is_ended(tmp_path, monkeypatch, code):
     monkeypatch.chdir(tmp_path)
