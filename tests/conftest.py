@@ -33,6 +33,9 @@ def machine():
 """
 
 
+# A pytest that a test starts needs no plugin of these: loading them takes as long as torch does.
+os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
+
 # A pytest that a test starts is no worker of pytest-xdist, even where this one is.
 for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
     os.environ.pop(name, None)

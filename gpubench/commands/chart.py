@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ..errors import UsageError
-from ..options import add_expression
-from ..runfile.matching import matcher
+from ..options import add_expression, chosen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,36 +60,30 @@ def _picture(args: argparse.Namespace) -> bytes:
     for name, least in _LEAST.items():
         if not least <= given.get(name, least) <= _MOST:
             raise UsageError(f"--{name} {given[name]}: expected {least} to {_MOST} pixels")
-    matches = None if args.expression is None else matcher(args.expression)
-    from ..report.table import records, results_table
+    chosen(args)
+    from ..report.table import results_table
     from .report import read_all
-    from .show import searchable_names
+    from .show import selected
 
-    results = results_table(labelled(read_all(args.runs), args.labels))
-    if matches:
-        chosen = [bool(row["_result"].times) and matches(searchable_names(row)) for row in records(results)]
-        if not any(chosen):
-            names = sorted({result.workload for result in results["_result"] if result.times})
-            shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-            raise UsageError(f"no benchmark matches {args.expression!r}: choose from {shown}")
-        results = results[chosen]
-    from ..report.charts import draw
+    results = selected(results_table(labelled(read_all(args.runs), args.labels)), args.expression, timed=True)
+    from ..report.charts.pictures import render
 
     figure = dataclasses.replace(one_figure(results, args.kind), **given)
-    (content,) = draw.render([figure], [suffix], [args.theme]).values()
+    (content,) = render([figure], [suffix], [args.theme]).values()
     return content
 
 
 def one_figure(results: pd.DataFrame, kind: str) -> Figure:
     """The figure of that kind that a report shows first. Raises UsageError where these results don't make one."""
-    from ..report.charts import selection
+    from ..report.charts.material import ChartData
+    from ..report.charts.pictures import plan
     from ..report.speedup import pair
 
-    speedups = pair(results).table
+    data = ChartData(results, pair(results).table)
 
     def first(kind: str) -> Figure | None:
         wanted = kind.replace("-", "_")
-        figures = selection.plan(results, speedups, every=True, kinds=["rate" if wanted == "time" else wanted])
+        figures = plan(data, every=True, kinds=["rate" if wanted == "time" else wanted])
         return next((figure for figure in figures if figure.kind == wanted), None)
 
     if figure := first(kind):

@@ -121,17 +121,18 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = dict(machines.parse_price(words) for words in prices)
+    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in prices))
     bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     render.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":
-        from ..report.charts import draw, selection
+        from ..report.charts.material import ChartData
+        from ..report.charts.pictures import plan, render as render_charts
 
         trends = trend.trends(runs, results)
-        drawn = selection.plan(compared, speedups.table, chosen, scaled, trends, every=charts.which == "all")
-        pictures = draw.render(drawn, charts.formats, charts.themes)
+        drawn = plan(ChartData(compared, speedups.table, chosen, scaled, trends, costs), every=charts.which == "all")
+        pictures = render_charts(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown)

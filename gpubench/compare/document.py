@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
 _MOST_DRAWN = 20
+DRAWN = "Time after / time before"
+"""How the titles of our pictures begin, by which they are known."""
 
 
 def to_json(comparison: Comparison) -> str:
@@ -88,17 +89,8 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def step_summary() -> Path:
-    """The file that GitHub names. Raises UsageError where there is none."""
-    name = os.environ.get(STEP_SUMMARY)
-    if not name:
-        raise UsageError(f"--github-summary: {STEP_SUMMARY} is not set: this is no GitHub Actions step")
-    return Path(name)
-
-
-def append_step_summary(content: str) -> None:
+def append_step_summary(content: str, path: Path) -> None:
     """Append to the step's summary. Raises UsageError where it can't be written."""
-    path = step_summary()
     try:
         with path.open("ab") as file:
             room = SUMMARY_LIMIT - os.fstat(file.fileno()).st_size
@@ -163,20 +155,25 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
 
 
+def dark_path(path: Path) -> Path:
+    """Where the picture for dark pages stands."""
+    return path.with_name(f"{path.stem}-dark{path.suffix}")
+
+
 def save_chart(comparison: Comparison, path: Path) -> None:
     """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
-    from ..report.charts.draw import render
+    from ..report.charts.pictures import render
     from ..report.charts.theme import DARK, LIGHT
 
     kind = path.suffix.removeprefix(".").lower()
     files = render([change_figure(comparison, path.stem)], (kind,))
-    for theme, target in ((LIGHT, path), (DARK, path.with_name(f"{path.stem}-dark{path.suffix}"))):
+    for theme, target in ((LIGHT, path), (DARK, dark_path(path))):
         replace(target, files[f"{path.stem}-{theme}.{kind}"])
 
 
 def change_figure(comparison: Comparison, name: str) -> Figure:
     """The largest changes either way, sorted, each with its interval."""
-    from ..report.charts.named_rows import NamedRow, NamedRows, RowMark
+    from ..report.charts.layouts import NamedRow, NamedRows, RowMark
     from ..report.charts.page import Figure, Key
 
     verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
@@ -187,12 +184,12 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
         rows.append(NamedRow("", str(each.key), "", (mark,)))
     caption = (
-        "Point: ratio of the geometric means of the processes' medians; thick line: its 95 % interval, missing where "
-        f"there is one process a side; shaded: less than {percent(comparison.threshold)}, the threshold."
+        "Point: time after / time before. Thick line: its 95% interval; a benchmark that was timed in one process only "
+        f"has none. Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     )
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
+    title = f"{DRAWN}: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
     return Figure(name, "compare", title, comparison.line, caption, chart)

@@ -14,9 +14,10 @@ from msgspec import structs
 
 from ..errors import Unmeasurable
 from ..measure.session import Session
-from ..runfile.matching import matcher
+from ..runfile.ledger import Follower, missing
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
-from ..runfile.writer import fit, without_paths
+from ..runfile.writer import fit
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
 from .parametrize import case_of, parametrize
@@ -62,7 +63,7 @@ class Plugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Tell files of the same name apart. For the supervisor: only the tests it names, in an order of their own."""
+        """Tell files of the same name apart. For the supervisor: only what is missing, in an order of its own."""
         files = Counter(path.name for path in {item.path for item in items})
         self.ambiguous = frozenset(name for name, count in files.items() if count > 1)
         if settings.launched():  # by torchrun: what one process measures would be measured by all at once
@@ -71,10 +72,14 @@ class Plugin:
         if expression := config.getoption("--gpubench-match"):
             with settings.usage_errors():
                 matches = matcher(expression)
-            self._keep(items, [item for item in items if matches(self._names(item))])
-        if only := config.getoption("--gpubench-only"):
-            names = set(json.loads(Path(only).read_text(encoding="utf-8")))
-            self._keep(items, [item for item in items if item.nodeid in names])
+                every = list(items)
+                self._keep(items, [item for item in items if matches(self._names(item))])
+                if every and not items:
+                    raise nothing_matches(expression, map(self._workload, every))
+        if ledger := config.getoption("--gpubench-ledger"):
+            names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
+            wanted = {item.nodeid for item in items} if names is None else set(names)
+            self._keep(items, [item for item in items if item.nodeid in wanted])
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
@@ -86,6 +91,9 @@ class Plugin:
             case = self.case_of(item)
             names += [case.id, case.device]
         return names
+
+    def _workload(self, item: pytest.Item) -> str:
+        return self.case_of(item).workload if "benchmark" in fixture_names(item) else item.name
 
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}
@@ -186,12 +194,6 @@ class Plugin:
         if nodeid in self._failed:
             self._failed.discard(nodeid)
             outcomes.free_memory()
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A case may raise it, or call pytest.exit(): the supervisor, which knows whether a person did, goes on."""
-        if self.recorder:
-            text = outcomes.described(excinfo.value)
-            self.recorder.stopped = text if self.session.settings.identify else without_paths(text)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, Any, Any]:

@@ -70,8 +70,10 @@ def summary_lines(session: Session) -> list[str]:
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     """Status of one phase of a test, and the reason in one line."""
-    if report.passed or call.excinfo is None:
+    if report.passed:
         return OK, ""
+    if call.excinfo is None:  # a strict xfail that passed
+        return "error", " ".join(str(report.longrepr).split())[:LONGEST_REASON]
     if hasattr(report, "wasxfail"):
         return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:
@@ -84,10 +86,4 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     text = " ".join(text_of(error).split()) or kind
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
         return "oom", text[:LONGEST_REASON]
-    return "error", described(error)
-
-
-def described(error: BaseException) -> str:
-    """An exception in one line."""
-    kind = type(error).__name__
-    return f"{kind}: {' '.join(text_of(error).split()) or kind}"[:LONGEST_REASON]
+    return "error", f"{kind}: {text}"[:LONGEST_REASON]

@@ -135,7 +135,7 @@ class Recorder:
             if not path.parent.is_dir():
                 raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
-        self.poisoned, self.stopped = False, ""
+        self.poisoned = False
         self._outcomes: dict[str, tuple[str, str]] = {}
 
     def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
@@ -217,7 +217,7 @@ class Recorder:
 
     def finish(self) -> None:
         """The process ends by itself."""
-        facts = {"poisoned": self.poisoned, "finished": _now(), "after": environment.moment(), "stopped": self.stopped}
+        facts = {"poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()

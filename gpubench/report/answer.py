@@ -14,7 +14,6 @@ import pandas as pd
 
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
-from ..runfile.utilisation import PLAUSIBLE
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
 from .labels import Row, device_label, grouped, implementation_name, listed, short_device, times_range, times_text
@@ -104,7 +103,6 @@ def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFra
     :func:`.judgement.crossover_table` make them."""
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
-    doubtful = {id(row["_result"]) for row in rows if (row["utilisation"] or 0) > PLAUSIBLE}
     pairs = records(speedups)
     inside = [row for row in pairs if row["run"] == row["baseline_run"]]
     sides = ("run", "device", "implementation", "baseline_run", "baseline_device", "baseline_implementation")
@@ -114,7 +112,7 @@ def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFra
     cards = tuple(
         Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
         for members in groups.values()
-        if (body := _card_rows(members, crossings, doubtful))
+        if (body := _card_rows(members, crossings))
     )
     noted = warnings(rows, runs)
     if cards:
@@ -134,10 +132,10 @@ def crossings_by_pair(crossovers: pd.DataFrame) -> dict[tuple[int, int], Row]:
     return {pair_key(row[LINE].row): row for row in records(crossovers) if row["regime"] == RESIDENT}
 
 
-def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row], doubtful: set[int]) -> tuple[AnswerRow, ...]:
+def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row]) -> tuple[AnswerRow, ...]:
     rows = []
     for kind, chosen in representatives(members).items():
-        sound = [row for row in chosen if not doubtful.intersection(pair_key(row))]
+        sound = [row for row in chosen if judgement.withheld(row) != judgement.ABOVE_PEAK]
         crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
         unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None)
         rows.append(_row(kind, sound, crossed) if sound else unknown)
@@ -291,9 +289,10 @@ def _gpu_hint(runs: Sequence[Run]) -> str:
 
 def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     """What a reader has to know before the numbers, one line each."""
-    lines = []
-    if any(run.preset == "smoke" for run in runs):
-        lines.append("Smoke run: it checks that the benchmarks work; its times mean nothing.")
+    smoke = [run.preset == "smoke" for run in runs]
+    lines = ["Smoke run: it checks that the benchmarks work; its times mean nothing."] * any(smoke)
+    if smoke and all(smoke):
+        return tuple(lines)
     flagged = sum(bool(row["_result"].flags) for row in rows)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if rows and (busy or flagged > _BUSY_SHARE * len(rows)):

@@ -23,7 +23,7 @@ from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
 from .sweep import kind_of, rate_of, representative, sweeps
-from .table import CROSSING, LINE, records
+from .table import BASE, CROSSING, LINE, records
 
 MOST_LINES = 25
 WIDTH = 80
@@ -59,12 +59,17 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
     return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
 
 
-def _headline(run: Run, elapsed_s: float | None) -> str:
-    measured = [result for result in run.results if result.times]
-    parts = [counted(len(measured), "benchmark") + (f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else "")]
+def machine_line(run: Run) -> str:
+    """What a run was measured on: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
-    parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
+
+
+def _headline(run: Run, elapsed_s: float | None) -> str:
+    measured = counted(sum(result.times is not None for result in run.results), "benchmark")
+    took = f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else ""
+    return f"{measured}{took} · {machine_line(run)}"
 
 
 def _hint(hint: str) -> list[str]:
@@ -186,6 +191,7 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         since = crossover_text(crossed[CROSSING], crossed[LINE], crossed["size_parameter"]) if crossed else "—"
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
+        times += "*" * bool(row["_result"].flags or row[BASE].flags)
         calls = f"{row['break_even_calls']:,}" if row["break_even_calls"] is not None else "—"
         cells = (case_name(row), names.source(row), against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))

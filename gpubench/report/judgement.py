@@ -13,11 +13,11 @@ from ..statistics import ALWAYS, Crossover
 from .labels import Names, Row, grouped, rounded_size, size_label, size_text, times_range, times_text
 from .speedup import ONE_SHOT, RESIDENT, observations, on_accelerator, one_shot_of, speedup_of
 from .sweep import Line, Measure, sweeps
-from .table import BASE, CROSSING, LINE, columns_of, records
+from .table import BASE, CROSSING, IMPLAUSIBLE, LINE, columns_of, records
 
 WORTH_IT, IF_IT_STAYS, NOT_WORTH_IT, UNSURE = "worth it", "if the data stays", "no", "unsure"
 MARKS = {WORTH_IT: "✓", IF_IT_STAYS: "◐", NOT_WORTH_IT: "✗", UNSURE: "?"}
-TOO_NOISY = "unknown (too noisy)"
+TOO_NOISY, ABOVE_PEAK = "unknown (too noisy)", "above the measured peak"
 WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
 NOISY_FACTOR = 4.0
@@ -32,16 +32,23 @@ def too_noisy(low: float | None, high: float | None) -> bool:
     return low is not None and high is not None and (low <= 0 or high > NOISY_FACTOR * low)
 
 
+def withheld(row: Row) -> str:
+    """Why no number of a result, or no speedup of a pair, is shown to people; empty for one that is trustworthy."""
+    if IMPLAUSIBLE in (row.get("flags") or "").split():
+        return ABOVE_PEAK
+    low, high = ("low", "high") if "speedup" in row else ("low_s", "high_s")
+    return TOO_NOISY if too_noisy(row[low], row[high]) else ""
+
+
 def speedup_words(row: Row) -> str:
-    """``132× (111× to 141×)``; nothing but that it is unknown where the interval is too wide."""
-    if too_noisy(row["low"], row["high"]):
-        return TOO_NOISY
-    return f"{times_text(row['speedup'])} ({times_range(row['low'], row['high'])})"
+    """``132× (111× to 141×)``; a dash or that it is unknown where it is withheld."""
+    reason = withheld(row)
+    return reason.replace(ABOVE_PEAK, "—") or f"{times_text(row['speedup'])} ({times_range(row['low'], row['high'])})"
 
 
 def copies_text(row: Row) -> str:
     """The speedup with inputs and results copied for every call."""
-    if row["one_shot_speedup"] is None:
+    if row["one_shot_speedup"] is None or withheld(row) == ABOVE_PEAK:
         return "—"
     return TOO_NOISY if too_noisy(row["one_shot_low"], row["one_shot_high"]) else times_text(row["one_shot_speedup"])
 
@@ -51,7 +58,7 @@ def verdict(row: Row) -> str:
 
     Where nothing has to be copied, between two CPUs or two GPUs, resident data is all there is to judge.
     """
-    if too_noisy(row["low"], row["high"]):
+    if withheld(row):
         return UNSURE
     copied = on_accelerator(row) and row["baseline_device"] == "cpu"
     shot_low = row["one_shot_speedup"] if row["one_shot_low"] is None else row["one_shot_low"]
@@ -151,7 +158,8 @@ def crossover_table(speedups: pd.DataFrame, names: Names) -> pd.DataFrame:
 def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
     known, sizes, label = crossing.crossover, [point.x for point in line.points], size_label(name)
-    if len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
+    doubtful = any(withheld(row) == ABOVE_PEAK for row in line.rows)
+    if doubtful or len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
         return UNSURE
     if known.kind == ALWAYS:
         return "every size measured"

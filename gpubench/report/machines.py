@@ -18,8 +18,7 @@ import pandas as pd
 from ..errors import UsageError
 from ..format import counted, seconds_text, text
 from ..runfile.schema import Run
-from ..runfile.utilisation import PLAUSIBLE
-from .judgement import TOO_NOISY, UNSURE, speedup_words, too_noisy
+from .judgement import ABOVE_PEAK, TOO_NOISY, UNSURE, speedup_words, too_noisy, withheld
 from .labels import Row, device_label, factor, flagged, grouped, listed, short_device, shorten
 from .render import Table
 from .speedup import on_accelerator, pair
@@ -110,7 +109,7 @@ def _setting(row: Row) -> str:
 
 def doubtful(row: Row) -> bool:
     """Whether a result is above its measured peak by more than noise, which can't be."""
-    return (row["utilisation"] or 0) > PLAUSIBLE
+    return withheld(row) == ABOVE_PEAK
 
 
 def _apart(case: dict[DeviceOfRun, Row]) -> float:
@@ -284,12 +283,14 @@ def _whole_name(name: str, levels: Sequence[Mapping[DeviceOfRun, tuple[str, ...]
     return name
 
 
-def price_tables(results: pd.DataFrame, prices: Mapping[str, float], allow: Collection[str] = ()) -> tuple[Table, ...]:
-    """What money buys, and which device is the cheaper one; empty without prices. Raises UsageError for a price of
-    what isn't there. ``allow`` are the terms in which compared results may differ."""
-    if not prices:
+def price_tables(
+    results: pd.DataFrame, costs: Mapping[DeviceOfRun, float], allow: Collection[str] = ()
+) -> tuple[Table, ...]:
+    """What money buys, and which device is the cheaper one; empty without prices (:func:`device_prices`). ``allow`` are
+    the terms in which compared results may differ."""
+    if not costs:
         return ()
-    costs, names, shared = device_prices(results, prices), device_names(results), shared_benchmarks(results)
+    names, shared = device_names(results), shared_benchmarks(results)
     pairs = _shared_pairs(results, shared, allow)
     tables = _work_table(shared, costs, names), _cheaper_table(shared, pairs, costs, names)
     return tuple(table for table in tables if table.rows)

@@ -65,11 +65,13 @@ def _peaks(known: Ceilings) -> Iterable[tuple[str, str]]:
 
 def _flag_table(rows: list[Row]) -> Table:
     """Every flag that a case got, with what to try."""
-    flagged = grouped(((row, flag) for row in rows for flag in row["_result"].flags), lambda entry: entry[1].name)
+    flagged = grouped(((row, name) for row in rows for name in (row["flags"] or "").split()), lambda entry: entry[1])
     body = []
     for name in (name for name in ADVICE if name in flagged):
-        row, flag = flagged[name][0]
-        evidence = f"e.g. {case_name(row)} on {row['device']}: {shorten(flag.seen, 160)}"
+        row = flagged[name][0][0]
+        seen = [flag.seen for flag in row["_result"].flags if flag.name == name]
+        seen = seen or [f"{row['utilisation']:.3g} times the measured peak"]
+        evidence = f"e.g. {case_name(row)} on {row['device']}: {shorten(seen[0], 160)}"
         body.append((name, str(len(flagged[name])), evidence, ADVICE[name].why, ADVICE[name].remedy))
     note = "Hollow markers in charts: noisy measurement. The column flags of results.csv names them all."
     return Table("Flags", ("flag", "benchmarks", "evidence", "possible cause", "what to try"), tuple(body), note)

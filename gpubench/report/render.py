@@ -3,6 +3,7 @@ early, filled at the end, never left."""
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"
-"""Lists the tables and charts that a report wrote. Earlier versions had it in charts/, and listed only these."""
+"""Lists the tables and charts that a report wrote, with the SHA-256 of each."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
 _OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
@@ -199,8 +200,8 @@ def prepare_folder(folder: Path) -> None:
 def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
     """Write everything, and remove what an earlier report left there and this one no longer has.
 
-    Only files named in the manifest of that earlier report are removed or replaced: what others put there stays.
-    Raises UsageError before anything is written.
+    Only files that are as that earlier report wrote them are removed or replaced: what others put there stays. Raises
+    UsageError before anything is written.
     """
     prepare_folder(folder)
     pictures = folder / CHARTS
@@ -212,13 +213,13 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
     files = {name: text.encode(errors="replace") for name, text in tables.items()}
     files |= {f"{CHARTS}/{name}": content for name, content in charts.items()}
     require_ours(folder, files)
-    for name in _ours(folder) - files.keys():
+    ours = _ours(folder)
+    for name in ours.keys() - files.keys():
         with suppress(OSError):
             (folder / name).unlink()
-    # first: a report that is killed must not leave files that no later one would replace
-    replace(folder / MANIFEST, (json.dumps(sorted(files), indent=1) + "\n").encode())
-    with suppress(OSError):
-        (pictures / MANIFEST).unlink()
+    # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
+    digests = {name: [hashlib.sha256(files[name]).hexdigest(), ours.get(name)] for name in sorted(files)}
+    replace(folder / MANIFEST, (json.dumps(digests, indent=1) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
@@ -241,24 +242,17 @@ def require_ours(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if name not in ours and (path.exists() or path.is_symlink()):
             raise UsageError(
-                f"{path}: was not written by gpubench and would be replaced: move it, or choose another -o"
+                f"{path}: was not written by gpubench, or changed since, and would be replaced: move it, or choose"
+                " another -o"
             )
 
 
-def _ours(folder: Path) -> set[str]:
-    """The files that a report wrote, relative to its folder. Of earlier versions, which kept no list of tables: all
-    tables beside their list of charts, or where none of the four that they always wrote is missing."""
-    listed = _names(folder / MANIFEST)
-    drawn = {f"{CHARTS}/{name}" for name in _names(folder / CHARTS / MANIFEST)}
-    ours = {name for name in listed | drawn if _OURS.fullmatch(name)}
-    if drawn or (not listed and all((folder / name).is_file() for name in TABLES)):
-        ours |= {*TABLES, "scaling.csv"}
+def _ours(folder: Path) -> dict[str, str]:
+    """The files that are as a report wrote them, with their digests: what others put there or changed stays."""
+    ours: dict[str, str] = {}
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        for name, digests in json.loads((folder / MANIFEST).read_text()).items():
+            if _OURS.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink():
+                digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                ours |= {name: digest} if digest in str(digests) else {}
     return ours
-
-
-def _names(manifest: Path) -> set[str]:
-    try:
-        names = json.loads(manifest.read_text())
-    except (OSError, ValueError, RecursionError):
-        return set()
-    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -140,7 +140,7 @@ def _pair(base: Row, other: Row, differing: dict[str, str]) -> Row:
     base_s, time_s, ratio, uncertainty = times_and_ratio(base["_result"].times, other["_result"].times)
     accelerated = on_accelerator(other) and not on_accelerator(base)
     copied = _one_shot(base["_result"], other["_result"], base_s, time_s) if accelerated else {}
-    flags = dict.fromkeys(flag.name for side in (other, base) for flag in side["_result"].flags)
+    flags = dict.fromkeys(f"{other['flags'] or ''} {base['flags'] or ''}".split())
     made = {**other, **{f"baseline_{name}": base[name] for name in SIDE}, BASE: base["_result"]}
     made |= {"baseline_s": base_s, "time_s": time_s, "speedup": base_s / time_s, "low": ratio.low, "high": ratio.high}
     made |= {"uncertainty": uncertainty, "differs": ", ".join(differing.values()) or None}

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..runfile.reader import clean
 from ..runfile.schema import Result, Run, Scalar
+from ..runfile.utilisation import PLAUSIBLE
 from .metrics import METRICS, MeasuredCase, rate_of_work
 
 LEADING = (
@@ -35,6 +36,8 @@ ONE_SHOT_COLUMNS = (
 _CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
+IMPLAUSIBLE = "implausible"
+"""A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 _RESERVED = {*LEADING, *CONFIGURATION, *METRICS, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
 _RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *_CROSSED, *(f"baseline_{name}" for name in SIDE)}
 
@@ -130,7 +133,9 @@ def _row(name: str, run: Run, result: Result, parameters: dict[str, str]) -> dic
         row |= {"rate": values[0], "rate_unit": rate.unit} if rate and values else {}
         check = result.check
         row["check"] = (f"{check.status}: {check.reason}" if check.reason else check.status) if check else None
-        row["flags"] = " ".join(flag.name for flag in result.flags) or None
+        flags = [flag.name for flag in result.flags]
+        flags += [IMPLAUSIBLE] * ((row["utilisation"] or 0) > PLAUSIBLE and IMPLAUSIBLE not in flags)
+        row["flags"] = " ".join(flags) or None
     return row
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import RunFileError, UsageError
-from .ledger import Lock, read_ledger
+from .ledger import read_ledger
 from .reader import Foreign
 from .schema import Run
+from .writer import Lock
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
 _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")

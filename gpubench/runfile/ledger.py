@@ -9,8 +9,7 @@ object with the key ``event``:
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
-``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable,
-              ``stopped``: what stopped it in the middle of a case
+``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
@@ -41,15 +40,22 @@ BEFORE, WITHIN = "the run ended before this case", "the run ended while this cas
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
 _NEEDED: dict[str, dict[str, Any]] = {
-    "run": {"processes": _Number, "options": list, "paths": list},
+    "run": {"processes": Annotated[int, Meta(ge=1, le=9999)], "options": list[str], "paths": list[str]},
     "session": {"process": _Number, "cases": list[str], "fingerprint": dict, "machine_info": dict, "gpubench": dict},
     "start": {"process": _Number, "fullname": str, "name": str, "case": dict},
     "end": {"process": _Number, "fullname": str, "status": str},
     "finish": {"process": _Number},
     "complete": {},
 }
-_KINDS = {name: defstruct(name, list(keys.items())) for name, keys in _NEEDED.items()}
-_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],))
+_OPTIONAL: dict[str, tuple[str, Any, None]] = {
+    "run": ("deadline_s", Annotated[float, Meta(gt=0)] | None, None),
+    "session": ("estimated_s", float | None, None),
+}
+_KINDS = {
+    name: defstruct(name, [*keys.items(), *([_OPTIONAL[name]] if name in _OPTIONAL else [])], kw_only=True)
+    for name, keys in _NEEDED.items()
+}
+_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],), kw_only=True)
 EVENTS = frozenset(_KINDS)
 
 
@@ -57,7 +63,7 @@ class Ledger:
     """Appends events; each is on disk before :meth:`append` returns."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path, self._writer = Path(path), os.getpid()
         try:
             self._file = self.path.open("a+b", buffering=0)
             self._file.seek(0, os.SEEK_END)
@@ -70,6 +76,8 @@ class Ledger:
 
     def append(self, event: str, **facts: Any) -> None:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
+        if os.getpid() != self._writer:
+            os._exit(1)  # forked by a case, it would go on as a second pytest and write each result twice
         line = json.dumps(fit({"event": event, **facts}), allow_nan=False).encode() + b"\n"
         if len(line) > LONGEST_LINE:
             raise UsageError(f"{self.path}: a line of {len(line)} bytes can't be written: at most {LONGEST_LINE}")
@@ -87,34 +95,6 @@ class Ledger:
         """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
-
-
-class Lock:
-    """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
-
-    Not the package filelock: its file would stay behind when a run is killed.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._descriptor: int | None = None
-        with suppress(ImportError, PermissionError):  # no such locks on this system
-            import fcntl
-
-            self._descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{folder}: a run is under way there") from None
-            except OSError:  # nor on this file system
-                pass
-
-    def release(self) -> None:
-        """Let another run begin."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    __del__ = release
 
 
 class Follower:
@@ -159,6 +139,23 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     if not any(event["event"] in ("run", "session") for event in events):
         raise RunFileError(f"{name}: file: expected a ledger, found neither a run nor a session in it")
     return events
+
+
+def missing(events: Iterable[Event], process: int) -> list[str] | None:
+    """Full names of the cases that this process has still to end; ``None`` before they are known.
+
+    The first process takes all; what gave it no number, the others needn't try.
+    """
+    cases: list[str] | None = None
+    ends: dict[int, dict[str, str]] = {0: {}, process: {}}
+    for event in events:
+        if event["event"] == "session" and cases is None:
+            cases = event["cases"]
+        elif event["event"] == "end" and event["process"] in ends:
+            ends[event["process"]][event["fullname"]] = event["status"]
+    if cases is None:
+        return None
+    return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
 def _event(line: bytes) -> Any:

@@ -51,7 +51,11 @@ class Foreign(RunFileError):
 def read(path: str | os.PathLike[str]) -> Run:
     """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
     path = Path(path)
-    root = _load(path)
+    return check_run(path, _load(path))
+
+
+def check_run(path: Path, root: Any) -> Run:
+    """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks = root["benchmarks"]
@@ -107,6 +111,9 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
 
 def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
     place: _Place = ("benchmarks", number)
+    stats = mark.get("stats") if isinstance(mark, dict) else None
+    if isinstance(stats, dict) and isinstance(stats.get("data"), array):  # assembled from a journal
+        mark = mark | {"stats": stats | {"data": stats["data"].tolist()}}
     benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:

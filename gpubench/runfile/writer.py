@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all, and texts without what a published file needn't say."""
+"""Writing: values that JSON can hold, files that are whole or not there, locks, and texts that may be published."""
 
 from __future__ import annotations
 
 import getpass
+import glob
 import json
 import math
 import os
@@ -68,8 +69,13 @@ def text_of(value: object) -> str:
 def replace(path: Path, *content: bytes) -> None:
     """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
     temporary = None
+    for part in path.parent.glob(f".{glob.escape(path.name[:40])}.*.part"):
+        with suppress(OSError, UsageError):
+            Lock(part)  # refused while its writer lives; what a killed one left is in nobody's way
+            part.unlink()
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        lock = Lock(temporary)
         with open(descriptor, "wb") as stream:
             mask = os.umask(0)
             os.umask(mask)
@@ -78,12 +84,41 @@ def replace(path: Path, *content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        lock.release()
     except OSError as error:
         raise UsageError(f"{clean(str(path))}: can't be written: {error.strerror or error}") from None
     finally:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)  # there is nothing left to remove after a success
+
+
+class Lock:
+    """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
+
+    Not the package filelock: its file would stay behind when a run is killed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._descriptor: int | None = None
+        with suppress(ImportError, PermissionError):  # no such locks on this system
+            import fcntl
+
+            self._descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{folder}: a run is under way there") from None
+            except OSError:  # nor on this file system
+                pass
+
+    def release(self) -> None:
+        """Let another run begin."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    __del__ = release
 
 
 def without_paths(text: str) -> str:

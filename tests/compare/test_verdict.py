@@ -282,6 +282,16 @@ def test_advice_names_no_fewer_pairs_than_can_prove_anything():
     assert {each.more for each in seen.look(last=True)} == {least_pairs(len(CASES)) - 2}
 
 
+def test_advice_is_for_the_change_that_was_measured():
+    seen = Sequential(20, 0.05)
+    for i in range(6):
+        noise = 0.05 * (-1) ** i
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.5 * math.exp(noise)]), CASES[1]: observed([1.0])})
+    (only,) = seen.look(last=True)
+    assert (only.verdict, only.more) == (INCONCLUSIVE, 1)
+    assert only.advice == "about 1 more pair would detect a change of +50.0 %"
+
+
 def test_a_case_of_which_every_pair_was_disturbed_is_inconclusive_and_told_why():
     seen = Sequential(20, 0.05)
     for _ in range(8):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -44,6 +45,13 @@ def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
 
 def test_ranks_have_the_threads_they_were_given(group):
     assert group().run(duties.threads) == [1, 1]
+
+
+def test_ranks_of_one_machine_can_be_reached_from_it_only(group):
+    assert [addresses <= {"127.0.0.1", "::1"} and bool(addresses) for addresses in group().run(duties.listening)] == [
+        True,
+        True,
+    ]
 
 
 def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
@@ -143,3 +151,4 @@ def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
     owner.communicate()
     gone, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
     assert not left, gone
+    assert not list(Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{owner.pid}-*"))

@@ -11,7 +11,7 @@ import pytest
 import records
 
 from gpubench.report import judgement, labels, speedup, table
-from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT, Crossing
+from gpubench.report.judgement import ABOVE_PEAK, IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT, Crossing
 from gpubench.report.labels import Names
 from gpubench.report.sweep import Line, Point
 from gpubench.runfile import reader
@@ -63,6 +63,16 @@ def test_an_interval_beyond_a_factor_of_four_is_no_number() -> None:
     assert judgement.copies_text(pair(2.0, 3.0, None)) == "—"
 
 
+def test_what_beats_its_peak_is_withheld_everywhere() -> None:
+    above = pair(2.0, 3.0, (1.6, 1.7), flags="noisy implausible")
+    assert judgement.withheld(above) == ABOVE_PEAK
+    assert (judgement.speedup_words(above), judgement.copies_text(above)) == ("—", "—")
+    assert judgement.verdict(above) == UNSURE
+    assert judgement.withheld(pair(2.0, 8.1, None, flags="noisy")) == TOO_NOISY
+    assert judgement.withheld(pair(2.0, 8.0, None, flags="noisy")) == ""
+    assert judgement.withheld({"flags": None, "low_s": 1.0, "high_s": 4.1}) == TOO_NOISY  # of a time
+
+
 @pytest.mark.parametrize(("share", "words"), [(0.73, "73%"), (1.0, "100%"), (1.01, "—"), (0.001, "<1%"), (None, "—")])
 def test_nothing_is_above_its_peak(share: float | None, words: str) -> None:
     assert judgement.peak_text(share) == words
@@ -91,6 +101,12 @@ def test_a_crossover_is_stated_only_as_far_as_it_is_known(
 ) -> None:
     points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=True))
     assert judgement.crossover_text(Crossing(known, 3), Line({}, points, {}, ()), "n") == words
+
+
+def test_a_crossover_over_what_cant_be_is_unsure() -> None:
+    points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), UP, strict=True))
+    line = Line({}, points, {}, ({"flags": "implausible"},))
+    assert judgement.crossover_text(Crossing(Crossover(72.4, CROSSES, 65.0, 79.0), 3), line, "n") == UNSURE
 
 
 def test_one_size_has_no_crossover() -> None:

@@ -11,10 +11,11 @@ import records
 
 from gpubench.errors import RunFileError
 from gpubench.report import scaling, speedup, table
-from gpubench.report.charts import scaling_chart, selection
+from gpubench.report.charts import scaling_chart
 from gpubench.report.charts.gpu_time_chart import StackedBars
+from gpubench.report.charts.layouts import LinePanels
 from gpubench.report.charts.material import ChartData
-from gpubench.report.charts.panels import LinePanels
+from gpubench.report.charts.pictures import plan
 from gpubench.report.charts.scaling_chart import EfficiencyBars
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
@@ -196,7 +197,7 @@ def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
 def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
     alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2, 4)]
     results = table.results_table([read(tmp_path, [*CPU, *alone])])
-    names = {figure.name for figure in selection.plan(results, speedup.pair(results).table, every=True)}
+    names = {figure.name for figure in plan(ChartData(results, speedup.pair(results).table), every=True)}
     assert "time-training" in names
     assert "samples-per-second-training" in names
     assert not [name for name in names if "distributed" in name or "one-size" in name]

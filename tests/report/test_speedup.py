@@ -24,7 +24,7 @@ def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", **how: Any
 
 
 def mark(device: str, median: float, workload: str = "a.b", **how: Any) -> dict[str, Any]:
-    measured = ("medians", "spread", "latency", "transfer", "precision", "flags")
+    measured = ("medians", "spread", "latency", "transfer", "precision", "flags", "work")
     times = {key: how.pop(key) for key in measured if key in how}
     case = Case(workload, device, how.pop("dtype", "float32"), how.pop("params", {"n": 64}), devices=(device,), **how)
     return records.benchmark(case, median, **times)
@@ -302,3 +302,11 @@ def test_processes_give_the_one_shot_an_interval(tmp_path: Path) -> None:
     (row,) = table.records(speedups([run(tmp_path, marks)]))
     assert row["one_shot_low"] < row["one_shot_speedup"] < row["one_shot_high"]
     assert row["one_shot_speedup"] == pytest.approx(1.1 * 4 / (2 + 1.1), rel=0.01)
+
+
+def test_the_tables_flag_what_beats_a_peak(tmp_path: Path) -> None:
+    marks = [mark("cpu", 1.0), mark("cuda:0", 0.01, work={"flops": 1e12}, flags=("noisy",))]
+    measured = run(tmp_path, marks, ceilings={"cuda:0": {"throughput": {"float32": 5e13}}})
+    results = table.results_table([measured])
+    assert [row["flags"] for row in table.records(results)] == [None, "noisy implausible"]
+    assert [row["flags"] for row in table.records(speedup.pair(results).table)] == ["noisy implausible"]

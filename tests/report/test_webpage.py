@@ -19,7 +19,7 @@ from gpubench.commands.report import read_all
 from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
-from gpubench.report.speedup import pair, resolve
+from gpubench.report.speedup import pair, pair_or_numpy, resolve
 from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
 from gpubench.runfile.schema import Case
@@ -106,7 +106,7 @@ def made(tmp_path: Path, *files: dict[str, Any]) -> dict[str, Any]:
         paths.append(tmp_path / f"run{i}.json")
         paths[-1].write_text(json.dumps(content))
     results = results_table(read_all(paths))
-    speedups = pair(results, resolve(results, None)).table
+    speedups = pair_or_numpy(results, pair(results, resolve(results, None))).table
     data = page_data(results, speedups, crossover_table(speedups, Names(results)), scaling_table(results), ())
     return json.loads(json.dumps(data, allow_nan=False))  # as the page reads it
 
@@ -161,6 +161,30 @@ def test_a_cpu_alone_has_no_headline_and_times(tmp_path: Path) -> None:
     data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
     assert data["headline"]["groups"] == []
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
+
+
+def test_the_page_of_a_cpu_alone_begins_with_throughput_and_names_what_a_speedup_is_over(tmp_path: Path) -> None:
+    times = {"torch": 1e-6, "numpy": 3e-6}
+    marks = [
+        records.benchmark(Case("aa.mm", "cpu", "float32", {"n": n}, size="n", implementation=name), seconds * n)
+        for name, seconds in times.items()
+        for n in (1, 10)
+    ]
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert data["headline"]["groups"] == []  # "how much faster is the GPU" isn't what these speedups say
+    assert (data["quantity"], data["speedup"], data["slower"]) == ("rate", "speedup over NumPy", "NumPy faster")
+    assert data["baseline"] == "NumPy"
+    assert {row["baseline"] for row in rows(data) if row["speedup"]} == {"NumPy"}
+
+
+def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None:
+    sides = [Case("aa.mm", device, "float32", {"n": 9}, size="n", devices=(device,)) for device in ("cpu", "cuda:0")]
+    for medians, doubt in (((1e-8, 1e-6, 1e-4), "unknown (too noisy)"), ((1e-6, 1e-6, 1e-6), "")):
+        pairs = zip(sides, ((1e-5, 1e-5, 1e-5), medians), strict=True)
+        marks = [records.benchmark(case, times[1], medians=times) for case, times in pairs]
+        data = made(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU), processes=3))
+        (row,) = [row for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+        assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
 
 
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:

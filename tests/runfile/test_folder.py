@@ -7,9 +7,8 @@ import measuring_stub
 import pytest
 from inprocess import gpubench
 
-from gpubench.commands import run as command
-from gpubench.runfile.ledger import Ledger
 from gpubench.supervise import process
+from gpubench.supervise.supervisor import Supervisor
 
 SESSION = {"event": "session", "process": 0, "cases": ["a"], "fingerprint": {}, "machine_info": {}, "gpubench": {}}
 RUN = {"event": "run", "schema_version": 1, "processes": 1, "options": [], "paths": []}
@@ -60,15 +59,15 @@ def test_of_two_starts_the_second_touches_nothing(tmp_path, monkeypatch, earlier
     """It comes when the first has looked into the folder, and written nothing yet."""
     if earlier:
         assert run(tmp_path).returncode == 0
-    second = []
+    begin, second = Supervisor.begin, []
 
-    def late(path):
+    def late(supervisor):
         if not second:
             second.append(None)
             second[0] = run(tmp_path)
-        return Ledger(path)
+        begin(supervisor)
 
-    monkeypatch.setattr(command, "Ledger", late)
+    monkeypatch.setattr(Supervisor, "begin", late)
     first = run(tmp_path)
     assert (first.returncode, second[0].returncode) == (0, 2), first.stderr
     assert "a run is under way there" in second[0].stderr

@@ -55,17 +55,11 @@ def made_up(path, cases, processes, samples):
     times = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(samples)]
     written = json.dumps(times)
     with path.open("w") as file:
-        run = {"event": "run", "schema_version": 1, "processes": processes, "options": [], "paths": []}
-        file.write(json.dumps(run) + "\n")
+        run = {"event": "run", "schema_version": 1, "processes": processes, "options": [], "paths": [str(path)]}
+        file.write(json.dumps(run | {"inode": path.stat().st_ino}) + "\n")
         for process in range(processes):
-            session = {
-                "event": "session",
-                "process": process,
-                "fingerprint": {"code": "stub"},
-                "estimated_s": 1.0,
-                **facts,
-            }
-            file.write(json.dumps(session) + "\n")
+            session = {"event": "session", "process": process, "fingerprint": {"code": "stub"}, "estimated_s": 1.0}
+            file.write(json.dumps(session | facts) + "\n")
             for name, case in zip(names, known, strict=True):
                 mark = records.benchmark(case, times[0], rounds=samples) | {"fullname": name}
                 mark["extra_info"]["gpubench"]["processes"][0]["kept"] = samples
@@ -83,6 +77,7 @@ def test_the_largest_run_is_read_again(tmp_path):
     events = ledger.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
     writer.write(tmp_path / "run.json", ledger.assemble(events))
+    assert reader.check_run(tmp_path, ledger.assemble(events)).results
     results = reader.read(tmp_path / "run.json").results
     assert len(results) == 3000
     assert {len(samples) for result in results for samples in result.times.samples} == {200}

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...format import text
-from ..labels import Row, flagged
-from .material import ChartData
-from .named_rows import NamedRow, NamedRows, RowMark
-from .naming import warning
+from ..labels import Row
+from .layouts import NamedRows, RowMark
+from .material import ChartData, marked
 from .page import Figure
-from .small_print import STAR, caption
+from .wording import caption, hollow_marks, warning
 
 
 def energy_figures(data: ChartData) -> list[Figure]:
     """One picture of all devices: joules an item, or a call where no items were declared."""
-    rows = [row for row in data.rows if row["_result"].energy_j]
-    found = data.notable(rows)
-    shown = tuple(row for each in found for row in each.rows)
-    if len(shown) < 3:
+    found = data.notable(row for row in data.rows if row["_result"].energy_j)
+    if not found:
         return []
-    entries = []
-    for each in found:
-        marks = tuple(RowMark(_joules(row), data.naming.role(row), _words(row, shown)) for row in each.rows)
-        entries.append(NamedRow(each.group, each.name, each.detail, marks))
-    names = ", ".join(data.devices(shown))
-    chart = NamedRows(tuple(entries), "J", data.keys(shown, "mark"), None, shown)
+    shown = [row for each in found for row in each.rows]
+    entries = marked(found, lambda row: RowMark(_joules(row), data.naming.role(row), _words(row, shown)))
+    chart = NamedRows(entries, "J", data.keys(shown, "mark"))
     powers = [row["_result"].energy_j / row["_result"].times.median_s for row in shown]
+    names = ", ".join(data.devices(shown))
     title = f"{names}: energy per item, at {text(min(powers), 'W', 2)} to {text(max(powers), 'W', 2)} while it works"
     subtitle = "Energy per item, from the device's own counter, log scale; lower is better"
-    words = caption(shown, data.naming, "Idle power included; the CPU's energy isn't. ", STAR)
+    words = caption(shown, data.naming, "Idle power included; the CPU's energy isn't. ", "*")
     return [Figure("energy", "energy", title, subtitle, words, chart, 6.0, True, warning(shown))]
 
 
@@ -35,7 +32,6 @@ def _joules(row: Row) -> float:
     return float(row["_result"].energy_j / (row["_result"].work.items or 1.0))
 
 
-def _words(row: Row, shown: tuple[Row, ...]) -> str:
+def _words(row: Row, shown: Sequence[Row]) -> str:
     work = row["_result"].work
-    star = "*" if flagged(row) and not warning(shown) else ""
-    return f"{text(_joules(row), 'J', 2)}/{work.unit if work.items else 'call'}{star}"
+    return f"{text(_joules(row), 'J', 2)}/{work.unit if work.items else 'call'}{'*' * bool(hollow_marks([row], shown))}"

@@ -6,28 +6,25 @@ from dataclasses import dataclass
 
 from ...format import seconds_text
 from ..labels import Row, grouped
-from .material import ChartData, Notable
-from .named_rows import row_axes, rows_height
-from .naming import warning
+from .layouts import RowLabel, row_axes, rows_height
+from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, linear_axis, text_width
-from .small_print import STAR, caption
 from .theme import PHASES, PX, SMALL, TINY
+from .wording import caption, warning
 
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class SharedBar:
+class SharedBar(RowLabel):
     """Seconds of each of ``parts``, which a bar shows as shares of their sum."""
 
-    group: str
-    name: str
-    detail: str
     parts: tuple[tuple[str, float], ...]
 
     @property
     def total(self) -> float:
+        """Seconds of the whole bar."""
         return sum(seconds for _, seconds in self.parts)
 
 
@@ -37,7 +34,6 @@ class StackedBars:
 
     bars: tuple[SharedBar, ...]
     keys: tuple[Key, ...]
-    rows: tuple[Row, ...] = ()
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Percentages in the parts that have room for them."""
@@ -68,32 +64,19 @@ def gpu_time_figures(data: ChartData) -> list[Figure]:
     rows = [row for row in data.on_accelerators(data.rows) if _parts(row)]
     for rank, members in enumerate(grouped(sorted(rows, key=data.naming.order), data.naming.order).values()):
         found = data.notable(members)
-        if len(found) < 3:
+        if not found:
             continue
-        bars = tuple(_bar(each) for each in found)
-        copied = sorted(1 - _compute(bar) for bar in bars)
+        bars = tuple(SharedBar(each.group, each.name, each.detail, _parts(each.rows[0])) for each in found)
         name, shown = data.naming.device(members[0]), tuple(row for each in found for row in each.rows)
-        half = sum(share > 0.5 for share in copied)
+        half = sum(1 - dict(bar.parts)["compute"] / bar.total > 0.5 for bar in bars)
         title = f"{name}: copies and launching take more than half of a call in {half} of {len(bars)} workloads"
         subtitle = "Shares of one call with copies: inputs from the CPU, launch and wait, compute, results to the CPU"
         labels = ("copy in", "launch and wait", "compute", "copy out")
         keys = tuple(Key(label, part, "bar") for label, part in zip(labels, PHASES, strict=True))
-        words = caption(shown, data.naming, "At the right: the time of one call with copies. ", STAR)
-        chart = StackedBars(bars, keys, shown)
-        suffix = f"-{rank + 1}" if rank else ""
-        figures.append(
-            Figure(
-                f"gpu-time{suffix}",
-                "gpu_time",
-                title,
-                subtitle,
-                words,
-                chart,
-                5 + rank * 0.01,
-                rank < 2,
-                warning(shown),
-            )
-        )
+        words = caption(shown, data.naming, "At the right: the time of one call with copies. ", "*")
+        file, order = f"gpu-time{f'-{rank + 1}' * bool(rank)}", 5 + rank * 0.01
+        chart = StackedBars(bars, keys)
+        figures.append(Figure(file, "gpu_time", title, subtitle, words, chart, order, rank < 2, warning(shown)))
     return figures
 
 
@@ -105,11 +88,3 @@ def _parts(row: Row) -> tuple[tuple[str, float], ...]:
         return ()
     seconds = (moved.in_s or 0.0, max(0.0, call - compute), min(compute, call), moved.out_s or 0.0)
     return tuple(zip(PHASES, seconds, strict=True))
-
-
-def _bar(each: Notable) -> SharedBar:
-    return SharedBar(each.group, each.name, each.detail, _parts(each.rows[0]))
-
-
-def _compute(bar: SharedBar) -> float:
-    return dict(bar.parts)["compute"] / bar.total

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..labels import Row, flagged, grouped
-from .material import ChartData, Notable
-from .named_rows import NamedRow, NamedRows, RowMark
-from .naming import warning
+from ..labels import Row, grouped
+from .layouts import NamedRows, RowMark, too_wide
+from .material import ChartData, Notable, marked
 from .page import Figure, Key
-from .panels import too_wide
-from .small_print import STAR, caption
-
-LEAST_VALUES = 3
+from .wording import caption, hollow_marks, warning
 
 
 def headline_figures(data: ChartData) -> list[Figure]:
@@ -26,31 +22,24 @@ def headline_figures(data: ChartData) -> list[Figure]:
 
 
 def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
-    naming = data.naming
     found = data.notable(pairs)
-    rows = [row for each in found for row in each.rows]
-    if len(rows) < LEAST_VALUES:
+    if not found:
         return []
-    copies = any(row["one_shot_speedup"] for row in rows)
-    base = naming.baseline(rows)
-    devices = data.devices(rows)
-    keys = [*data.keys(rows, "mark")]
-    if copies:
-        keys += [
-            Key("data stays on the GPU", "muted", "mark"),
-            Key("copied in and out for each call", "muted", "hollow"),
-        ]
-    entries = [_entry(data, each, rows) for each in found]
+    rows = [row for each in found for row in each.rows]
+    base, devices = data.naming.baseline(rows), data.devices(rows)
+    keys = data.keys(rows, "mark")
+    if any(row["one_shot_speedup"] for row in rows):
+        copied = Key("copied in and out for each call", "muted", "hollow")
+        keys = (*keys, Key("data stays on the GPU", "muted", "mark"), copied)
     faster = "GPU" if data.on_accelerators(rows) == rows else devices[0] if len(devices) == 1 else "other"
     slower = "CPU" if all(row["baseline_device"] == "cpu" for row in rows) and faster == "GPU" else base
-    chart = NamedRows(
-        tuple(entries), "", tuple(keys), (f"{_brief(slower)} faster", f"{_brief(faster)} faster"), tuple(rows)
-    )
+    sides = (f"{_brief(slower)} faster", f"{_brief(faster)} faster")
+    chart = NamedRows(marked(found, lambda row: _ratio(data, row, rows)), "", keys, sides)
     title = _finding(data, found, devices, base)
     note = "Largest size of each workload; thick line: 95 % interval. " if len(devices) < 9 else ""
     subtitle = f"Speedup over {base}: each workload at its largest size, log scale"
     name = "headline" if rank == 0 else f"headline-{rank + 1}"
-    words = caption(rows, data.naming, note, STAR)
+    words = caption(rows, data.naming, note, "*")
     return [Figure(name, "headline", title, subtitle, words, chart, rank * 20, rank == 0, warning(rows))]
 
 
@@ -58,19 +47,12 @@ def _brief(name: str) -> str:
     return name.partition(",")[0]
 
 
-def _entry(data: ChartData, each: Notable, rows: Sequence[Row]) -> NamedRow:
-    marks = []
-    for row in each.rows:
-        role = data.naming.role(row)
-        low, high = row["low"], row["high"]
-        if too_wide(low, high):
-            marks.append(RowMark(None, role, "unknown (too noisy)"))
-            continue
-        doubt = "*" if flagged(row) and not warning(rows) else ""
-        marks.append(
-            RowMark(row["speedup"], role, ratio_text(row["speedup"]) + doubt, low, high, row["one_shot_speedup"])
-        )
-    return NamedRow(each.group, each.name, each.detail, tuple(marks))
+def _ratio(data: ChartData, row: Row, rows: Sequence[Row]) -> RowMark:
+    role, low, high = data.naming.role(row), row["low"], row["high"]
+    if too_wide(low, high):
+        return RowMark(None, role, "unknown (too noisy)")
+    words = ratio_text(row["speedup"]) + "*" * bool(hollow_marks([row], rows))
+    return RowMark(row["speedup"], role, words, low, high, row["one_shot_speedup"])
 
 
 def ratio_text(value: float) -> str:
@@ -91,37 +73,27 @@ def _finding(data: ChartData, found: Sequence[Notable], devices: Sequence[str], 
 
 def _shares(data: ChartData) -> list[Figure]:
     """What each device reaches of its measured peak."""
-    naming = data.naming
-    rows = [row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy"]
-    found = data.notable(rows)
-    shown = [row for each in found for row in each.rows]
-    if len(shown) < LEAST_VALUES:
+    found = data.notable(row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy")
+    if not found:
         return []
-    entries = []
-    for each in found:
-        marks = []
-        for row in each.rows:
-            share = 100 * row["utilisation"]
-            above = share > 100
-            words = (
-                "— above the measured peak" if above else f"{share:.0f}%" + "*" * (flagged(row) and not warning(shown))
-            )
-            marks.append(RowMark(None if above else share, naming.role(row), words))
-        entries.append(NamedRow(each.group, each.name, each.detail, tuple(marks)))
+    shown = [row for each in found for row in each.rows]
     devices = data.devices(shown)
-    keys = data.keys(shown, "mark") if len(devices) > 1 else ()
     reached = []
     for group, members in grouped(found, lambda each: each.group).items():
-        reached.append((max(map(_share, members)), group.partition(",")[0].lower()))
-    reached.sort(reverse=True)
-    shares = " and ".join(f"{share:.0f}% ({group})" for share, group in reached[:2])
+        possible = [100 * row["utilisation"] for each in members for row in each.rows if row["utilisation"] <= 1]
+        reached.append((max(possible, default=0.0), group.partition(",")[0].lower()))
+    shares = " and ".join(f"{share:.0f}% ({group})" for share, group in sorted(reached, reverse=True)[:2])
     title = f"{devices[0]}, of its measured peak: {shares}"
     subtitle = "Share of the roofline limit that was measured at the start of the run; largest size of each workload"
     note = "No GPU used. Have one? Install a GPU build of PyTorch (pytorch.org/get-started), then run again. "
-    small = caption(shown, naming, "" if data.on_accelerators(data.rows) else note, STAR)
-    chart = NamedRows(tuple(entries), "%", keys, None, tuple(shown))
+    small = caption(shown, data.naming, "" if data.on_accelerators(data.rows) else note, "*")
+    keys = data.keys(shown, "mark") if len(devices) > 1 else ()
+    chart = NamedRows(marked(found, lambda row: _share(data, row, shown)), "%", keys)
     return [Figure("headline", "headline", title, subtitle, small, chart, notice=warning(shown))]
 
 
-def _share(each: Notable) -> float:
-    return max((100 * row["utilisation"] for row in each.rows if row["utilisation"] <= 1), default=0.0)
+def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
+    share, role = 100 * row["utilisation"], data.naming.role(row)
+    if share > 100:
+        return RowMark(None, role, "— above the measured peak")
+    return RowMark(share, role, f"{share:.0f}%" + "*" * bool(hollow_marks([row], shown)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pandas as pd
@@ -11,11 +11,12 @@ import pandas as pd
 from ...runfile.schema import Parallel
 from ..labels import Names, Row, grouped
 from ..speedup import Baseline, pair
-from ..sweep import size_of, size_parameter
+from ..sweep import Line, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
-from .naming import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
+from .layouts import NamedRow, RowLabel, RowMark
 from .page import Key
+from .wording import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
 
 _SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
 """Shipped workloads that explain others and answer no question of their own."""
@@ -28,38 +29,37 @@ _FIRST = (
 """Shipped workloads in the order in which they keep their row where there are too many."""
 _MOST = {"training": 4, "models": 6, "matmul": 5, "elementwise": 3, "classic": 1}
 _MOST_NAMED = 16
+LEAST_VALUES = 3
+"""A picture of fewer isn't drawn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notable:
+class Notable(RowLabel):
     """One setting of a workload at its largest size: a row for each device that has it."""
 
-    group: str
-    name: str
-    detail: str
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True, eq=False)
 class ChartData:
-    """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes."""
+    """The tables of a report, the trends of its runs, and what an hour of a run's device costs. Pairs hold what
+    :func:`gpubench.report.speedup.pair` makes."""
 
-    def __init__(
-        self,
-        results: pd.DataFrame,
-        speedups: pd.DataFrame,
-        baseline: Baseline | None = None,
-        scaled: pd.DataFrame | None = None,
-        trends: Sequence[Trend] = (),
-    ) -> None:
-        self.results, self.speedups, self.baseline = results, speedups, baseline
-        self.scaled, self.trends = scaled, tuple(trends)
+    results: pd.DataFrame
+    speedups: pd.DataFrame
+    baseline: Baseline | None = None
+    scaled: pd.DataFrame | None = None
+    trends: Sequence[Trend] = ()
+    costs: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
+        """What tells the lines of a sweep apart."""
         return Names(self.results)
 
     @cached_property
     def naming(self) -> Naming:
+        """What the pictures call the devices."""
         return Naming(self.results)
 
     @cached_property
@@ -82,11 +82,12 @@ class ChartData:
         return [rows for rows in (inside, across, numpy) if rows]
 
     def on_accelerators(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of GPUs and the like."""
         return [row for row in rows if row["_run"].machine.device(row["device"]).accelerator]
 
     def devices(self, rows: Iterable[Row]) -> list[str]:
         """Names of the rows' devices, in the order of the report."""
-        return list(dict.fromkeys(self.naming.device(row) for row in sorted(rows, key=self.naming.order)))
+        return [key.label for key in self.keys(rows)]
 
     def keys(self, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
         """Legend entries of the rows' devices."""
@@ -96,7 +97,8 @@ class ChartData:
     def notable(self, rows: Iterable[Row]) -> list[Notable]:
         """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
 
-        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16.
+        As many as a picture of 700 pixels holds with a mark for each device in a row: 10 to 16. None where there are
+        fewer values than make a picture.
         """
         rows = list(rows)
         marks = len({self.naming.order(row) for row in rows})
@@ -118,35 +120,29 @@ class ChartData:
         while len(shipped) + len(own) > most:
             largest = max(order, key=lambda group: sum(each.group == group for each in shipped))
             shipped.remove([each for each in shipped if each.group == largest][-1])
-        return sorted([*shipped, *own], key=lambda each: order.index(each.group))
+        found = sorted([*shipped, *own], key=lambda each: order.index(each.group))
+        return found if sum(len(each.rows) for each in found) >= LEAST_VALUES else []
 
     def _settings(self, workload: str, rows: list[Row]) -> Iterable[Notable]:
         size = size_parameter(rows)
         by_setting = grouped(rows, lambda row: _setting(row, size))
         ranked = sorted(by_setting.values(), key=lambda members: plainness(members[0]))
-        dtypes = _DTYPES_TOO.get(workload, ())
-        chosen = ranked[:1] if not dtypes else []
-        for dtype in dtypes:
+        chosen: list[list[Row]] = []
+        for dtype in _DTYPES_TOO.get(workload, ()):
             chosen += [members for members in ranked if members[0]["dtype"] == dtype][:1]
         for members in chosen or ranked[:1]:
-            at = grouped(members, lambda row: size_of(row, size) if size else None)
-            most = max(len({row["run"] + row["device"] for row in each}) for each in at.values())
-            value = max(
-                (v for v, each in at.items() if len({r["run"] + r["device"] for r in each}) == most), key=_number
-            )
+            at = grouped(members, lambda row: (size_of(row, size) if size else None) or 0.0)
+            counts = {value: len({row["run"] + row["device"] for row in each}) for value, each in at.items()}
+            value = max(value for value, count in counts.items() if count == max(counts.values()))
             first = at[value][0]
             shown = {self.naming.order(row): row for row in reversed(at[value])}
-            chosen_rows = tuple(row for _, row in sorted(shown.items(), key=lambda item: item[0]))
+            chosen_rows = tuple(shown[order] for order in sorted(shown))
             yield Notable(group_of(workload), workload_name(workload), settings(first), chosen_rows)
 
 
 def _precedence(workload: str) -> int:
     family, _, name = workload.partition(".")
     return _FIRST.index(name) if family in WORK_GROUPS and name in _FIRST else len(_FIRST)
-
-
-def _number(value: float | None) -> float:
-    return value or 0.0
 
 
 def _setting(row: Row, size: str | None) -> Hashable:
@@ -160,3 +156,13 @@ def plainness(row: Row) -> tuple[bool, ...]:
     case = row["_result"].case
     forms = [value for value in case.params.values() if isinstance(value, str)]
     return case.dtype != "float32", case.variant != "eager", case.cache == "cold", not set(forms) & set(_PREALLOCATED)
+
+
+def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[NamedRow, ...]:
+    """The rows of a picture, with a mark for each device."""
+    return tuple(NamedRow(each.group, each.name, each.detail, tuple(map(mark, each.rows))) for each in found)
+
+
+def line_setting(line: Line, *without: str) -> tuple[tuple[str, object], ...]:
+    """What tells a line apart from others beside its device and the terms ``without``."""
+    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", *without))

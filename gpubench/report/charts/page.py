@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean
 from typing import Any, Protocol
 
 from matplotlib.axes import Axes
@@ -25,6 +26,8 @@ MARGIN = 20.0
 _MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
+CALL_UNIT = "calls"
+"""A unit without prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,11 @@ class Key:
     look: str = "line"
 
 
-CALL_UNIT = "calls"
-"""A unit without prefixes."""
-
-
 class Chart(Protocol):
     """What a figure holds: plain data that knows how to draw itself."""
 
-    def draw(self, figure: Figure, theme: str) -> Page: ...
+    def draw(self, figure: Figure, theme: str) -> Page:
+        """The page with all its ink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,11 @@ class Page:
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
         rows = _packed(keys, figure.width)
-        small_print = wrapped(figure.caption, room, TINY)
+        foot_lines = wrapped(figure.caption, room, TINY)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
-        foot = 14.0 + 1.4 * TINY * len(small_print)
+        foot = 14.0 + 1.4 * TINY * len(foot_lines)
         body = figure.height - self.top - foot if figure.height else min(body, _MOST_HEIGHT - self.top - foot)
-        body = max(120.0, body)
-        self.bottom = self.top + body
+        self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
         y = 14.0
@@ -93,7 +92,7 @@ class Page:
             y += 23.0
             for x, key in row:
                 self._legend(key, x, y)
-        for i, words in enumerate(small_print):
+        for i, words in enumerate(foot_lines):
             self.text(MARGIN, self.bottom + 4 + 1.4 * TINY * (i + 1), words, TINY, "muted")
 
     def ink(self, role: str) -> str:
@@ -102,33 +101,30 @@ class Page:
 
     def text(self, x: float, y: float, words: str, size: float, role: str = "text", **how: Any) -> None:
         """``y`` is the baseline, from the upper edge."""
-        how.setdefault("va", "baseline")
-        self.canvas.text(
-            x / self.width,
-            1 - y / self.height,
-            words,
-            fontsize=size * PX,
-            color=self.ink(role),
-            parse_math=False,
-            **how,
-        )
+        how = {"va": "baseline", "fontsize": size * PX, "color": self.ink(role), **how}
+        self.canvas.text(x / self.width, 1 - y / self.height, words, **how)
 
-    def axes(self, x: float, width: float, top: float | None = None, bottom: float | None = None) -> Axes:
+    def note(self, axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
+        """Words beside a place in the axes, ``offset`` in points; muted and TINY unless ``how`` says otherwise."""
+        how = {"fontsize": TINY * PX, "color": self.ink("muted"), **how}
+        axes.annotate(words, at, offset, textcoords="offset points", **how)
+
+    def axes(self, x: float, width: float, top: float, bottom: float) -> Axes:
         """Bare axes between ``top`` and ``bottom``."""
-        top, bottom = self.top if top is None else top, self.bottom if bottom is None else bottom
-        box = (x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height)
-        return self.canvas.add_axes(box)
+        return self.canvas.add_axes(self._box(x, width, top, bottom))
 
-    def panels(self, rows: int, columns: int, **shared: Any) -> list[Axes]:
-        """Axes in the room for panels, kept apart by constrained layout."""
-        box = (
-            MARGIN / self.width,
-            1 - self.bottom / self.height,
-            1 - 2 * MARGIN / self.width,
-            (self.bottom - self.top) / self.height,
-        )
+    def panels(self, count: int, share: bool = False) -> list[Axes]:
+        """Axes in the room for panels, kept apart by constrained layout; ``share`` one axis of values."""
+        box = self._box(MARGIN, self.width - 2 * MARGIN, self.top, self.bottom)
         self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
-        return list(self.canvas.subplots(rows, columns, squeeze=False, **shared).flat)
+        axes = list(self.canvas.subplots(*grid(count), squeeze=False, sharey=share).flat)
+        for unused in axes[count:]:
+            unused.set_visible(False)
+        return axes[:count]
+
+    def _box(self, x: float, width: float, top: float, bottom: float) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height as shares of the page."""
+        return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
 
     def lay_out(self) -> None:
         """Give the panels their places now and not only when the page is saved."""
@@ -150,23 +146,23 @@ class Page:
         )  # fmt: skip
 
     def _legend(self, key: Key, x: float, y: float) -> None:
-        hollow = key.look == "hollow"
+        x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
-            [(x + at) / self.width for at in (0, 12, 24)],
-            [1 - (y - 5) / self.height] * 3,
-            color=self.ink(key.role),
+            x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
             linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
-            linestyle=(0, (4, 2)) if key.look == "dashed" else "-",
-            solid_capstyle="butt",
+            linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
             marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
-            markevery=[1],
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
-            markerfacecolor=self.ink("page" if hollow else key.role),
+            markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
-            transform=self.canvas.transFigure,
-        )
+        )  # fmt: skip
         self.canvas.add_artist(line)
         self.text(x + 30, y, key.label, NORMAL, "text")
+
+
+def grid(count: int) -> tuple[int, int]:
+    """Rows and columns of so many panels."""
+    return math.ceil(count / 2), min(count, 2)
 
 
 def _packed(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:
@@ -267,17 +263,7 @@ def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
     axis.set_major_locator(FixedLocator(list(places)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
-    axis.set_ticklabels(list(labels), parse_math=False)
-
-
-def padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
-    """Limits of a logarithmic axis: a share of its length free on either side, ``least`` a factor between ends."""
-    low, high = min(values), max(values)
-    if high / low < least:
-        middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
-    room = (high / low) ** share
-    return low / room, high * room
+    axis.set_ticklabels(list(labels))
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -286,22 +272,14 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     In the order of the places; where there isn't room for all, evenly from ``low`` to ``high``. Neither adjustText nor
     matplotlib-label-lines keeps labels in one column beside the ends of lines.
     """
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    if (len(places) - 1) * gap > high - low:
-        step = (high - low) / max(1, len(places) - 1)
-        moved = {i: low + rank * step for rank, i in enumerate(order)}
-        return [moved[i] for i in range(len(places))]
-    groups: list[tuple[float, list[int]]] = []
-    for i in order:
-        groups.append((places[i], [i]))
-        while True:
-            middle, members = groups[-1]
-            half = (len(members) - 1) * gap / 2
-            groups[-1] = (min(max(middle, low + half), high - half), members)
-            if len(groups) < 2 or groups[-1][0] - half - (groups[-2][0] + (len(groups[-2][1]) - 1) * gap / 2) >= gap:
-                break
-            (before, first), (after, second) = groups.pop(-2), groups.pop()
-            middle = (before * len(first) + after * len(second)) / (len(first) + len(second))
-            groups.append((middle, first + second))
-    moved = {i: middle + (k - (len(own) - 1) / 2) * gap for middle, own in groups for k, i in enumerate(own)}
+    order = sorted(range(len(places)), key=places.__getitem__)
+    gap = min(gap, (high - low) / max(1, len(places) - 1))
+    # Isotonic regression of the places less their gaps, by pooling adjacent violators.
+    pools: list[list[float]] = []
+    for rank, i in enumerate(order):
+        pools.append([places[i] - rank * gap])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    starts = [min(max(fmean(pool), low), high - (len(places) - 1) * gap) for pool in pools for _ in pool]
+    moved = {i: start + rank * gap for rank, (i, start) in enumerate(zip(order, starts, strict=True))}
     return [moved[i] for i in range(len(places))]

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...format import text
+from ...runfile.schema import TIMERS
 from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
-from ..sweep import Line, Measure, Sweep, rate_of, sweeps, time_of
-from .material import ChartData, plainness
-from .naming import WORK_GROUPS, drawn_hollow, family_name, warning, workload_name
+from ..sweep import Line, Sweep, rate_of, sweeps, time_of
+from .layouts import Curve, LinePanels, Panel
+from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure
-from .panels import Curve, LinePanels, Panel
-from .small_print import caption, waited
+from .wording import WORK_GROUPS, caption, family_name, hollow_marks, warning, workload_name
 
 _DEFAULT = ("matmul", "models", "elementwise")
 """Families whose rates a report shows unless it is asked for all; one's own come first."""
@@ -27,29 +27,26 @@ def rate_figures(data: ChartData) -> list[Figure]:
     rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
     for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
         by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
-        made = [_family(data, kind, members, rate.measure, rate) for rate, members in by_rate if rate]
+        made = [_family(data, kind, members, rate) for rate, members in by_rate if rate]
         shown = [figure for figure in made if figure]
         rates += [replace(figure, default=figure.default and i == 0) for i, figure in enumerate(shown)]
-        figure = _family(data, kind, rows, time_of, None)
-        times += [figure] if figure else []
+        times += [figure for figure in [_family(data, kind, rows, None)] if figure]
     figures = sorted([*rates, *times], key=lambda figure: figure.rank)
     defaults = [figure.name for figure in figures if figure.default][:_MOST_DEFAULT]
     return [replace(figure, default=figure.name in defaults) for figure in figures]
 
 
-def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate: Rate | None) -> Figure | None:
+def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> Figure | None:
     """A panel for each dtype of the family's first workload, then for its other workloads; lines are devices."""
-    panels = _panels(sweeps(rows, measure, data.names)[0])
+    panels = _panels(sweeps(rows, rate.measure if rate else time_of, data.names)[0])
     if not panels:
         return None
     unit = rate.unit if rate else "s"
     used = [row for _, _, lines in panels for line in lines for row in line.rows]
     drawn = []
     for label, size, lines in panels:
-        curves = [
-            _curve(data, line, unit, used) for line in sorted(lines, key=lambda line: data.naming.order(line.row))
-        ]
-        drawn.append(Panel(label, size, tuple(curves[:MOST_CURVES])))
+        ordered = sorted(lines, key=lambda line: data.naming.order(line.row))[:MOST_CURVES]
+        drawn.append(Panel(label, size, tuple(_curve(data, line, unit, used) for line in ordered)))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
@@ -62,9 +59,10 @@ def _family(data: ChartData, kind: str, rows: list[Row], measure: Measure, rate:
         tops.append(f"{text(value, unit, 2)} {where} {name.partition(',')[0]}")
     title = f"{family_name(kind)}: up to {', '.join(tops)}"
     title = title if rate else f"{family_name(kind)}: {quantity}"
-    subtitle = f"{heading(quantity)} against size{waited(used)}; {'higher' if rate else 'lower'} is better"
+    waited = ", synchronization included" * all(row["_result"].times.timer in TIMERS for row in used)
+    subtitle = f"{heading(quantity)} against size{waited}; {'higher' if rate else 'lower'} is better"
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
-    chart = LinePanels(tuple(drawn), unit, data.keys(used), "", tuple(used))
+    chart = LinePanels(tuple(drawn), unit, data.keys(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
     own = kind not in WORK_GROUPS
     order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
@@ -78,8 +76,8 @@ def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
     panels = []
     for sweep in found:
         for dtype, lines in grouped(sweep.lines, lambda line: line.terms["dtype"]).items():
-            plainest = min(lines, key=lambda line: plainness(line.row)[1:])
-            same = [line for line in lines if _setting(line) == _setting(plainest) and len(line.points) > 1]
+            plainest = line_setting(min(lines, key=lambda line: plainness(line.row)[1:]), "dtype")
+            same = [line for line in lines if line_setting(line, "dtype") == plainest and len(line.points) > 1]
             if same:
                 panels.append((sweep, str(dtype or ""), same))
     counts = {id(lines): max(len(line.points) for line in lines) for _, _, lines in panels}
@@ -91,10 +89,6 @@ def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
     ]
 
 
-def _setting(line: Line) -> tuple[object, ...]:
-    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype"))
-
-
 def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
-    doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
-    return Curve(line.points, data.naming.role(line.row), text(line.points[-1].y, unit, 2), False, doubts)
+    label = text(line.points[-1].y, unit, 2)
+    return Curve(line.points, data.naming.role(line.row), label, False, hollow_marks(line.rows, used))

@@ -15,13 +15,12 @@ from matplotlib.patheffects import withStroke
 
 from ...format import text
 from ...runfile.schema import Ceilings
-from ...runfile.utilisation import compute_dtype
+from ...runfile.utilisation import PLAUSIBLE, compute_dtype
 from ..labels import Row, grouped, shorten
 from .material import ChartData
-from .naming import drawn_hollow, title_name, warning, workload_name
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
-from .small_print import caption, too_low
-from .theme import DTYPE_ROLES, MARK_SHAPES, PX, TINY
+from .theme import DTYPE_ROLES, MARK_SHAPES, TINY
+from .wording import caption, hollow_marks, title_name, warning, workload_name
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -58,18 +57,14 @@ class Roofline:
 
     dots: tuple[Dot, ...]
     roofs: tuple[Roof, ...]
-    rows: tuple[Row, ...] = ()
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Peaks as lines with their names beside them, the best of each workload named, the others faint."""
         dtypes = [dtype for dtype in DTYPE_ROLES if any(dot.dtype == dtype for dot in self.dots)]
         page = Page(figure, theme, _HEIGHT, [Key(dtype, dtype, "mark") for dtype in dtypes])
         axes = page.axes(MARGIN + 72, page.width - 2 * MARGIN - 72 - _GUTTER, page.top + 6, page.bottom - 40)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
         x, y = self._limits()
-        axes.set_xlim(*x)
-        axes.set_ylim(*y)
+        axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
         log_axis(axes.yaxis, *y, "FLOP/s", 8)
         log_axis(axes.xaxis, *x, "FLOP/B", 8)
         axes.set_xticklabels([f"{place:,g}" for place in axes.get_xticks()])
@@ -98,44 +93,32 @@ class Roofline:
         """A dtype's line begins where the fastest memory could feed it; a memory's line ends at the highest peak."""
         flat, slopes = [r for r in self.roofs if r.dtype], [r for r in self.roofs if not r.dtype]
         top = max((roof.peak for roof in flat), default=y[1])
-        box = axes.get_position()
-        height = box.height * page.height
-        names: list[tuple[float, str, str]] = []
-        for roof in flat:
-            start = max(x[0], roof.peak / max((slope.peak for slope in slopes), default=math.inf) if slopes else x[0])
+        fastest = max((slope.peak for slope in slopes), default=math.inf)
+        box, height = axes.get_position(), page.size(axes)[1]
+        heights = [math.log(roof.peak / y[0]) / math.log(y[1] / y[0]) * height for roof in flat]
+        for roof, place in zip(flat, spread(heights, 15, 4, height - 4), strict=True):
             role = roof.dtype if roof.dtype in DTYPE_ROLES else "muted"
+            start = max(x[0], roof.peak / fastest)
             axes.plot([start, x[1]], [roof.peak] * 2, color=page.ink(role), linewidth=1.4, zorder=2)
-            names.append((math.log(roof.peak / y[0]) / math.log(y[1] / y[0]) * height, roof.label, role))
-        places = spread([place for place, _, _ in names], 15, 4, height - 4)
-        for (_, label, role), place in zip(names, places, strict=True):
-            bottom = (1 - box.y0) * page.height
-            page.text(box.x1 * page.width + 6, bottom - place + 4, label, TINY, role)
+            page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, role)
         for slope in slopes:
-            end = min(x[1], top / slope.peak)
-            axes.plot(
-                [x[0], end], [x[0] * slope.peak, end * slope.peak], color=page.ink("muted"), linewidth=1.2, zorder=2
-            )
-            fastest = slope.peak == max(each.peak for each in slopes)
-            self._name_slope(page, axes, slope, (x[0], end), fastest)
+            ends = [x[0], min(x[1], top / slope.peak)]
+            axes.plot(ends, [end * slope.peak for end in ends], color=page.ink("muted"), linewidth=1.2, zorder=2)
+            self._name_slope(page, axes, slope, ends, slope.peak == fastest)
 
-    def _name_slope(self, page: Page, axes: Axes, slope: Roof, ends: tuple[float, float], above: bool) -> None:
+    def _name_slope(self, page: Page, axes: Axes, slope: Roof, ends: Sequence[float], above: bool) -> None:
         """Its name along the middle of its line; above it for the fastest memory, below it for the others."""
-        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-        box = axes.get_position()
-        width, height = box.width * page.width, box.height * page.height
+        (left, right), (low, high), (width, height) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
         angle = math.degrees(math.atan2(height / math.log(high / low), width / math.log(right / left)))
         at = math.sqrt(max(ends[0], low / slope.peak) * min(ends[1], high / slope.peak))
-        axes.annotate(
-            slope.label, (at, at * slope.peak), (0, 5 if above else -5), textcoords="offset points", rotation=angle,
-            ha="center", va="bottom" if above else "top", rotation_mode="anchor", fontsize=TINY * PX, parse_math=False,
-            color=page.ink("muted"), zorder=4, path_effects=[withStroke(linewidth=2.5, foreground=page.ink("page"))],
-        )  # fmt: skip
+        y, side = (5, "bottom") if above else (-5, "top")
+        page.note(axes, slope.label, (at, at * slope.peak), (0, y), rotation=angle, rotation_mode="anchor", ha="center",
+                  va=side, zorder=4, path_effects=[withStroke(linewidth=2.5, foreground=page.ink("page"))])  # fmt: skip
 
     def _name_dots(self, page: Page, axes: Axes) -> None:
         """Each name beside its dot where it touches no other name and the fewest dots and lines."""
-        box = axes.get_position()
+        box, size = axes.get_position(), page.size(axes)
         left, bottom = box.x0 * page.width, (1 - box.y0) * page.height
-        size = box.width * page.width, box.height * page.height
         scale = axes.transData + axes.transAxes.inverted()
         spots = {dot: tuple(map(float, scale.transform((dot.x, dot.y)) * size)) for dot in self.dots}
         marks = [*spots.values()]
@@ -157,21 +140,16 @@ def _free(
     dots: Iterable[Sequence[float]],
 ) -> tuple[float, float] | None:  # fmt: skip
     """Left end and middle of the words, on the fewest ``dots``; None where they would lie on other words."""
-    best: tuple[int, tuple[float, float]] | None = None
+    places: list[tuple[int, tuple[float, float]]] = []
     for reach in (0, 5, 12, 20):
         for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
-            at = (spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0))
-            inside = 0 <= at[0] <= size[0] - wide and 6 <= at[1] <= size[1] - 6
-            clear = all(
-                at[0] + wide < left or left + other < at[0] or abs(at[1] - y0) >= _WORD for left, y0, other in taken
-            )
-            if inside and clear:
-                hits = sum(
-                    at[0] - _DOT / 2 < dot[0] < at[0] + wide + _DOT / 2 and abs(dot[1] - at[1]) < _DOT for dot in dots
-                )
-                if best is None or hits < best[0]:
-                    best = hits, at
-    return best[1] if best else None
+            left, middle = spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0)
+            right = left + wide
+            inside = 0 <= left <= size[0] - wide and 6 <= middle <= size[1] - 6
+            if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
+                hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
+                places.append((hits, (left, middle)))
+    return min(places, key=lambda place: place[0])[1] if places else None
 
 
 def roofline_figures(data: ChartData) -> list[Figure]:
@@ -180,50 +158,50 @@ def roofline_figures(data: ChartData) -> list[Figure]:
     accelerated = bool(data.on_accelerators(data.rows))
     rows = sorted((row for row in data.rows if row["implementation"] != "numpy"), key=data.naming.order)
     for rank, members in enumerate(grouped(rows, data.naming.order).values()):
-        ceilings = members[0]["_run"].ceilings.get(members[0]["device"])
+        first = members[0]
+        ceilings = first["_run"].ceilings.get(first["device"])
         own = [row for row in members if row["_result"].work.flops and row["_result"].work.bytes]
         chart = _roofline(own, ceilings) if ceilings and own else None
         if not chart or len(chart.dots) < 3 or not chart.roofs:
             continue
-        first = members[0]
-        name = data.naming.device(first)
+        title = f"Roofline of the {data.naming.device(first)}"
         reached = [row for row in own if 0 < (row["utilisation"] or 0) <= 1]
-        best = max(reached, key=lambda row: row["utilisation"], default=None)
-        title = f"Roofline of the {name}"
-        if best:
-            title = f"Roofline of the {name}: {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
+        if best := max(reached, key=lambda row: row["utilisation"], default=None):
+            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
-        note = f"Peaks were measured at the start of the run. {too_low(own)}"
-        on_gpu = bool(data.on_accelerators([first]))
-        suffix = f"-{first['run']}" if data.naming.several else ""
+        note = "Peaks were measured at the start of the run. "
+        note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, own))
         words = caption(own, data.naming, note)
-        shown = on_gpu == accelerated and rank < 2
-        file = f"roofline-{first['device']}{suffix}"
+        shown = bool(data.on_accelerators([first])) == accelerated and rank < 2
+        file = f"roofline-{first['device']}" + f"-{first['run']}" * data.naming.several
         figures.append(Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own)))
     return figures
 
 
+def _beyond(row: Row) -> bool:
+    """Whether it beats a peak of a busy machine by more than noise; of others that is a flag of the result."""
+    busy = any(flag.name == "contended" for flag in row["_run"].flags)
+    implausible = any(flag.name == "implausible" for flag in row["_result"].flags)
+    return busy and not implausible and (row["utilisation"] or 0) > PLAUSIBLE
+
+
 def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
-    best: dict[str, float] = {}
-    for row in rows:
-        height = row["_result"].work.flops / row["time_s"]
-        best[row["workload"]] = max(best.get(row["workload"], 0.0), height)
+    heights = [row["_result"].work.flops / row["time_s"] for row in rows]
+    best = {}  # of equals the first
+    for workload, members in grouped(range(len(rows)), lambda i: rows[i]["workload"]).items():
+        best[max(members, key=heights.__getitem__)] = workload_name(workload)
+    hollow = hollow_marks(rows, rows)
     dots = []
-    for row in rows:
-        work, workload = row["_result"].work, row["workload"]
-        height = work.flops / row["time_s"]
-        label = workload_name(workload) if best[workload] == height else ""
-        if label:
-            best[workload] = -1.0  # of equals the first
-        dtype = compute_dtype(row["dtype"] or "", row["variant"] or "")
-        dots.append(Dot(work.flops / work.bytes, height, dtype, label, drawn_hollow(row, rows)))
+    for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
+        work, dtype = row["_result"].work, compute_dtype(row["dtype"] or "", row["variant"] or "")
+        dots.append(Dot(work.flops / work.bytes, height, dtype, best.get(i, ""), i in hollow))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)
         for dtype, rate in ceilings.throughput.items()
         if dtype in used
     ]
-    return Roofline(tuple(dots), (*flat, *_levels(ceilings)), tuple(rows))
+    return Roofline(tuple(dots), (*flat, *_levels(ceilings)))
 
 
 def _levels(ceilings: Ceilings) -> list[Roof]:

@@ -10,13 +10,11 @@ from ..labels import Row, grouped, heading
 from ..sweep import Point
 from ..table import records
 from .gpu_time_chart import SharedBar, StackedBars
+from .layouts import Curve, LinePanels, Panel, RowLabel, row_axes, rows_height
 from .material import ChartData
-from .named_rows import row_axes, rows_height
-from .naming import model_name
 from .page import MOST_CURVES, Figure, Key, Page, linear_axis
-from .panels import Curve, LinePanels, Panel
-from .small_print import caption
 from .theme import ACCELERATORS, PHASES, PX, SMALL
+from .wording import caption, model_name
 
 _METHODS = {
     "ddp": "DistributedDataParallel", "fsdp": "FSDP2", "data_parallel": "DataParallel", "gpipe": "GPipe",
@@ -27,12 +25,9 @@ _MOST_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class EfficiencyBar:
+class EfficiencyBar(RowLabel):
     """A share of what the devices have, with its interval; ``ideal`` is the most that the split allows."""
 
-    group: str
-    name: str
-    detail: str
     value: float
     low: float
     high: float
@@ -44,7 +39,6 @@ class EfficiencyBars:
     """Bars in groups, a group a job."""
 
     bars: tuple[EfficiencyBar, ...]
-    rows: tuple[Row, ...] = ()
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Bars from 0 %, the interval as a thin line, the ideal as a tick."""
@@ -63,10 +57,8 @@ class EfficiencyBars:
             axes.plot([100 * bar.ideal] * 2, [middle - 9, middle + 9], color=ink, linewidth=2.4, zorder=5)
             at = max(100 * bar.value, ends[1])
             at = 100 * bar.ideal if at - 2 < 100 * bar.ideal < at + 9 else at
-            axes.annotate(
-                f"{bar.value:.0%}", (at, middle), (5, 0), textcoords="offset points", va="center", zorder=6,
-                fontsize=SMALL * PX, fontweight="bold", color=ink, annotation_clip=False,
-            )  # fmt: skip
+            page.note(axes, f"{bar.value:.0%}", (at, middle), (5, 0), va="center", zorder=6, fontsize=SMALL * PX,
+                      fontweight="bold", color=ink, annotation_clip=False)  # fmt: skip
         return page
 
 
@@ -107,16 +99,14 @@ def _efficiency(data: ChartData, rows: list[Row], name: str, axis: str) -> Figur
     kinds = ", ".join(sorted({row["uncertainty"] for row in used if row["uncertainty"]}))
     left = len(bars) - _MOST_ROWS
     note = f"Thin line: {kinds}. " + (f"{left} more are in scaling.csv. " if left > 0 else "")
-    chart = EfficiencyBars(tuple(bars[:_MOST_ROWS]), tuple(used))
+    chart = EfficiencyBars(tuple(bars[:_MOST_ROWS]))
     words = caption(used, data.naming, note, "")
     return Figure(name, "scaling", title, subtitle, words, chart, 7.0 + 0.1 * (axis == "microbatches"))
 
 
 def _job(row: Row, data: ChartData) -> str:
-    name = row["workload"].partition(".")[2] or row["workload"]
-    words = [heading(model_name(name)), f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""]
-    words += [data.naming.short(row)]
-    return " · ".join(word for word in words if word)
+    mode = f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""
+    return " · ".join(filter(None, (model_name(row["workload"]), mode, data.naming.short(row))))
 
 
 def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
@@ -130,7 +120,7 @@ def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
             points.append(Point(float(row["nbytes"]), row["bus_byte_per_s"], moved / times.q3_s, moved / times.q1_s))
         curves.append(Curve(tuple(points), role, f"{text(points[-1].y, 'B/s', 2)}, {_ranks(members[0])}"))
     best = max(row["bus_byte_per_s"] for row in rows)
-    chart = LinePanels((Panel("", "nbytes", tuple(curves)),), "B/s", (), "", tuple(rows))
+    chart = LinePanels((Panel("", "nbytes", tuple(curves)),), "B/s")
     subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
     words = caption(rows, data.naming, "Point: median of the slowest rank; bar: interquartile range of the rounds. ")
     title = f"all_reduce: bus bandwidth up to {text(best, 'B/s', 2)}"
@@ -152,10 +142,8 @@ def _phases(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     for row in rows:
         parts = tuple((roles[n], s) for n, s in row["_result"].parallel.phases.items() if n in roles and s > 0)
         if parts:
-            name = heading(model_name(row["workload"].partition(".")[2]))
-            bars.append(
-                SharedBar("DataParallel, forward pass", name, f"{row['mode']}, {row['devices']} devices", parts)
-            )
+            detail = f"{row['mode']}, {row['devices']} devices"
+            bars.append(SharedBar("DataParallel, forward pass", model_name(row["workload"]), detail, parts))
     if len(bars) * len(phases) < 3:
         return None
     keys = tuple(Key(heading(name), role, "bar") for name, role in roles.items())
@@ -163,5 +151,5 @@ def _phases(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     words = caption(rows, data.naming, "Median of each phase, synchronized on every device. ", "")
     title = f"DataParallel: where the {seconds_text(longest.total)} of a forward pass go"
     facts = "The batch scattered, the network copied, the replicas run, the outputs gathered"
-    chart = StackedBars(tuple(bars[:_MOST_ROWS]), keys, tuple(rows))
+    chart = StackedBars(tuple(bars[:_MOST_ROWS]), keys)
     return Figure("scaling-phases", "scaling", title, facts, words, chart, 7.3, False)

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from ...statistics import ALWAYS, CROSSES
 from ..judgement import MEASURES, Crossing, crossing_of
-from ..labels import Row, family, grouped, setting, size_label, size_text
+from ..labels import Row, family, grouped, listed, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .headline_chart import ratio_text
-from .material import ChartData, plainness
-from .naming import drawn_hollow, title_name, warning
+from .layouts import Curve, LinePanels, Mark, Panel, too_wide
+from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .panels import Curve, LinePanels, Mark, Panel, too_wide
-from .small_print import caption, uncertainty
+from .wording import caption, hollow_marks, settings, title_name, warning
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -24,7 +23,6 @@ _MOST_DEFAULT = 2
 _UNSURE = "unsure"
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
-Setting = tuple[tuple[str, object], ...]
 
 
 def speedup_figures(data: ChartData) -> list[Figure]:
@@ -38,13 +36,13 @@ def speedup_figures(data: ChartData) -> list[Figure]:
                 workloads.append((workload, rows, kept))
         defaults = _leading([(workload, kept[RESIDENT][0]) for workload, _, kept in workloads]) if rank == 0 else []
         for workload, rows, kept in workloads:
-            suffix = "" if rank == 0 else f"-{rank + 1}"
             order = 1.0 + defaults.index(workload) * 0.1 if workload in defaults else 9.0 + 20 * rank
-            made = [_by_regime(data, workload, rows, kept, suffix), _by_dtype(data, workload, rows, kept, suffix)]
-            for figure, shift in zip(made, (0.0, 0.05), strict=True):
-                if figure:
-                    numpy = all(row["baseline_implementation"] == "numpy" for row in rows) and shift > 0
-                    figures.append(replace(figure, rank=order + shift, default=workload in defaults and not numpy))
+            numpy = all(row["baseline_implementation"] == "numpy" for row in rows)
+            for made, shift in ((_by_regime(data, workload, kept), 0.0), (_by_dtype(data, workload, kept), 0.05)):
+                if made:
+                    name = made.name if rank == 0 else f"{made.name}-{rank + 1}"
+                    default = workload in defaults and not (numpy and shift)
+                    figures.append(replace(made, name=name, rank=order + shift, default=default))
     return figures
 
 
@@ -58,57 +56,46 @@ def _leading(workloads: Sequence[tuple[str, Sweep]]) -> list[str]:
     return [workload for _, workload in sorted(best.values(), key=lambda entry: -entry[0])][:_MOST_DEFAULT]
 
 
-def _by_regime(
-    data: ChartData, workload: str, rows: list[Row], kept: dict[str, list[Sweep]], suffix: str
-) -> Figure | None:
+def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> Figure | None:
     """A panel a setting in the plainest dtype, a solid line a device, a dashed one with copies."""
     size = kept[RESIDENT][0].size
-    dtype = _plainest_dtype(kept[RESIDENT][0].lines)
-    panels: dict[Setting, list[tuple[str, Line]]] = {}
-    for regime, found in kept.items():
-        for line in (line for sweep in found for line in sweep.lines if line.terms["dtype"] == dtype):
-            panels.setdefault(_setting(line), []).append((regime, line))
-    ordered = sorted(panels.items(), key=lambda item: plainness(item[1][0][1].row))
-    shown = dict(ordered[:MOST_PANELS])
+    dtypes = [str(line.terms["dtype"]) for line in kept[RESIDENT][0].lines]
+    dtype = "float32" if "float32" in dtypes else dtypes[0]
+    every = [(regime, line) for regime, found in kept.items() for sweep in found for line in sweep.lines]
+    panels = grouped((each for each in every if each[1].terms["dtype"] == dtype), lambda each: _setting(each[1]))
+    shown = sorted(panels.values(), key=lambda lines: plainness(lines[0][1].row))[:MOST_PANELS]
     drawn: list[Panel] = []
     said: list[tuple[str, Line, Crossing]] = []
     single = len(shown) == 1
-    used = [row for lines in shown.values() for _, line in lines for row in line.rows]
-    for words, lines in shown.items():
+    used = [row for lines in shown for _, line in lines for row in line.rows]
+    for lines in shown:
+        title = "" if single else _words(lines[0][1])
         lines = lines if len(lines) <= MOST_CURVES else [entry for entry in lines if entry[0] == RESIDENT][:MOST_CURVES]
         several = len({data.naming.order(line.row) for _, line in lines}) > 1
         curves = [_curve(data, regime, line, size, used, several or not single) for regime, line in lines]
         said = said or [(regime, line, crossing_of(line, regime)) for regime, line in lines]
-        drawn.append(Panel("" if single else _words(words), size, tuple(curves), _axis_title(workload, size, dtype)))
+        drawn.append(Panel(title, size, tuple(curves), _axis_title(workload, size, dtype)))
     base = data.naming.baseline(used)
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     copies = any(curve.dashed for panel in drawn for curve in panel.curves)
-    keys = (
-        (*data.keys(used), *([Key("with copies", "muted", "dashed")] * copies))
-        if not single or len({curve.role for curve in drawn[0].curves}) > 1
-        else ()
-    )
-    chart = LinePanels(tuple(drawn), "", keys, _slower(base), tuple(used))
-    note = uncertainty(used) + (_COPIES if copies else "")
+    keys = (*data.keys(used), *([Key("with copies", "muted", "dashed")] * copies))
+    keys = keys if not single or len({curve.role for curve in drawn[0].curves}) > 1 else ()
+    chart = LinePanels(tuple(drawn), "", keys, _slower(base))
+    note = _uncertainty(used) + (_COPIES if copies else "")
     left = len(panels) - len(shown)
     note += f"{left} more settings are in speedup.csv. " if left else ""
-    first = "" if single else f" ({_words(next(iter(shown)))})"
+    first = "" if single else f" ({drawn[0].title})"
     title = f"{title_name(workload)}{first}: {_finding(data, said, size)}"
     subtitle = f"Speedup over {base}, {dtype}; ◆ from this size on the other is faster"
-    return Figure(
-        f"speedup-{workload}{suffix}", "speedup", title, subtitle, caption(used, data.naming, note), chart,
-        notice=warning(used),
-    )  # fmt: skip
+    words = caption(used, data.naming, note)
+    return Figure(f"speedup-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
 
 
-def _by_dtype(
-    data: ChartData, workload: str, rows: list[Row], kept: dict[str, list[Sweep]], suffix: str
-) -> Figure | None:
+def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> Figure | None:
     """A panel a device, a line a dtype, with the data on the device; None for a single dtype."""
     lines = [line for sweep in kept[RESIDENT] for line in sweep.lines]
-    first = min((_setting(line) for line in lines), key=lambda own: own != _setting(lines[0]))
-    lines = [line for line in lines if _setting(line) == first]
+    lines = [line for line in lines if _setting(line) == _setting(lines[0])]
     dtypes = list(dict.fromkeys(str(line.terms["dtype"]) for line in lines))
     if len(dtypes) < 2:
         return None
@@ -119,58 +106,35 @@ def _by_dtype(
         ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_CURVES]
         curves = []
         for line in ends:
-            label = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}"
+            label, hollow = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}", hollow_marks(line.rows, used)
             mark = _mark(crossing_of(line, RESIDENT), line, size)
-            doubts = frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
-            curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, doubts, mark))
+            curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, hollow, mark))
         panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
     best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
     base = data.naming.baseline(used)
-    title = (
-        f"{title_name(workload)} by dtype: {data.naming.subject(best.row)} is up to {ratio_text(best.points[-1].y)} "
-        f"as fast in {best.terms['dtype']}"
-    )
+    title = f"{title_name(workload)} by dtype: {data.naming.subject(best.row)} is up to "
+    title += f"{ratio_text(best.points[-1].y)} as fast in {best.terms['dtype']}"
     subtitle = f"Speedup over {base} in the same dtype; data stays on the device"
-    chart = LinePanels(tuple(panels), "", (), _slower(base), tuple(used))
-    words = caption(used, data.naming, uncertainty(used))
-    return Figure(
-        f"speedup-by-dtype-{workload}{suffix}", "speedup", title, subtitle, words, chart, notice=warning(used)
-    )
+    chart = LinePanels(tuple(panels), "", (), _slower(base))
+    words = caption(used, data.naming, _uncertainty(used))
+    return Figure(f"speedup-by-dtype-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
 
 
 def _emulated(line: Line, lines: Sequence[Line]) -> bool:
     """Whether the baseline takes much longer in this dtype than in float32: it has no instructions for it."""
-    times = {row["_result"].case.params.get(row["_result"].case.size): row["baseline_s"] for row in line.rows}
-    for other in lines:
-        if other.terms["dtype"] == "float32" and other.terms["source"] == line.terms["source"]:
-            for row in other.rows:
-                mine = times.get(row["_result"].case.params.get(row["_result"].case.size))
-                if mine and mine > _EMULATED * row["baseline_s"]:
-                    return True
-    return False
+    times = {point.x: row["baseline_s"] for point, row in zip(line.points, line.rows, strict=True)}
+    same = [each for each in lines if each.terms["source"] == line.terms["source"] and each.terms["dtype"] == "float32"]
+    plain = [pair for each in same for pair in zip(each.points, each.rows, strict=True)]
+    return any(times.get(point.x, 0) > _EMULATED * row["baseline_s"] for point, row in plain)
 
 
-def _plainest_dtype(lines: Sequence[Line]) -> str:
-    dtypes = [str(line.terms["dtype"]) for line in lines]
-    return "float32" if "float32" in dtypes else dtypes[0]
+def _setting(line: Line) -> tuple[tuple[str, object], ...]:
+    return line_setting(line, "dtype", "regime")
 
 
-def _setting(line: Line) -> Setting:
-    """What tells a line apart beside device, dtype and size."""
-    return tuple((name, value) for name, value in line.terms.items() if name not in ("source", "dtype", "regime"))
-
-
-def _words(own: Setting) -> str:
+def _words(line: Line) -> str:
     """``out``, ``autocast, width = 4``."""
-    words = []
-    for name, value in own:
-        if name.startswith(":") and value is not None:
-            words.append(setting(name[1:], value))  # type: ignore[arg-type]
-        elif name == "cache" and value not in (None, "hot"):
-            words.append(f"cache {value}")
-        elif name == "variant" and value not in (None, "eager"):
-            words.append(str(value))
-    return ", ".join(words) or "eager"
+    return settings(line.row, brief=True) or "eager"
 
 
 def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[Row], named: bool) -> Curve:
@@ -180,8 +144,8 @@ def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[R
     alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
-    doubts = frozenset() if copies else frozenset(i for i, row in enumerate(line.rows) if drawn_hollow(row, used))
-    return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, doubts, mark, not copies)
+    hollow = hollow_marks(line.rows, used) if not copies else frozenset()
+    return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, hollow, mark, not copies)
 
 
 def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
@@ -191,25 +155,20 @@ def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
     if known.size is None or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
         return None
     if known.low is None or known.high is None:
-        low, high = _neighbours(known.size, sizes)
-        return Mark(low, high, f"{rounded(low, size)} to {rounded(high, size)}")
+        low = max((x for x in sizes if x <= known.size), default=sizes[0])
+        high = min((x for x in sizes if x >= known.size), default=sizes[-1])
+        return Mark(low, high, f"{_rounded(low, size)} to {_rounded(high, size)}")
     if not known.low or known.high == math.inf or too_wide(known.low, known.high):
         return None
-    return Mark(known.size, known.size, f"{size_label(size)} ≈ {rounded(known.size, size)}")
+    return Mark(known.size, known.size, f"{size_label(size)} ≈ {_rounded(known.size, size)}")
 
 
-def _neighbours(value: float, sizes: Sequence[float]) -> tuple[float, float]:
-    return max((x for x in sizes if x <= value), default=sizes[0]), min(
-        (x for x in sizes if x >= value), default=sizes[-1]
-    )
-
-
-def rounded(value: float, name: str) -> str:
+def _rounded(value: float, name: str) -> str:
     """A size to two digits."""
     return size_text(float(f"{value:.2g}"), name)
 
 
-def since(crossing: Crossing, line: Line, size: str) -> str:
+def _since(crossing: Crossing, line: Line, size: str) -> str:
     """``from n ≈ 72``, ``at every size``, ``from 64 to 256``, ``up to n = 8192`` it isn't; ``unsure``."""
     mark, known = _mark(crossing, line, size), crossing.crossover
     sizes = [point.x for point in line.points]
@@ -217,7 +176,7 @@ def since(crossing: Crossing, line: Line, size: str) -> str:
     if mark and mark.low == mark.high:
         return f"from {mark.words}"
     if mark:
-        return f"from between {label} = {rounded(mark.low, size)} and {rounded(mark.high, size)}"
+        return f"from between {label} = {_rounded(mark.low, size)} and {_rounded(mark.high, size)}"
     if known.kind == CROSSES or crossing.disputed:
         return _UNSURE
     if known.kind == ALWAYS:
@@ -231,7 +190,7 @@ def _finding(data: ChartData, said: Sequence[tuple[str, Line, Crossing]], size: 
     subjects = list(dict.fromkeys(data.naming.subject(line.row) for _, line, _ in said))
     for subject in subjects[:2]:
         mine = [entry for entry in reversed(said) if data.naming.subject(entry[1].row) == subject]
-        words = {regime: since(crossing, line, size) for regime, line, crossing in mine}
+        words = {regime: _since(crossing, line, size) for regime, line, crossing in mine}
         first, copied = words.get(RESIDENT, _UNSURE), words.get(ONE_SHOT, "") if len(subjects) == 1 else ""
         if first == _UNSURE:
             parts.append(f"unsure from which size {subject} wins")
@@ -249,3 +208,7 @@ def _axis_title(workload: str, size: str, dtype: str = "") -> str:
 
 def _slower(base: str) -> str:
     return "CPU" if "CPU" in base or "thread" in base else base
+
+
+def _uncertainty(rows: Sequence[Row]) -> str:
+    return f"Bar at a point: {listed(sorted({row['uncertainty'] for row in rows}))}. "

@@ -16,39 +16,22 @@ CPUS = ("cpu0", "cpu1")
 DTYPE_ROLES = ("float32", "bfloat16", "float64", "tf32", "float16")
 VERDICTS = ("slower", "faster", "same", "inconclusive")
 PHASES = ("copy in", "launch", "compute", "copy out")
+_PARTS = ("page", "text", "muted", "grid", "shade")
 
+_LOOKS = (
+    # roles, their colours on a light page and on a dark one, their shapes
+    (ACCELERATORS, "#0072b2 #c2410c #4b0082 #701f12", "#56b4e9 #ff7a4d #6770f8 #f9f416", "os^v"),
+    (CPUS, "#30363d #848d97", "#e6edf3 #7d8793", "DP"),
+    (DTYPE_ROLES, "#0072b2 #c2410c #3b0f70 #701f30 #c0727e", "#56b4e9 #ff7a4d #7b6cf0 #f0e442 #f4b4c8", "osD^v"),
+    (PHASES, "#c2410c #838c96 #0072b2 #3b0f70", "#ff7a4d #c3cad2 #56b4e9 #7b6cf0", ""),
+    (VERDICTS, "#c2410c #0072b2 #30363d #848d97", "#ff7a4d #56b4e9 #e6edf3 #7d8793", "sD^P"),
+    (_PARTS, "#ffffff #1f2328 #59636e #e3e6ea #f1f3f6", "#0d1117 #e6edf3 #9aa4b0 #262c36 #1a2029", ""),
+)
 _COLOURS = {
-    LIGHT: {
-        **dict(zip(ACCELERATORS, ("#0072b2", "#c2410c", "#4b0082", "#701f12"), strict=True)),
-        **dict(zip(CPUS, ("#30363d", "#848d97"), strict=True)),
-        **dict(zip(DTYPE_ROLES, ("#0072b2", "#c2410c", "#3b0f70", "#701f30", "#c0727e"), strict=True)),
-        **dict(zip(PHASES, ("#c2410c", "#838c96", "#0072b2", "#3b0f70"), strict=True)),
-        **dict(zip(VERDICTS, ("#c2410c", "#0072b2", "#30363d", "#848d97"), strict=True)),
-        "page": "#ffffff",
-        "text": "#1f2328",
-        "muted": "#59636e",
-        "grid": "#e3e6ea",
-        "shade": "#f1f3f6",
-    },
-    DARK: {
-        **dict(zip(ACCELERATORS, ("#56b4e9", "#ff7a4d", "#6770f8", "#f9f416"), strict=True)),
-        **dict(zip(CPUS, ("#e6edf3", "#7d8793"), strict=True)),
-        **dict(zip(DTYPE_ROLES, ("#56b4e9", "#ff7a4d", "#7b6cf0", "#f0e442", "#f4b4c8"), strict=True)),
-        **dict(zip(PHASES, ("#ff7a4d", "#c3cad2", "#56b4e9", "#7b6cf0"), strict=True)),
-        **dict(zip(VERDICTS, ("#ff7a4d", "#56b4e9", "#e6edf3", "#7d8793"), strict=True)),
-        "page": "#0d1117",
-        "text": "#e6edf3",
-        "muted": "#9aa4b0",
-        "grid": "#262c36",
-        "shade": "#1a2029",
-    },
+    theme: {role: code for roles, *codes, _ in _LOOKS for role, code in zip(roles, codes[i].split(), strict=True)}
+    for i, theme in enumerate(THEMES)
 }
-MARK_SHAPES = {
-    **dict(zip(ACCELERATORS, "os^v", strict=True)),
-    **dict(zip(CPUS, "DP", strict=True)),
-    **dict(zip(DTYPE_ROLES, "osD^v", strict=True)),
-    **dict(zip(VERDICTS, "sD^P", strict=True)),
-}
+MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in zip(roles, shapes, strict=False)}
 
 PX = 0.75
 """Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels."""
@@ -72,7 +55,6 @@ def recoloured(svg: bytes, theme: str) -> bytes:
 
 def rc_settings(theme: str) -> dict[Any, Any]:
     """matplotlib's settings for pictures whose bytes are equal on every machine."""
-    muted, grid = colour(theme, "muted"), colour(theme, "grid")
     return {
         "font.family": ["sans-serif"],
         # The first ships with matplotlib and is the widest: what fits in it fits in the others, which a browser picks.
@@ -81,33 +63,21 @@ def rc_settings(theme: str) -> dict[Any, Any]:
         "svg.fonttype": "none",
         "svg.hashsalt": "gpubench",
         "path.simplify": False,
-        "text.usetex": False,
         "text.parse_math": False,  # a name from a file may hold dollars
         "text.color": colour(theme, "text"),
-        "figure.facecolor": colour(theme, "page"),
-        "axes.facecolor": colour(theme, "page"),
-        "axes.edgecolor": grid,
-        "axes.labelcolor": muted,
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), colour(theme, "page")),
+        **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), colour(theme, "grid")),
+        **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), colour(theme, "muted")),
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), TINY * PX),
         "axes.labelsize": SMALL * PX,
         "axes.titlesize": NORMAL * PX,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
         "axes.axisbelow": True,
-        "axes.unicode_minus": True,
-        "grid.color": grid,
         "grid.linewidth": 0.7,
-        "xtick.labelcolor": muted,
-        "ytick.labelcolor": muted,
-        "xtick.labelsize": TINY * PX,
-        "ytick.labelsize": TINY * PX,
-        "xtick.color": grid,
-        "ytick.color": grid,
         "xtick.major.size": 3,
-        "ytick.major.size": 0,
-        "xtick.minor.size": 0,
-        "ytick.minor.size": 0,
+        **dict.fromkeys(("ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
         "lines.linewidth": 1.7,
         "lines.markersize": 5.0,
     }

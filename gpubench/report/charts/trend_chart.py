@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator
 
 from ..trend import LEAST_CHANGE, Series, Trend
 from .material import ChartData
-from .page import MARGIN, MOST_PANELS, Figure, Key, Page, linear_axis, text_width
+from .page import MARGIN, MOST_PANELS, Figure, Key, Page, grid, linear_axis, text_width
 from .theme import TINY
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}
@@ -26,16 +26,12 @@ class TrendChart:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels."""
         series = self.trend.series[:MOST_PANELS]
-        columns = 1 if len(series) == 1 else 2
-        rows = math.ceil(len(series) / columns)
+        rows, columns = grid(len(series))
         keys = [Key("a run", "accelerator0", "mark"), Key("level", "muted", "line")]
         if any(each.changes for each in series):
             keys.append(Key("change", "accelerator1", "dashed"))
         page = Page(figure, theme, rows * _HEIGHTS[min(rows, 3)], keys)
-        every = page.panels(rows, columns)
-        for axes in every[len(series) :]:
-            axes.set_visible(False)
-        for each, axes in zip(series, every, strict=False):
+        for each, axes in zip(series, page.panels(len(series)), strict=True):
             _draw_series(page, axes, each, (page.width - 2 * MARGIN) / columns - 80)
         return page
 
@@ -46,12 +42,12 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     room = max(0.08 * (high - low), 0.05 * high)
     axes.set_ylim(max(0.0, low - room), high + room)
     axes.set_xlim(-0.5 - 0.01 * count, count - 0.5 + 0.01 * count)
-    axes.set_title(series.name, parse_math=False, pad=5)
+    axes.set_title(series.name, pad=5)
     linear_axis(axes.yaxis, "s", 4)
     wide = max(text_width(date, TINY) for date in series.dates) + 14
     stride = max(1, math.ceil(count / max(2, int(width / wide))))
     axes.xaxis.set_major_locator(FixedLocator(list(range(0, count, stride))))
-    axes.xaxis.set_ticklabels(list(series.dates[::stride]), parse_math=False)
+    axes.xaxis.set_ticklabels(list(series.dates[::stride]))
     axes.grid(True, axis="y")
     ink = page.ink("accelerator0")
     axes.plot(range(count), series.times, "o", markersize=4 if count <= 100 else 2, color=ink, markeredgewidth=0,
@@ -61,10 +57,8 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
         axes.plot([start - 0.5, end - 0.5], [level] * 2, linewidth=1.6, color=page.ink("muted"), zorder=4)
     for change, before, after in zip(series.changes, series.levels, series.levels[1:], strict=False):
         axes.axvline(change - 0.5, linewidth=1.4, linestyle=(0, (4, 2)), color=page.ink("accelerator1"), zorder=2)
-        axes.annotate(
-            f"{after / before - 1:+.0%}", (change - 0.5, 1), (4, -2), xycoords=("data", "axes fraction"), va="top",
-            textcoords="offset points", fontsize=TINY * 0.75, fontweight="bold", color=page.ink("accelerator1"),
-        )  # fmt: skip
+        page.note(axes, f"{after / before - 1:+.0%}", (change - 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),
+                  va="top", fontweight="bold", color=page.ink("accelerator1"))  # fmt: skip
 
 
 def trend_figures(data: ChartData) -> list[Figure]:

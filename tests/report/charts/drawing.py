@@ -13,9 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from gpubench.report import scaling, speedup, table
-from gpubench.report.charts import selection
 from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.page import Figure, Page
+from gpubench.report.charts.pictures import plan as planned
 from gpubench.report.charts.theme import LIGHT, PAGE_WIDTH, TINY, rc_settings
 from gpubench.runfile import reader
 
@@ -35,8 +35,7 @@ def chart_data(folder: Path, *runs: dict[str, Any], **more: Any) -> ChartData:
 
 
 def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
-    data = chart_data(folder, *runs)
-    found = selection.plan(data.results, data.speedups, None, data.scaled, every=every, kinds=kinds)
+    found = planned(chart_data(folder, *runs), every=every, kinds=kinds)
     return {figure.name: figure for figure in found}
 
 

@@ -12,11 +12,10 @@ from drawing import chart_data, drawn, faults, plan, words
 
 from gpubench.report.charts.gpu_time_chart import StackedBars
 from gpubench.report.charts.headline_chart import ratio_text
-from gpubench.report.charts.named_rows import NamedRows
-from gpubench.report.charts.naming import OTHERS, Naming
+from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import Figure
-from gpubench.report.charts.panels import LinePanels
 from gpubench.report.charts.roofline_chart import Roofline
+from gpubench.report.charts.wording import OTHERS, Naming
 from gpubench.runfile.schema import Case
 
 

@@ -17,8 +17,7 @@ import records
 from drawing import drawn, faults, plan, words
 from matplotlib.figure import Figure as Canvas
 
-from gpubench.report.charts import draw
-from gpubench.report.charts.named_rows import NamedRows
+from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import (
     MOST_CURVES,
     MOST_PANELS,
@@ -31,7 +30,7 @@ from gpubench.report.charts.page import (
     tick_text,
     wrapped,
 )
-from gpubench.report.charts.panels import LinePanels
+from gpubench.report.charts.pictures import render
 from gpubench.report.charts.theme import DARK, LIGHT, colour
 from gpubench.runfile.schema import Case
 
@@ -118,7 +117,7 @@ def test_names_from_a_file_stay_names(tmp_path: Path) -> None:
     for name in figures:
         assert all(c.isalnum() or c in "._-" for c in name)
         assert not name.startswith(".")
-    files = draw.render(figures.values(), ("svg",))
+    files = render(figures.values(), ("svg",))
     for content in files.values():
         assert b"<script" not in content
         ET.fromstring(content)
@@ -145,10 +144,10 @@ def test_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         figure for name, figure in plan(tmp_path, records.gpu_run()).items() if name in ("headline", "roofline-cpu")
     ]
     figures.append(next(iter(plan(tmp_path, crossing(), kinds=("speedup",)).values())))
-    files = draw.render(figures)
+    files = render(figures)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     monkeypatch.setitem(mpl.rcParams, "lines.antialiased", False)
-    assert draw.render(figures) == files
+    assert render(figures) == files
     assert mpl.rcParams["lines.antialiased"] is False
     assert {name.rpartition("-")[2] for name in files} == {"light.svg", "light.png", "dark.svg", "dark.png"}
     assert len(files) == 4 * len(figures) == 12
@@ -156,14 +155,14 @@ def test_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_text_is_text_in_fonts_that_most_have(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, crossing(), kinds=("speedup",)).values()
-    svg = draw.render([figure], ("svg",), (LIGHT,))[f"{figure.name}-light.svg"].decode()
+    svg = render([figure], ("svg",), (LIGHT,))[f"{figure.name}-light.svg"].decode()
     assert "a.b" in "".join(ET.fromstring(svg).itertext())
     assert "'DejaVu Sans', 'Verdana'" in svg
     assert re.search(r'<svg[^>]* width="600pt"', svg)  # 800 pixels
 
 
 def test_light_and_dark_differ(tmp_path: Path) -> None:
-    files = draw.render(list(plan(tmp_path, crossing()).values())[:1], ("svg",))
+    files = render(list(plan(tmp_path, crossing()).values())[:1], ("svg",))
     light, dark = (next(text for name, text in files.items() if theme in name) for theme in (LIGHT, DARK))
     assert colour(LIGHT, "page").encode() in light
     assert colour(DARK, "page").encode() in dark

@@ -12,8 +12,8 @@ from drawing import drawn, plan, words
 from matplotlib.axes import Axes
 from test_page import crossing
 
+from gpubench.report.charts.layouts import Curve, LinePanels
 from gpubench.report.charts.page import Figure
-from gpubench.report.charts.panels import Curve, LinePanels
 from gpubench.report.charts.theme import LIGHT, colour
 from gpubench.runfile.schema import Case
 

@@ -1,0 +1,350 @@
+"""The two layouts that charts share: panels of lines over a size, and named rows with marks on one axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation
+
+from ..labels import size_label
+from ..sweep import Point
+from .page import MARGIN, Figure, Key, Page, grid, linear_axis, log_axis, shortened, size_axis, spread, text_width
+from .theme import MARK_SHAPES, NORMAL, PX, SMALL, TINY
+
+_HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
+"""Pixels of a row of panels, by the number of rows."""
+_WORD = 14.0
+_BEYOND = 10.0
+"""How many times beyond the outermost values an interval is shown: a wider one would flatten the lines."""
+TOO_WIDE = 4.0
+"""Factor between the ends of an interval beyond which the value is unknown."""
+_TOGETHER = 5
+"""Decades that panels with a common axis may span."""
+_ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
+"""Pixels of a named row, of each further mark in it, of a group's heading, and of the axis below."""
+_MOST_LABEL = 330.0
+_ROWS_BEYOND = 20.0
+"""An interval that reaches that many times beyond the outermost value is cut: it says that nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a curve crosses 1×: a diamond at ``low`` = ``high``, a bar between them where no more is known."""
+
+    low: float
+    high: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line and its looks; ``label`` stands at its end. ``doubts`` are indices of points that are drawn hollow."""
+
+    points: tuple[Point, ...]
+    role: str
+    label: str
+    dashed: bool = False
+    doubts: frozenset[int] = frozenset()
+    mark: Mark | None = None
+    whiskers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves over one size, whose parameter ``size`` names."""
+
+    title: str
+    size: str
+    curves: tuple[Curve, ...]
+    size_title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinePanels:
+    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1."""
+
+    panels: tuple[Panel, ...]
+    unit: str
+    keys: tuple[Key, ...] = ()
+    slower: str = ""
+
+    def draw(self, figure: Figure, theme: str) -> Page:
+        """Up to two columns of panels, with one axis of values where they are alike."""
+        rows = grid(len(self.panels))[0]
+        page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
+        limits = [self._limits(panel) for panel in self.panels]
+        widest = min(low for low, _ in limits), max(high for _, high in limits)
+        shared = math.log10(widest[1] / widest[0]) <= _TOGETHER
+        every = page.panels(len(self.panels), shared)
+        labels = []
+        for panel, axes, ends in zip(self.panels, every, limits, strict=True):
+            self._panel(page, axes, panel, widest if shared else ends)
+            labels.append([_label_end(page, axes, curve) for curve in panel.curves])
+        page.lay_out()  # how high the axes are is known from here on
+        for panel, axes, notes in zip(self.panels, every, labels, strict=True):
+            _part_labels(page, axes, panel.curves, notes)
+            _draw_marks(page, axes, panel.curves)
+        return page
+
+    def _limits(self, panel: Panel) -> tuple[float, float]:
+        values = [point.y for curve in panel.curves for point in curve.points]
+        low, high = min(values) / _BEYOND, max(values) * _BEYOND
+        barred = [point for curve in panel.curves if curve.whiskers for point in curve.points]
+        values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
+        return _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
+
+    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
+        rows, columns = grid(len(self.panels))
+        sizes = [point.x for curve in panel.curves for point in curve.points]
+        axes.set(xscale="log", yscale="log", xlim=_padded(sizes, 0.04, 2.0), ylim=limits)
+        width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
+        size_axis(axes.xaxis, sizes, panel.size, width)
+        log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
+        axes.grid(True, axis="y")
+        axes.set_xlabel(panel.size_title or size_label(panel.size), labelpad=1)
+        if panel.title:
+            axes.set_title(panel.title, pad=5)
+        if self.slower:
+            axes.axhspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
+            axes.axhline(1.0, linewidth=1.3, zorder=2, color=page.ink("muted"))
+            falling = any(curve.points[-1].y < 1 <= curve.points[0].y for curve in panel.curves)
+            x, side = (0.02, "left") if falling else (0.96, "right")
+            axes.text(
+                x, 0.03, f"{self.slower} faster", transform=axes.transAxes, ha=side, va="bottom", zorder=1.5,
+                fontsize=TINY * PX, style="italic", color=page.ink("muted"),
+            )  # fmt: skip
+        for rank, curve in enumerate(panel.curves):
+            _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
+
+
+def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
+    """Limits of a logarithmic axis: a share of its length free on either side, ``least`` a factor between ends."""
+    low, high = min(values), max(values)
+    if high / low < least:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
+    room = (high / low) ** share
+    return low / room, high * room
+
+
+def too_wide(low: float | None, high: float | None) -> bool:
+    """Whether an interval is too wide to say anything; where that is so no mark is drawn."""
+    return low is not None and high is not None and (low <= 0 or high / low > TOO_WIDE)
+
+
+def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tuple[float, float]) -> None:
+    x, y = [point.x for point in curve.points], [point.y for point in curve.points]
+    if curve.whiskers:
+        spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
+        spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
+        axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
+    shape, size = MARK_SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
+    sure = [i for i, point in enumerate(curve.points) if not too_wide(point.low, point.high)]
+    axes.plot(
+        x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,
+        markersize=size, markevery=sure, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
+        markeredgewidth=0.7, zorder=order, clip_on=False,
+    )  # fmt: skip
+    hollow = [i for i in sure if i in curve.doubts]
+    axes.plot(
+        [x[i] for i in hollow], [y[i] for i in hollow], linestyle="", marker=shape, markersize=size,
+        markerfacecolor=page.ink("page"), markeredgecolor=page.ink(curve.role), markeredgewidth=1.3, zorder=order + 0.5,
+    )  # fmt: skip
+
+
+def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
+    """Name and value right of a line, with a leader that shows once the label is moved."""
+    last, ink = curve.points[-1], page.ink(curve.role)
+    return axes.annotate(
+        curve.label, (last.x, last.y), (axes.get_xlim()[1], last.y), textcoords="data", annotation_clip=False,
+        va="center", ha="left", fontsize=(TINY if curve.dashed else SMALL) * PX, color=ink,
+        fontweight="normal" if curve.dashed else "bold", zorder=7,
+        arrowprops={"arrowstyle": "-", "linewidth": 0.8, "color": ink, "shrinkA": 1, "shrinkB": 5},
+    )  # fmt: skip
+
+
+def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequence[Annotation]) -> None:
+    """Labels at the ends of lines moved apart, as little as that takes."""
+    (low, high), (_, room) = axes.get_ylim(), page.size(axes)
+    scale = room / math.log(high / low)
+    ends = [scale * math.log(curve.points[-1].y / low) for curve in curves]
+    for curve, label, end, place in zip(curves, labels, ends, spread(ends, _WORD, 4, room - 4), strict=True):
+        label.set_position((axes.get_xlim()[1], low * math.exp(place / scale)))
+        at_the_edge = curve.points[-1].x > axes.get_xlim()[1] * 0.8
+        if label.arrow_patch and abs(end - place) <= 2 and at_the_edge:
+            label.arrow_patch.set_visible(False)
+
+
+def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
+    """Crossovers on the line at 1×, their sizes left above or right below it, further off where they would touch."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    width, room = page.size(axes)
+    scale = width / math.log(right / left)
+    free = room * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
+    taken: list[tuple[float, float, int]] = []
+    marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
+    for mark, ink in sorted(marks, key=lambda entry: entry[0].low):
+        middle = math.sqrt(mark.low * mark.high)
+        if mark.low < mark.high:
+            axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=5, alpha=0.55, color=ink, zorder=4)
+        else:
+            axes.plot(
+                [middle], [1.0], marker="D", markersize=7, linestyle="", markeredgewidth=1.5, zorder=8,
+                markerfacecolor=page.ink("page"), markeredgecolor=ink,
+            )  # fmt: skip
+        wide = text_width(mark.words, TINY * 1.1)
+        end = scale * math.log(middle / left) - 8
+        leftwards = end > wide  # lines rise to the right: above them there is room at the left, below at the right
+        start = end - wide if leftwards else end + 16
+        level = 1 if leftwards or free < 40 else -1
+        while any(level == other and start < stop + 6 and begin < start + wide + 6 for begin, stop, other in taken):
+            level += 1 if level > 0 else -1
+        taken.append((start, start + wide, level))
+        stroke = [withStroke(linewidth=2.5, foreground=page.ink("page"))]
+        x, side = (-7, "right") if leftwards else (7, "left")
+        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink,
+                  path_effects=stroke, zorder=9)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RowMark:
+    """A value with its interval; ``hollow`` is a second value on the same line. No ``value``: only ``words``."""
+
+    value: float | None
+    role: str
+    words: str
+    low: float | None = None
+    high: float | None = None
+    hollow: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowLabel:
+    """What names a row: the heading it stands under, its name and its setting."""
+
+    group: str
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRow(RowLabel):
+    """A row with its marks, from top to bottom."""
+
+    marks: tuple[RowMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """``unit`` is empty for ratios, "%" for shares on a linear axis; ``sides`` are the words left and right of 1×.
+
+    ``band`` is a factor around 1× within which nothing counts as a difference.
+    """
+
+    entries: tuple[NamedRow, ...]
+    unit: str = ""
+    keys: tuple[Key, ...] = ()
+    sides: tuple[str, str] | None = None
+    band: float | None = None
+
+    def draw(self, figure: Figure, theme: str) -> Page:
+        """Marks in the middle, the value beside its mark."""
+        most = max(len(entry.marks) for entry in self.entries)
+        head = 20.0 if self.sides else 4.0
+        height = head + rows_height(self.entries, max(_ROW, _MARK * most + 6))
+        page = Page(figure, theme, height, self.keys)
+        beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
+        axes, middles = row_axes(page, self.entries, beside * 0.6, head)
+        limits = self._scale(page, axes, beside)
+        for entry, middle in zip(self.entries, middles, strict=True):
+            for i, mark in enumerate(entry.marks):
+                _draw_mark(page, axes, mark, middle + (i - (len(entry.marks) - 1) / 2) * _MARK, limits)
+        return page
+
+    def _scale(self, page: Page, axes: Axes, beside: float) -> tuple[float, float]:
+        axes.grid(True, axis="x")
+        if self.unit == "%":
+            axes.set_xlim(0, 104)
+            linear_axis(axes.xaxis, "%")
+            return 0, 104
+        marks = [mark for entry in self.entries for mark in entry.marks]
+        values = [value for mark in marks for value in (mark.value, mark.hollow) if value] or [1.0]
+        low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
+        values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
+        values += [1 / (1 + 2 * self.band), 1 + 2 * self.band] if self.band else [1.0] if self.sides else []
+        low, high = _padded(values, 0.04, 1.1 if self.band else 2.0)
+        axes.set_xscale("log")
+        high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
+        axes.set_xlim(low, high)
+        log_axis(axes.xaxis, low, high, self.unit, 7)
+        if self.band:
+            axes.axvspan(1 / (1 + self.band), 1 + self.band, zorder=0, linewidth=0, facecolor=page.ink("shade"))
+        if self.sides:
+            self._sides(page, axes, low, high, *self.sides)
+        return low, high
+
+    def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
+        """The line at 1× and the words for its two sides."""
+        if not self.band:
+            axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
+        axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"))
+        box = axes.get_position()
+        at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width
+        if at - text_width(f"◂ {before}", TINY) - 6 >= MARGIN:  # there is room left of a line at the edge
+            page.text(at - 6, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
+        page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
+
+
+def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
+    """Pixels that these rows, their headings and the axis below take."""
+    return pitch * len(labels) + _HEAD * len({label.group for label in labels if label.group}) + _AXIS
+
+
+def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float = 0.0) -> tuple[Axes, list[float]]:
+    """Axes of pixels downwards beside the names of rows, and the middle of each row on them.
+
+    ``right`` is the room kept free beside them, ``head`` above.
+    """
+    widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
+    x, top = MARGIN + min(max(widths), _MOST_LABEL) + 14, page.top + head
+    axes = page.axes(x, page.width - MARGIN - x - right, top, page.bottom - _AXIS)
+    height = page.bottom - _AXIS - top
+    axes.set_ylim(height, 0)
+    axes.yaxis.set_visible(False)
+    axes.spines["left"].set_visible(False)
+    pitch = (height - rows_height(labels, 0.0) + _AXIS) / len(labels)
+    y, group, middles = 0.0, "", []
+    for each in labels:
+        if each.group != group:
+            group = each.group
+            page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
+            y += _HEAD
+        middles.append(y + pitch / 2)
+        detail = text_width(each.detail, TINY) + 8 if each.detail else 0.0
+        name = shortened(each.name, max(60.0, _MOST_LABEL - detail), NORMAL)
+        room = _MOST_LABEL - text_width(name, NORMAL) - 8
+        page.text(x - 14, top + middles[-1] + 4, shortened(each.detail, room, TINY), TINY, "muted", ha="right")
+        page.text(x - 14 - min(detail, room + 8), top + middles[-1] + 4.5, name, NORMAL, ha="right")
+        y += pitch
+    return axes, middles
+
+
+def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
+    if mark.value is None:
+        page.note(axes, mark.words, (1.0 if limits[0] > 0 else 0.0, y), (6, 0), va="center", zorder=7)
+        return
+    ink, ends = page.ink(mark.role), [mark.value, mark.hollow or 0.0]
+    if mark.low is not None and mark.high is not None:
+        bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
+        axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
+        ends.append(bar[1])
+    if mark.hollow is not None:
+        axes.plot([mark.hollow, mark.value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
+        page.mark(axes, mark.hollow, y, mark.role, hollow=True)
+    page.mark(axes, mark.value, y, mark.role)
+    page.note(axes, mark.words, (max(ends), y), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
+              color=page.ink("text"), annotation_clip=False, zorder=7)  # fmt: skip

@@ -1,0 +1,222 @@
+"""What a picture says: names of devices, workloads and sizes in a reader's words, and the small print below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ...runfile.schema import Run
+from ..labels import Row, flagged, grouped, heading, implementation_name, listed, setting, shorten, size_text
+from ..table import BASE, records
+from .theme import ACCELERATORS, CPUS
+
+_NOISE = re.compile(
+    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
+    r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
+    re.IGNORECASE,
+)
+"""What a maker's name of a device has beyond the name that people use."""
+WORK_GROUPS = {
+    "training": "Train a network, one step", "models": "Run a network", "matmul": "Matrix products",
+    "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
+}  # fmt: skip
+"""Families of the benchmarks that are shipped, in the order of a picture."""
+OTHERS = "Your benchmarks"
+_TITLES = {"training": "Training: {}", "models": "Running: {}", "matmul": "Matrix products, {}",
+           "transfer": "Copies: {}"}  # fmt: skip
+_WORKLOADS = {
+    "lenet": "LeNet", "cifar": "CIFAR CNN", "resnet50": "ResNet-50", "mlp": "MLP", "encoder": "Encoder layer",
+    "vit": "ViT", "bert": "BERT", "gpt2": "GPT-2", "square": "n × n", "tall_skinny": "tall × skinny",
+    "multiply_add": "multiply-add", "step": "r + a·b", "tabular": "tabular MLP", "width": "CNN of a width",
+    "part": "part of a step",
+}  # fmt: skip
+_SHARE_FLAGGED = 1 / 3
+"""Beyond it one line above the chart warns, and no mark is drawn hollow."""
+
+
+class Naming:
+    """Names, colours and shapes of a report's devices; each run's CPU and each implementation count as one."""
+
+    def __init__(self, results: pd.DataFrame) -> None:
+        rows = [row for row in records(results) if row["_result"].times]
+        sources = {_source(row): row for row in sorted(rows, key=lambda row: row["implementation"] == "numpy")}
+        self.several = len({run for run, _, _ in sources}) > 1
+        plain = {source: _device_name(row) for source, row in sources.items()}
+        self._names: dict[tuple[str, str, str], str] = {}
+        self._roles: dict[tuple[str, str, str], str] = {}
+        for source, name in plain.items():
+            run, device, _ = source
+            rivals = [other[0] for other in plain if plain[other] == name and other != source]
+            if run in rivals:
+                name = f"{name} {device.partition(':')[2] or device}"
+            if set(rivals) - {run}:
+                name = f"{name} · {shorten(run, 24)}"
+            self._names[source] = name
+            roles = ACCELERATORS if sources[source]["_run"].machine.device(device).accelerator else CPUS
+            self._roles[source] = roles[sum(role in roles for role in self._roles.values()) % len(roles)]
+        self.sources = sorted(sources, key=lambda source: self._roles[source] in CPUS)
+
+    def device(self, row: Row, side: str = "") -> str:
+        """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
+        source = _source(row, side)
+        return self._names.get(source, source[1])
+
+    def short(self, row: Row) -> str:
+        """Without the number of threads."""
+        return self.device(row).partition(",")[0]
+
+    def role(self, row: Row) -> str:
+        """Of its colour and shape."""
+        return self._roles.get(_source(row), "muted")
+
+    def order(self, row: Row) -> int:
+        """Its place among the report's devices, GPUs first."""
+        return self.sources.index(_source(row))
+
+    def subject(self, row: Row) -> str:
+        """``the H200``; ``PyTorch`` where a pair holds it against another implementation."""
+        if row["implementation"] != row["baseline_implementation"]:
+            return implementation_name(str(row["implementation"]))
+        return f"the {self.short(row)}"
+
+    def baseline(self, rows: Sequence[Row]) -> str:
+        """What these pairs are measured against."""
+        names = {self.device(row, "baseline_") for row in rows}
+        if len(names) == 1:
+            return names.pop()
+        runs = {row["baseline_run"] for row in rows if row["run"] != row["baseline_run"]}
+        if len(runs) == 1:
+            return shorten(str(runs.pop()))
+        return "the CPU of the same machine" if all(row["baseline_device"] == "cpu" for row in rows) else "the baseline"
+
+
+def _source(row: Row, side: str = "") -> tuple[str, str, str]:
+    implementation = row.get(f"{side}implementation")  # the rows of scaling.csv have none
+    return str(row[f"{side}run"]), str(row[f"{side}device"]), "numpy" if implementation == "numpy" else ""
+
+
+def _device_name(row: Row) -> str:
+    if row["implementation"] == "numpy":
+        return "NumPy"
+    machine = row["_run"].machine
+    device = machine.device(row["device"])
+    name = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label or device.name
+    threads = machine.threads or row["threads"]
+    if not device.accelerator and threads:
+        return f"{shorten(name if device.label else 'CPU', 28)}, {threads} thread{'s' * (threads != 1)}"
+    return shorten(name, 28)
+
+
+def group_of(workload: str) -> str:
+    """The heading that its family stands under."""
+    return WORK_GROUPS.get(workload.partition(".")[0], OTHERS)
+
+
+def workload_name(workload: str) -> str:
+    """``LeNet`` of ``models.lenet``; a name that isn't known stays as it is."""
+    kind, _, name = workload.partition(".")
+    return shorten(_WORKLOADS.get(name, name or kind).replace("_", " ") if kind in WORK_GROUPS else workload, 32)
+
+
+def model_name(workload: str) -> str:
+    """``LeNet`` of ``data_parallel.lenet``, as a heading."""
+    name = workload.partition(".")[2] or workload
+    return heading(shorten(_WORKLOADS.get(name, name), 32))
+
+
+def title_name(workload: str) -> str:
+    """``Training LeNet``, ``Elementwise add``, ``Matrix products``: no two workloads have one."""
+    if workload == "matmul.square":
+        return "Matrix products"
+    kind = workload.partition(".")[0]
+    if kind not in WORK_GROUPS:
+        return shorten(workload, 60)
+    return _TITLES.get(kind, "Elementwise {}").format(workload_name(workload))
+
+
+def family_name(kind: str) -> str:
+    """A family as a heading; one's own keeps its name."""
+    return WORK_GROUPS.get(kind, heading(kind))
+
+
+def settings(row: Row, brief: bool = False) -> str:
+    """``bfloat16, autocast, n = 8192``: how a case differs from others; ``brief`` leaves dtype and size out."""
+    case = row["_result"].case
+    words = [] if brief or not case.dtype else [case.dtype]
+    words += [case.variant] * (case.variant not in ("", "eager")) + [f"cache {case.cache}"] * (case.cache == "cold")
+    for name, value in case.params.items():
+        if name == case.size and not brief:
+            words.append(f"{shorten(name, 16)} = {size_text(value, name) if isinstance(value, int | float) else value}")
+        elif value is not None and name != case.size:
+            words.append(setting(name, value))
+    return ", ".join(words)
+
+
+def warning(rows: Sequence[Row]) -> str:
+    """One line where more than a third of the results are flagged; empty otherwise."""
+    count = sum(flagged(row) for row in rows)
+    if count <= _SHARE_FLAGGED * len(rows):
+        return ""
+    return f"{count} of {len(rows)} results are noisy and may be off; summary.md says why"
+
+
+def hollow_marks(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
+    """Indices of the rows whose marks show that they are flagged: none where most ``among`` them are."""
+    return frozenset(() if warning(among) else (i for i, row in enumerate(rows) if flagged(row)))
+
+
+def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow") -> str:
+    """Devices, dtypes, threads, TF32, torch, date and processes of the rows, baselines included, and the note.
+
+    ``doubt`` says how flagged results are drawn, where some are.
+    """
+    runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
+    cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
+    dtypes = sorted({case.dtype for case in cases if case.dtype})
+    variants = sorted({case.variant for case in cases if case.variant}, reverse=True)
+    torch = list(dict.fromkeys(run.machine.torch for run in runs.values() if run.machine.torch))
+    counts = sorted({len(row["_result"].times.processes) for row in rows if row["_result"].times})
+    facts = (
+        _devices(list(dict.fromkeys(name for case in cases for name in (case.device, *case.devices))), runs, naming),
+        _threads([(case.implementation, case.threads) for case in cases]),
+        listed(dtypes),
+        " and ".join(variants) if variants not in ([], ["eager"]) else "",
+        _tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes),
+        f"PyTorch {listed(torch)}" if torch else "",
+        listed(sorted({run.date for run in runs.values() if run.date})),
+        f"{' and '.join(map(str, counts))} process{'es' * (counts != [1])}" if counts else "",
+    )
+    if doubt and hollow_marks(rows, rows):
+        note += f"{doubt}: noisy measurement (details in summary.md). "
+    if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
+        note += f"Compared although they differ: {listed(differing)}. "
+    return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
+
+
+def _devices(devices: list[str], runs: dict[str, Run], naming: Naming) -> str:
+    words = []
+    for name, run in runs.items():
+        order = [device.name for device in run.machine.devices]
+        used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
+        known = [shorten(run.machine.device(device).label, 60) for device in used if run.machine.device(device).label]
+        labels = ", ".join(dict.fromkeys(known or devices))
+        words.append(f"{shorten(name)}: {labels}" if naming.several else labels)
+    return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
+
+
+def _threads(known: list[tuple[str, int | None]]) -> str:
+    """``2 CPU threads``; by implementation where they differ."""
+    by = grouped([(name, count) for name, count in known if count is not None], lambda pair: pair[0])
+    words = {name: " and ".join(map(str, sorted({count for _, count in pairs}))) for name, pairs in by.items()}
+    if len(set(words.values())) > 1:
+        return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in words.items())
+    counts = next(iter(words.values()), "")
+    return f"{counts} CPU thread{'s' if counts != '1' else ''}" if counts else "threads unknown"
+
+
+def _tf32(states: list[bool | None], named: bool) -> str:
+    words = {True: "on", False: "off", None: "unknown"}
+    state = " and ".join(dict.fromkeys(words[state] for state in states))
+    return f"TF32 {state}" + (" but for dtype tf32" if named and state != "on" else "")
