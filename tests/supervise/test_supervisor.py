@@ -458,7 +458,7 @@ def test_merging_pools_samples_and_keeps_exact_sums():
     ]
     merged = merge(ends)
     stats = merged["stats"]
-    assert stats["data"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert list(stats["data"]) == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert (stats["median"], stats["min"], stats["max"], stats["mean"], stats["rounds"]) == (3.0, 1.0, 5.0, 3.0, 5)
     assert stats["ops"] == pytest.approx(1 / 3)
     ours = merged["extra_info"]["gpubench"]
