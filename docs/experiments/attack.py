@@ -145,8 +145,9 @@ def _resumed(folder: Path, start: list[str]) -> Broken:
     data = {each["fullname"]: each for each in json.loads((folder / "out/run.json").read_text())["benchmarks"]}
     broken = [f"lost: {name}" for name in ended.keys() - measured]
     broken += [f"measured again: {name}" for name in ended if starts[name] > 1]
-    samples = {name: list(mark["stats"]["data"]) for name, mark in ended.items()}
-    broken += [f"changed: {name}" for name in ended if data[name]["stats"]["data"] != samples[name]]
+    broken += [
+        f"changed: {name}" for name, mark in ended.items() if data[name]["stats"]["data"] != mark["stats"]["data"]
+    ]
     broken += ["incomplete"] if len(measured | refused.keys()) != CASES else []
     return broken + traceback_in(done) + left_over(folder)
 

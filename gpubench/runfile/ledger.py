@@ -17,11 +17,9 @@ A crash can leave a last line unfinished. Such a line is ignored; what follows i
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import statistics
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -158,20 +156,14 @@ def missing(events: Iterable[Event], process: int) -> list[str] | None:
     return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
-def _event(line: bytes) -> Any:
+def _event(line: bytes) -> Event | None:
     """The event of a line, or ``None`` for one that was cut off."""
     try:
-        event: Any = json.loads(line, parse_constant=_refuse) if line.endswith(b"\n") else None
+        event = json.loads(line, parse_constant=_refuse) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
     known = isinstance(event, dict) and isinstance(event.get("event"), str) and event["event"] in EVENTS
-    if not known or not shallow(event):
-        return None
-    with suppress(LookupError, TypeError):  # not a measured case
-        stats = event["benchmark"]["stats"]
-        if set(map(type, stats["data"])) == {float}:
-            stats["data"] = array("d", stats["data"])  # a quarter of the memory
-    return event
+    return event if known and shallow(event) else None
 
 
 def _refuse(constant: str) -> None:
@@ -264,7 +256,7 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
             ours["processes"] = [ours["processes"][0] | {"process": ends[0]["process"]}, *ours["processes"][1:]]
         return merged
     stats = [event["benchmark"]["stats"] for event in ends]
-    data = array("d", itertools.chain.from_iterable(each["data"] for each in stats))
+    data = [float(sample) for each in stats for sample in each["data"]]
     rounds = sum(int(each["rounds"]) for each in stats)
     total = sum(float(each["total"]) for each in stats)
     merged["stats"] |= pooled(data) | {
@@ -288,7 +280,7 @@ def merge(ends: Sequence[Event]) -> dict[str, Any]:
     return merged
 
 
-def pooled(data: Sequence[float]) -> dict[str, Any]:
+def pooled(data: list[float]) -> dict[str, Any]:
     """pytest-benchmark's statistics of these samples."""
     from pytest_benchmark.stats import Stats
 

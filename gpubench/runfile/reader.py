@@ -111,9 +111,6 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
 
 def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
     place: _Place = ("benchmarks", number)
-    stats = mark.get("stats") if isinstance(mark, dict) else None
-    if isinstance(stats, dict) and isinstance(stats.get("data"), array):  # assembled from a journal
-        mark = mark | {"stats": stats | {"data": stats["data"].tolist()}}
     benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:

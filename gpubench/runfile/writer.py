@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import tempfile
-from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +31,11 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """
     path = Path(path)
     try:
-        content = json.dumps(data, allow_nan=False, default=list).encode()  # samples may be arrays
+        content = json.dumps(data, allow_nan=False).encode()
         try:
             content = msgspec.json.format(content, indent=1)  # ten times as fast as json
         except msgspec.DecodeError:  # half a character, of a file name
-            content = json.dumps(data, allow_nan=False, default=list, indent=1).encode()
+            content = json.dumps(data, allow_nan=False, indent=1).encode()
     except ValueError as error:
         raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
     except RecursionError:
@@ -53,7 +52,7 @@ def fit(value: Any, levels: int = 40) -> Any:
         return value
     if isinstance(value, dict) and levels:
         return {text_of(key): fit(entry, levels - 1) for key, entry in value.items()}
-    if isinstance(value, list | tuple | array) and levels:
+    if isinstance(value, list | tuple) and levels:
         return [fit(entry, levels - 1) for entry in value]
     return text_of(value)
 

@@ -181,9 +181,9 @@ def child(tmp_path, monkeypatch):
 
 
 def test_a_process_that_has_finished_is_not_waited_for(child, monkeypatch):
-    monkeypatch.setattr(measuring, "PATIENCE_S", 0.1)
-    ended = child("ledger.append('finish'); time.sleep(1000)", 1000.0)
-    assert (ended.finished, ended.case, ended.interrupted) == (True, None, False)
+    monkeypatch.setattr(measuring, "FAREWELL_S", 0.1)
+    ended = child("ledger.append('finish', code=4); time.sleep(1000)", 1000.0)
+    assert (ended.finished, ended.case, ended.interrupted, ended.code) == (True, None, False, 4)
 
 
 def test_a_case_that_ends_its_process_in_good_order_is_settled_with_the_reason(child):
@@ -360,6 +360,17 @@ def test_a_damaged_journal_is_refused_in_a_line_before_anything_runs(tmp_path, w
     assert expected in line
 
 
+def test_a_refusal_comes_before_the_news_that_nothing_is_missing(tmp_path, whole):
+    events, write = whole
+    events.append(events[-2] | {"fullname": events[-1]["fullname"]})
+    write()
+    assert "nothing is missing" in run(tmp_path, "--resume", "out").stderr
+    events[1]["machine_info"]["gpubench"] = []
+    write()
+    (line,) = run(tmp_path, "--resume", "out").stderr.splitlines()
+    assert "machine_info.gpubench: expected" in line
+
+
 @pytest.mark.parametrize("key", ["identities", "estimated_s", "commit_info"])
 def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
     events, write = whole
@@ -383,14 +394,27 @@ def test_a_run_without_its_log_is_resumed(tmp_path, whole):
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch, capsys):
+    _, write = whole
+    write()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(["run", "--resume", str(tmp_path / "out")]) == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1].endswith("the working folder has been removed: start in another one")
+    )
+
+
 def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, whole, monkeypatch):
     _, write = whole
     write()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     done = run(tmp_path, "--resume", "copy")
     assert done.returncode == 2
-    assert "begun elsewhere; to resume it runs: pytest --gpubench-preset=smoke" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("nobody at a terminal agreed")
+    (line,) = done.stderr.splitlines()
+    assert "begun elsewhere; to resume it is to run: pytest --gpubench-preset=smoke" in line
+    assert line.endswith("nobody at a terminal agreed to that")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", answers)
@@ -458,7 +482,7 @@ def test_merging_pools_samples_and_keeps_exact_sums():
     ]
     merged = merge(ends)
     stats = merged["stats"]
-    assert list(stats["data"]) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert stats["data"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert (stats["median"], stats["min"], stats["max"], stats["mean"], stats["rounds"]) == (3.0, 1.0, 5.0, 3.0, 5)
     assert stats["ops"] == pytest.approx(1 / 3)
     ours = merged["extra_info"]["gpubench"]
