@@ -47,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark);"
-        " 2 unusable input; 3 nothing to compare. With --interleave, what follows -- goes to pytest unchanged."
+        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
+        " input, or a budget too small for a proof; 3 nothing to compare. With --interleave, what follows -- goes to"
+        " pytest unchanged."
     )
 
 
@@ -91,8 +92,9 @@ def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"{args.svg}: a picture is .svg or .png")
+    read = {Path(path).resolve() for path in (*args.base, *args.new)}
     for path in map(Path, filter(None, (args.svg, args.github_summary))):
-        if path.is_dir() or not os.access(path.parent, os.W_OK) or str(path) in (*args.base, *args.new):
+        if path.is_dir() or not os.access(path.parent, os.W_OK) or path.resolve() in read:
             raise UsageError(f"{path}: can't be written there")
     if args.svg:
         from ..compare.document import DRAWN, dark_path

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import options
 from ..errors import UsageError
-from ..format import counted
+from ..format import counted, writable
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
 from ..runfile.schema import OK
@@ -20,7 +20,6 @@ from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.supervisor import Supervisor, Unable, read_run
-from .env import writable
 from .report import add_chart_arguments, charts_of
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2

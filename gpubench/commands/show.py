@@ -8,9 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import options
-from ..format import aligned, seconds_text, text
+from ..format import aligned, seconds_text, text, writable
 from ..runfile.matching import matcher, nothing_matches
-from .env import writable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ from ..format import text
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
+from ..statistics import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
@@ -120,7 +121,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     rows = []
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
-        interval = f"{change_text(ratio.low)} … {change_text(ratio.high)}" if each.bounded else "—"
+        interval = _interval_text(ratio) if each.bounded else "—"
         p = "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
@@ -130,6 +131,14 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
+
+
+def _interval_text(ratio: Interval) -> str:
+    """Its ends in the unit of the change: percent, or how many times slower or faster."""
+    if 1 / 3 < ratio.value < 3:
+        return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"
+    least, most = (ratio.low, ratio.high) if ratio.value > 1 else (1 / ratio.high, 1 / ratio.low)
+    return f"{least:.3g} … {most:.3g}×"
 
 
 def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:

@@ -196,13 +196,13 @@ class Plugin:
             outcomes.free_memory()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Generator[None, Any, Any]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
         """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
         try:
             return (yield)
         finally:
             if self.recorder:
-                self.recorder.finish()
+                self.recorder.finish(int(exitstatus))
                 if not self.config.getoption("--gpubench-ledger"):
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
@@ -226,6 +226,12 @@ class Plugin:
             machine_info[KEY] = self.session.machine
             if not self.session.settings.identify:
                 machine_info["node"] = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
+        """Leave out the project, which is called like the working folder or its remote, unless it is asked for."""
+        if self.measures and not self.session.settings.identify:
+            commit_info["project"] = ""
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_benchmark_compare_machine_info(

@@ -215,9 +215,9 @@ class Recorder:
             row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
             self._append("end", **facts, reason=reason, case=row.case.as_dict() if row else None)
 
-    def finish(self) -> None:
-        """The process ends by itself."""
-        facts = {"poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
+    def finish(self, code: int) -> None:
+        """The process ends by itself, with pytest's exit code."""
+        facts = {"code": code, "poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()

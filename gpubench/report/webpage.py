@@ -23,13 +23,13 @@ from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from ..version import __version__
 from .answer import Answer
-from .charts.wording import Naming, title_name, workload_name
+from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
 from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, on_accelerator
-from .sweep import representatives, setting_of
+from .sweep import WORK_KINDS, representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
@@ -174,11 +174,16 @@ def page_data(
     on_gpu = [row for row in compared if on_accelerator(row) and named.baseline(row) == _CPU]
     findings, marks = _explained(crossings, devices)
     texts: dict[Any, int] = {}
-    rows = []
+    every = []
     for row in measured:
         pair = pairs.get(id(row["_result"]), {})
         cells = _cells(row, pair, sizes[row["workload"]])
         cells |= {"device": places[_source(row)], "baseline": named.baseline(pair) if pair else ""}
+        every.append(cells)
+    if on_gpu:
+        every.sort(key=_trust)
+    rows = []
+    for cells in every:
         values = ((name, cells[name]) for name in COLUMNS)
         rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
     return {
@@ -240,6 +245,13 @@ def _cells(row: Row, pair: Row, size_name: str | None) -> dict[str, Any]:
     return cells | {"flags": "; ".join(f"{flag.name}: {flag.seen}" for flag in row["_result"].flags)}
 
 
+def _trust(cells: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Speedups first, the greatest leading; then those that are flagged, or over a dtype that many CPUs only emulate;
+    then what has none, what is withheld, and what wasn't measured."""
+    doubts = bool(cells["doubt"]), cells["dtype"] == "float16", bool(cells["flags"])
+    return cells["time_s"] is None, cells["speedup"] is None, *doubts, -(cells["speedup"] or 0)
+
+
 def _setting(row: Row, params: Mapping[str, Any]) -> str:
     """What tells a line of the explorer from the others of its workload, dtype and variant."""
     words = [setting(name, value) for name, value in params.items()]
@@ -291,7 +303,8 @@ def _headline(on_gpu: Sequence[Row], places: Mapping[_Source, int]) -> dict[str,
     kinds = [group for rows in grouped(on_gpu, _source).values() for group in representatives(rows).items()]
     for kind, row in ((kind, row) for kind, chosen in kinds for row in chosen):
         entry: dict[str, Any] = {"name": workload_name(row["workload"]), "setting": _headline_setting(row), "marks": []}
-        entry = groups.setdefault(kind, {}).setdefault(row["workload"], entry)
+        heading = kind if kind in WORK_KINDS else group_of(row["workload"])
+        entry = groups.setdefault(heading, {}).setdefault(row["workload"], entry)
         if not withheld(row):
             text = times_text(row["speedup"]) + "*" * flagged(row)
             mark = {"device": places[_source(row)], "speedup": _short(row["speedup"])}

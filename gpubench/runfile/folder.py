@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import RunFileError, UsageError
 from .ledger import read_ledger
-from .reader import Foreign
+from .reader import Foreign, clean
 from .schema import Run
 from .writer import Lock
 
@@ -94,12 +94,15 @@ def runs(folder: Path, read: Callable[[Path], Run]) -> Iterator[Run]:
     """The run files of a folder, at any depth, in the order of their paths; other JSON files are left out.
 
     Hidden folders hold environments and repositories, thousands of files, and no runs; earlier runs that an output
-    folder keeps must be named. Raises UsageError for a folder without a run file, RunFileError for a file that is one
-    and can't be trusted.
+    folder keeps must be named. What is no readable file is named on stderr and passed over. Raises UsageError for a
+    folder without a run file, RunFileError for a file that is one and can't be trusted.
     """
     found, other = False, None
     for path in sorted(folder.rglob("*.json")):
         if any(part.startswith(".") for part in path.relative_to(folder).parts[:-1]) or is_kept(path):
+            continue
+        if not path.is_file() or not os.access(path, os.R_OK):  # a FIFO would be waited for
+            print(f"gpubench: {clean(str(path))} is passed over: not a readable file", file=sys.stderr)
             continue
         try:
             run = read(path)

@@ -3,13 +3,15 @@
 Each line is on disk before the next thing happens, so it survives the process that wrote it. A line is one event, an
 object with the key ``event``:
 
-``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest
+``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest,
+              ``deadline_s``, and the journal's own ``inode``, which a copy doesn't have
 ``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
               file says of machine, options and time
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
-``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable
+``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``; ``poisoned`` if a
+              device is unusable
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.

@@ -22,6 +22,18 @@ from .reader import clean
 
 COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
 """Names that many machines have: they give nobody away, and are words of other meanings too."""
+_PLACE = re.compile(
+    r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
+    r"|(?:(?<![\w.])|(?<=[\s'\"=,(\[]-[A-Za-z])|(?<=^-[A-Za-z]))"  # also of an option: -I/opt/include
+    r"(?:~|[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?P<last>[^\s/\\:'\"]+)"
+)
+_PUBLIC = re.compile(r"https?://([a-z]+\.)?(pytorch\.org|nvidia\.com|python\.org)(/[^?@]*)?$")
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    r"|(?<![\w:])(?=[\da-f:]*\d)[\da-f]{1,4}(?::[\da-f]{0,4}){3,7}(?![\w:])",
+    re.IGNORECASE,
+)
+"""Of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
@@ -121,8 +133,9 @@ class Lock:
 
 
 def without_paths(text: str) -> str:
-    """The text with absolute paths cut down to their last part, and without the names of host and user."""
-    text = re.sub(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\\\][^\s/\\\\:'\"]+)+[/\\\\]([^\s/\\\\:'\"]+)", r"\1", text)
+    """The text with absolute paths cut down to their last part, without addresses and the names of host and user."""
+    text = re.sub(r"(?<![\w.])~[A-Za-z_][\w.-]*", "~", text)
+    text = _ADDRESS.sub("(address)", _PLACE.sub(_shown, text))
     names = {"host": socket.gethostname()}
     with suppress(KeyError, OSError, ImportError):
         names["user"] = getpass.getuser()
@@ -130,3 +143,9 @@ def without_paths(text: str) -> str:
         if len(name) > 2 and name not in COMMON:
             text = re.sub(rf"\b{re.escape(name)}\b", f"({what})", text)
     return text
+
+
+def _shown(place: re.Match[str]) -> str:
+    if place["url"] is None:
+        return place["last"]
+    return place["url"] if _PUBLIC.match(place["url"]) else "(url)"

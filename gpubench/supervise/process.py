@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
 
 POLL_S = 0.05
 PATIENCE_S = 2.0
-"""How long pytest may take to finish once it was asked to, or has written its last event: what it measured is on disk,
-and a thread that a case left may never end."""
+"""How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
+FAREWELL_S = 5.0
+"""How long it may take to end once it has written its last event: a thread that a case left may never end."""
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -64,6 +66,10 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = os.environ.get("PYTHONPATH", "")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working folder has been removed: start in another one") from None
     known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
     if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
@@ -173,6 +179,7 @@ class _Watch:
         self._case: str | None = None
         self._log_start = log.stat().st_size
         self._finished, self._timeout = False, ""
+        self._code: int | None = None
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """A signal has come: the child is asked to finish, or killed if it was asked before."""
@@ -187,14 +194,14 @@ class _Watch:
         elif event["event"] == "end":
             self._case = None
         elif event["event"] == "finish":
-            self._finished = True
+            self._finished, self._code = True, event.get("code")
 
     def is_overdue(self) -> bool:
         """Whether the case, the silence or the end of an interrupted process has lasted too long."""
         now = time.monotonic()
         limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
         if self._finished:
-            return now - self._latest_event > PATIENCE_S
+            return now - self._latest_event > FAREWELL_S
         if now - self._latest_event > limit_s:
             silent = f"measuring no benchmark and said nothing for {limit_s:g} s: it was ended"
             self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
@@ -202,11 +209,11 @@ class _Watch:
 
     def end(self) -> ProcessEnd:
         """How the child ended, once it has."""
-        code, interrupted = self._child.returncode, bool(self._interrupts)
+        code = self._child.returncode if self._code is None else self._code
         status = "timeout" if self._timeout else "error" if self._finished else "crashed"
         why = "ended the measuring process" if self._finished else _signal_or_code(code)
         reason = self._timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
-        return ProcessEnd(code, self._finished, interrupted, self._case, status, reason)
+        return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
 
 
 def _signal_or_code(code: int) -> str:
@@ -229,9 +236,8 @@ def _last_line(log: Path, since: int) -> str:
 
 def log_lines(output: Path | str) -> list[str]:
     """The lines of a log file, or of its text, that aren't empty."""
-    if isinstance(output, Path):
-        output = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
-    return [line for line in output.splitlines() if line.strip()]
+    text = output.read_text(encoding="utf-8", errors="replace") if isinstance(output, Path) else output
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def complaint(lines: list[str]) -> str:

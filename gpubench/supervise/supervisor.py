@@ -43,10 +43,12 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     if any(event["event"] == "session" for event in events):
         check_run(ledger, assemble(events))
     if run.get("inode") != ledger.stat().st_ino:
-        what = f"{ledger}: begun elsewhere; to resume it runs: pytest {clean(shlex.join(words))}"
-        print(f"gpubench run: {what}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
-        if not (sys.stdin and sys.stdin.isatty()) or sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise UsageError(f"{ledger}: not resumed, since it was begun elsewhere and nobody at a terminal agreed")
+        what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {clean(shlex.join(words))}"
+        terminal = sys.stdin is not None and sys.stdin.isatty()
+        if terminal:
+            print(f"gpubench run: {what}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
+        if not terminal or sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UsageError(f"{what}; nobody at a terminal agreed to that")
     return run, events
 
 

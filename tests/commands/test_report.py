@@ -99,7 +99,7 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     assert names(out) == WRITTEN | {"charts/mine.svg", "notes.md"}
 
 
-@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg"])
+@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg", render.MANIFEST])
 def test_a_file_of_anothers_is_never_replaced(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -191,6 +191,22 @@ def test_runs_in_folders_of_their_own_are_found_once_each(tmp_path: Path, capsys
     (nightly / "r1/run.json").write_text('{"benchmarks": [')
     assert report(nightly, "-o", out, "--no-charts") == 2
     assert "r1/run.json: line 1 column 17" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_cannot_be_read_in_a_folder_is_named_and_passed_over(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    run.rename(folder / "run.json")
+    os.mkfifo(folder / "pipe.json")  # it would be waited for
+    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
+    (folder / "a.json").mkdir()
+    assert report(folder, "-o", tmp_path / "out", "--no-charts") == 0
+    error = capsys.readouterr().err
+    for name in ("pipe.json", "gone.json", "a.json"):
+        assert f"gpubench: {folder / name} is passed over: not a readable file\n" in error
 
 
 def test_a_folder_of_other_json_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,6 +247,14 @@ def test_a_run_without_a_number_still_has_its_rows(run, pytester):
     assert data["gpubench"]["unmeasured"][0]["status"] == "skipped"
 
 
+def test_a_strict_xfail_that_passes_is_no_number(run, pytester):
+    source = CASE.replace("def test", "@pytest.mark.xfail(strict=True, reason='not yet')\ndef test")
+    run(source, "--benchmark-json=run.json").assert_outcomes(failed=1)
+    data = json.loads((pytester.path / "run.json").read_text())
+    (row,) = data["gpubench"]["unmeasured"]
+    assert (data["benchmarks"], row["status"], row["reason"]) == ([], "error", "[XPASS(strict)] not yet")
+
+
 def test_an_interrupted_case_is_no_number(pytester):
     pytester.makepyfile(
         test_it=CASE

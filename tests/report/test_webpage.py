@@ -147,9 +147,10 @@ def test_a_row_holds_the_tables_numbers(tmp_path: Path) -> None:
 
 
 def test_the_headline_has_one_row_a_workload_at_its_largest_size(tmp_path: Path) -> None:
-    data = made(tmp_path, run([*both("aa.mm"), *both("aa.add", (2e-6, 1e-6))]))
+    data = made(tmp_path, run([*both("models.lenet"), *both("aa.add", (2e-6, 1e-6))]))
     (first, second) = data["headline"]["groups"]
-    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["mm", "add"]
+    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["LeNet", "aa.add"]  # as in pictures
+    assert data["titles"] == {"models.lenet": "Running: LeNet", "aa.add": "aa.add"}
     (mark,) = first["rows"][0]["marks"]
     assert mark["text"] == "10×"
     assert "n = 100" in first["rows"][0]["setting"]
@@ -185,6 +186,25 @@ def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None
         data = made(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU), processes=3))
         (row,) = [row for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
         assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
+
+
+def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
+    def sides(
+        name: str, cpu: tuple[float, ...], gpu: tuple[float, ...], dtype: str = "float32", **how: Any
+    ) -> list[Any]:
+        cases = [Case(name, device, dtype, {"n": 9}, devices=(device,)) for device in ("cpu", "cuda:0")]
+        return [records.benchmark(case, t[0], medians=t, **how) for case, t in zip(cases, (cpu, gpu), strict=True)]
+
+    marks = [
+        *sides("aa.noisy", (1e-3, 1e-3), (1e-8, 1e-4)),
+        *sides("aa.flag", (1e-3,), (1e-5,), flags=("noisy",)),
+        *sides("aa.half", (1e-3,), (1e-6,), "float16"),
+        *sides("aa.slow", (1e-5,), (1e-6,)),
+        *sides("aa.mm", (1e-4,), (1e-6,)),
+    ]
+    data = made(tmp_path, run(marks))
+    order = [row["workload"] for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+    assert order == ["aa.mm", "aa.slow", "aa.flag", "aa.half", "aa.noisy"]
 
 
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:

@@ -207,10 +207,14 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
         (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 7 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
-        (["--base", sys.executable, "--new", sys.executable, "-k", "no_such_case"], "base: "),
+        (
+            ["--base", sys.executable, "--new", sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"],
+            "base: ",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "test_mine.py").write_text("def test_it(gpubench): pass\n")
     done = compare(tmp_path, *words)
     assert done.returncode == 2, done.stderr
     *first, line = done.stderr.splitlines()

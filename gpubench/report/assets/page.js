@@ -154,14 +154,14 @@ function textWidth(text, weight = 400) {
 }
 
 const FIELDS = ["workload", "dtype", "variant", "setting"];
-const usual = { quantity: data.quantity, sort: data.quantity === "speedup" ? "speedup down" : "" };
+const usual = { quantity: data.quantity, sort: "" };
 const state = { workload: null, dtype: null, variant: null, setting: null, hidden: "", search: "", theme: "", ...usual };
 const quantities = { speedup: data.speedup, time_s: "time", rate: "throughput" };
 const explorable = rows.filter((row) => row.time_s != null);
 const like = (fields) => explorable.filter((row) => fields.every((name) => row[name] === state[name]));
 function settle() {
   FIELDS.forEach((field, i) => {
-    const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))];
+    const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))].sort();
     if (!choices.includes(state[field])) state[field] = [field === "workload" && data.first, field === "dtype" && "float32"].find((each) => choices.includes(each)) ?? choices[0] ?? null;
     byId(field).replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
     byId(field).parentElement.hidden = choices.length < 2;
@@ -207,8 +207,8 @@ function drawExplorer() {
   const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
-  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies of inputs and results for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = [state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
+  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
   const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
@@ -325,7 +325,7 @@ function speedupCell(row) {
   if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "–";
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [ratio(row.speedup), row.speedup_low != null ? element("small", {}, ` ${digits(row.speedup_low, 2)}–${digits(row.speedup_high, 2)}`) : "", bar];
+  return [ratio(row.speedup), row.speedup_low != null ? element("small", {}, ` ${digits(row.speedup_low)}–${digits(row.speedup_high)}`) : "", bar];
 }
 const haystacks = new Map(rows.map((row) => [row, [row.workload, setting(row), atSize(row), `${row.size_name}=${row.size}`, data.devices[row.device].name, row.status, row.flags, row.reason].join(" ").toLowerCase()]));
 function matching() {

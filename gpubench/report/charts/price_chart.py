@@ -47,6 +47,8 @@ def price_figures(data: ChartData) -> list[Figure]:
 
 
 def _mark(data: ChartData, row: Row, against: Row) -> RowMark:
-    (amount, unit), (least, _) = (work_per_money(r, data.costs[r["run"], r["device"]]) for r in (row, against))
-    words = f"{ratio_text(amount / least)}{'*' * bool(hollow_marks([row], [row, against]))}  {text(amount, unit, 2)}"
-    return RowMark(amount / least, data.naming.role(row), words)
+    price, least = (data.costs[each["run"], each["device"]] for each in (row, against))
+    value = against["time_s"] * least / (row["time_s"] * price)
+    star = "*" * bool(hollow_marks([row], [row, against]))
+    words = f"{ratio_text(value)}{star}  {text(*work_per_money(row, price), 2)}"
+    return RowMark(value, data.naming.role(row), words)
