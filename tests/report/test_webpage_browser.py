@@ -57,7 +57,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         for n in (1, 10, 100)
     ]
     run = folder / "run.json"
-    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, {**records.GPU, "label": "RTX 5090 D v2 Laptop edition"}))))
+    long = {**records.GPU, "label": "RTX 5090 D v2 Laptop edition"}
+    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, long))))
     assert main(["report", str(run), "-o", str(folder / "out"), "--no-charts"]) == 0
     return (folder / "out" / "report.html").as_uri()
 
