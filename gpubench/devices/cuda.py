@@ -204,7 +204,7 @@ class Cuda(TorchDevice):
             cuda.synchronize()
             graph = cuda.CUDAGraph()
             try:
-                with cuda.graph(graph):
+                with cuda.graph(graph, stream=side):  # torch's own capture stream stays on the first device used
                     result = call()
             except RuntimeError as error:
                 reason = " ".join(str(error).split())

@@ -166,12 +166,20 @@ class Plugin:
         return attempt
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A case that doesn't fit this machine is skipped, with its numbers as the reason."""
+        attempt = self.attempts.get(item.nodeid)
+        if attempt and not self.session.settings.plan:
+            from ..measure.state import State
+
+            attempt.state = State()
         try:
             return (yield)
         except Unmeasurable as error:
             pytest.skip(str(error))
+        finally:
+            if attempt and attempt.state:
+                attempt.state.compare()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
@@ -185,7 +193,10 @@ class Plugin:
             return report
         if status != OK:
             self._failed.add(item.nodeid)
+        stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
         if self.recorder:
+            if stuck:
+                self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")
             self.recorder.report(item, report.when, status, reason, getattr(call.excinfo, "value", None))
         return report
 

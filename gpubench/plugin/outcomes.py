@@ -6,6 +6,7 @@ import gc
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,19 @@ def note(
         case = attempt.fixture.case if attempt.fixture else attempt.case
         session.unmeasured.append(Unmeasured(case, item.name, item.nodeid, status, reason))
     return status, reason
+
+
+def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
+    """Put back what a finished test left changed, and name it there; returns what can't be put back."""
+    flag, stuck = attempt.state.restore() if attempt.state else (None, [])
+    if flag is not None:
+        session.raised.append((attempt.case, flag))
+        if attempt.fixture is not None:
+            attempt.fixture.add_flag(flag)
+        for place, row in enumerate(session.unmeasured):
+            if row.fullname == item.nodeid:
+                session.unmeasured[place] = replace(row, reason=f"{row.reason} ({flag.seen})")
+    return stuck
 
 
 def free_memory() -> None:

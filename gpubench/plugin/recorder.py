@@ -196,10 +196,14 @@ class Recorder:
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
         if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
-            self.poisoned = True
-            item.session.shouldstop = f"gpubench: a device is unusable in this process ({reason})"
+            self.abandon(item, f"a device is unusable in this process ({reason})")
         if when == "teardown":
             self._end(item)
+
+    def abandon(self, item: pytest.Item, reason: str) -> None:
+        """Let another process measure what is left."""
+        self.poisoned = True
+        item.session.shouldstop = f"gpubench: {reason}"
 
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
@@ -213,7 +217,8 @@ class Recorder:
             self._append("end", **facts, benchmark=benchmark)
         else:
             row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
-            self._append("end", **facts, reason=reason, case=row.case.as_dict() if row else None)
+            reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
+            self._append("end", **facts, reason=reason, case=case)
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""

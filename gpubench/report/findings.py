@@ -198,7 +198,7 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
         times += "*" * bool(row["_result"].flags or row[BASE].flags)
-        calls = f"{row['break_even_calls']:,}" if row["break_even_calls"] is not None else "—"
+        calls = "—" if row["break_even_calls"] is None or withheld(row) else f"{row['break_even_calls']:,}"
         cells = (case_name(row), names.source(row), against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
     kinds = sorted({row["uncertainty"] for row in chosen})
@@ -207,6 +207,7 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         note += " (the range of one process is no confidence interval; use --processes 3)"
     note += ". Calls: on the same data on the device, until its copies are amortized (— = never). "
     note += "Faster from: the smallest size above which it always is; unsure where the interval allows another answer."
+    note += " Speedup —: above the measured peak." * any(cells[4] == "—" for cells in body)
     if len(body) > most:
         note += f" {len(body) - most} more are in speedup.csv."
     columns = ("benchmark", "device", "against", "time", "speedup", "with copies", "calls", "faster from")

@@ -10,8 +10,8 @@ object with the key ``event``:
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
-``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``; ``poisoned`` if a
-              device is unusable
+``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``; ``poisoned`` if
+              it can't go on
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.

@@ -148,6 +148,10 @@ def test_copies_and_the_calls_that_amortize_them_stand_beside_the_speedup(tmp_pa
     (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(moved=2e-3), devices=both)), "Speedup")
     # 1 ms on the CPU; 110 µs, and 4 ms of copies, on the device
     assert (row["speedup"], row["with copies"], row["calls"]) == ("9.1× (8.7× to 9.5×)", "4.1× slower", "5")
+    peaks = {"cuda:0": {"throughput": {"float32": 1e9}}}
+    data = records.run_file(gpu_marks(moved=2e-3, work={"flops": 1e12}), devices=both, ceilings=peaks)
+    (row,) = rows(summarise(tmp_path, data), "Speedup")
+    assert (row["speedup"], row["with copies"], row["calls"], row["faster from"]) == ("—", "—", "—", "unsure")
 
 
 def test_launch_bound_until(tmp_path: Path) -> None:

@@ -193,9 +193,9 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
         # Lines rise to the right: left above the first there is room, right below the others.
         leftwards = end > wide and (not taken or free < 40)
         start = end - wide if leftwards else end + 16
-        level = 1 if leftwards or free < 40 else -1
-        while any(level == other and start < stop + 6 and begin < start + wide + 6 for begin, stop, other in taken):
-            level += 1 if level > 0 else -1
+        below = [] if leftwards else [-level for level in range(1, int(free / 15))]
+        near = {other for begin, stop, other in taken if start < stop + 6 and begin < start + wide + 6}
+        level = next(level for level in (*below, *range(1, len(curves) + 2)) if level not in near)
         taken.append((start, start + wide, level))
         x, side = (-7, "right") if leftwards else (7, "left")
         page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9)

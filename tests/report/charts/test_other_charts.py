@@ -25,10 +25,9 @@ def rows_of(figure: Figure) -> NamedRows:
 
 
 def pair_of(workload: str, speedup: float, **how: Any) -> list[dict[str, Any]]:
+    dtype = how.pop("dtype", "float32")
     return [
-        records.benchmark(
-            Case(workload, device, how.pop("dtype", "float32"), {"n": 10}, size="n", devices=(device,)), median, **how
-        )
+        records.benchmark(Case(workload, device, dtype, {"n": 10}, size="n", devices=(device,)), median, **how)
         for device, median in (("cpu", 1e-3), ("cuda:0", 1e-3 / speedup))
     ]
 
