@@ -14,9 +14,9 @@ from .. import options
 from ..errors import UsageError
 from ..format import counted, writable
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, assemble
+from ..runfile.ledger import Event, Ledger, assemble
 from ..runfile.schema import OK
-from ..runfile.writer import write
+from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.supervisor import Supervisor, Unable, read_run
@@ -106,8 +106,9 @@ def _finish(
         return _say(f"interrupted: {measured}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
-    ends = [event for event in supervisor.events if event["event"] == "end"]
+    ends = (event for event in supervisor.events if event["event"] == "end")
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
+    supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     _report(args, supervisor.folder, run_file, elapsed_s)
@@ -136,11 +137,10 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
             earlier.announce()
         progress.note(event)
 
-    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell)
+    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell, lock=earlier.lock)
     try:
         supervisor.log.write_bytes(_LOG_HEAD)
         supervisor.begin()
-        supervisor.lock = Lock(supervisor.ledger)
         yield supervisor
     finally:
         if not began:
@@ -162,7 +162,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     ledger = folder / LEDGER
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
-    lock = Lock(ledger)
+    lock = Lock(folder)
     run, events = read_run(ledger)
     _require_writable(folder)
     for path in run["paths"]:

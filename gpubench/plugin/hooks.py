@@ -17,10 +17,11 @@ from ..measure.session import Session
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
+from ..runfile.writer import fit
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
 from .parametrize import case_of, parametrize
-from .recorder import Recorder, complete_run
+from .recorder import Recorder, complete_run, require_room
 
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
@@ -45,8 +46,6 @@ class Plugin:
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
-
-    # Collection -------------------------------------------------------------------------------------------------------
 
     def pytest_sessionstart(self) -> None:
         """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
@@ -118,8 +117,10 @@ class Plugin:
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                self.recorder = Recorder(self.config, self.session, path)
-                self.recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
+                require_room(len(cases), self.session.settings.processes)
+                recorder = Recorder(self.config, self.session, path)
+                recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
+            self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
         """The identity of a test, before it is known with how many threads it runs."""
@@ -136,8 +137,6 @@ class Plugin:
             return Path(given)
         run_file = option("benchmark_json", None)
         return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
-
-    # Each test --------------------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -207,8 +206,6 @@ class Plugin:
             self._failed.discard(nodeid)
             outcomes.free_memory()
 
-    # The end ----------------------------------------------------------------------------------------------------------
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
         """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
@@ -220,7 +217,7 @@ class Plugin:
                 if not self.config.getoption("--gpubench-ledger"):
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
-                Path(plan).write_text(json.dumps(self.session.plan, indent=1, allow_nan=False), encoding="utf-8")
+                Path(plan).write_text(json.dumps(fit(self.session.plan), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what has no time, what casts doubt on the times, and what to do with the file."""
@@ -231,8 +228,6 @@ class Plugin:
         path = self.config.getoption("benchmark_json", None)
         if path and Path(path).exists():
             terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
-
-    # What pytest-benchmark writes -------------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ..errors import RankFailure
 from ..format import counted
 from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
-from ..runfile.writer import without_paths
+from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt
 
 LONGEST_REASON = 500
@@ -97,7 +97,7 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     if isinstance(error, RankFailure):
         return error.status, str(error)[:LONGEST_REASON]
     kind = type(error).__name__
-    text = " ".join(str(error).split()) or kind
+    text = " ".join(text_of(error).split()) or kind
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
         return "oom", text[:LONGEST_REASON]
     return "error", f"{kind}: {text}"[:LONGEST_REASON]

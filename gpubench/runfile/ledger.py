@@ -32,10 +32,9 @@ from msgspec import Meta, defstruct
 from ..errors import RunFileError, UsageError
 from .reader import Allowance, clean, convert, shallow
 from .schema import KEY, OK, SCHEMA_VERSION
+from .writer import fit
 
-LARGEST_LEDGER = 128 * 1024**2
-LONGEST_LINE = 8 * 1024**2
-MOST_LEDGER_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
+LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
 
 Event = dict[str, Any]
@@ -79,9 +78,11 @@ class Ledger:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
         if os.getpid() != self._writer:
             os._exit(1)  # forked by a case, it would go on as a second pytest and write each result twice
-        line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
+        line = json.dumps(fit({"event": event, **facts}), allow_nan=False).encode() + b"\n"
+        if len(line) > LONGEST_LINE:
+            raise UsageError(f"{self.path}: a line of {len(line)} bytes can't be written: at most {LONGEST_LINE}")
         try:
-            self._write(line.encode())
+            self._write(line)
         except OSError as error:
             raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
 
@@ -94,30 +95,6 @@ class Ledger:
         """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
-
-
-class Lock:
-    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken.
-
-    Not the package filelock: many of its versions empty the file that they lock, and a second file for the lock would
-    stay behind when a run is killed.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object
-        try:
-            import fcntl
-
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            self._file.close()
-            raise UsageError(f"{Path(path).parent}: a run is under way there") from None
-
-    def release(self) -> None:
-        """Let another run begin."""
-        self._file.close()
 
 
 class Follower:
@@ -148,15 +125,12 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     path = Path(path)
     name = clean(str(path))
     events = []
-    size, allowance = 0, Allowance(groups=MOST_LEDGER_GROUPS)
+    allowance = Allowance()
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                size += len(line)
-                if size > LARGEST_LEDGER:
-                    raise RunFileError(f"{name}: file: expected at most {LARGEST_LEDGER // 1024**2} MiB")
-                if not allowance.covers(line):
-                    raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
+                if excess := allowance.excess(line):
+                    raise RunFileError(f"{name}: line {number}: expected {excess} up to here")
                 if (event := _event(line)) is not None:
                     _check(event, f"{name}: line {number}")
                     events.append(event)

@@ -12,10 +12,10 @@ from pathlib import Path
 from ..errors import GpubenchError, RunFileError, UsageError
 from ..format import counted
 from ..runfile.folder import LEDGER
-from ..runfile.ledger import Event, Ledger, Lock, assemble, missing, read_ledger
+from ..runfile.ledger import Event, Ledger, assemble, missing, read_ledger
 from ..runfile.reader import check_run, clean
 from ..runfile.schema import SCHEMA_VERSION
-from ..runfile.writer import without_paths
+from ..runfile.writer import Lock, without_paths
 from . import process
 
 

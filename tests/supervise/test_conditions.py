@@ -15,7 +15,8 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.report import render
 from gpubench.runfile import reader, writer
-from gpubench.runfile.ledger import Ledger, Lock
+from gpubench.runfile.ledger import Ledger
+from gpubench.runfile.writer import Lock
 
 CASES = """
 import torch, pytest
