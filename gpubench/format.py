@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = ("", "m", "µ", "n", "p")
 _DIVISIBLE = ("s", "J", "W")
 """Units with a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
+_PLAIN = str.maketrans(
+    {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-", "–": "-"}
+    | {"→": "->"}
+)
+_POWER = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def text(value: float | None, unit: str, digits: int = 3) -> str:
@@ -59,3 +67,13 @@ def aligned(rows: Iterable[Sequence[str]], width: int) -> list[str]:
         rest = [cell.rjust(each) for cell, each in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(["", name.ljust(first), *rest]).rstrip())
     return lines
+
+
+def writable(text: str, encoding: str | None) -> str:
+    """The text in what the terminal can write: ASCII ones exist, and a crash would tell nobody anything."""
+    encoding = encoding or "ascii"
+    plain = _POWER.sub(lambda power: f"^{power[0].translate(_DIGITS)}", text).translate(_PLAIN)
+    for each in (text, plain):
+        with suppress(UnicodeEncodeError):
+            return each.encode(encoding).decode(encoding)
+    return plain.encode(encoding, "replace").decode(encoding)

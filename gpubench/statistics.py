@@ -242,12 +242,10 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
 
     The usual approximation n = 2 s² (t_level + t_power)² / d², solved for the n in its own degrees of freedom.
     """
-    for count in range(2, most + 1):
-        freedom = 2 * count - 2
-        reach = float(stdtrit(freedom, 1 - level) + stdtrit(freedom, power))
-        if reach * spread * math.sqrt(2 / count) <= abs(math.log(ratio)):
-            return count
-    return None
+    counts = np.arange(2, most + 1)
+    reach = stdtrit(2 * counts - 2, 1 - level) + stdtrit(2 * counts - 2, power)
+    enough = counts[reach * spread * np.sqrt(2 / counts) <= abs(math.log(ratio))]
+    return int(enough[0]) if len(enough) else None
 
 
 def signed_rank_p(differences: Sequence[float]) -> float:

@@ -3,9 +3,7 @@
 For tests of the supervisor alone: ``monkeypatch.setattr(process, "pytest_command", measuring_stub.command)``.
 """
 
-import json
 import sys
-from pathlib import Path
 
 SIZES = (8, 16, 32)
 
@@ -17,7 +15,7 @@ def command(paths, options, python=sys.executable):
 def main(words):
     import records
 
-    from gpubench.runfile.ledger import Ledger
+    from gpubench.runfile.ledger import Follower, Ledger, missing
     from gpubench.runfile.matching import matcher
     from gpubench.runfile.schema import Case
 
@@ -26,12 +24,11 @@ def main(words):
     if "match" in given:
         matches = matcher(given["match"])
         cases = {name: case for name, case in cases.items() if matches([name, case.id])}
-    if "only" in given:
-        names = json.loads(Path(given["only"]).read_text())
-        cases = {name: case for name, case in cases.items() if name in names}
     if not cases:
         return 5
     process = int(given["process"].split("/")[0])
+    names = missing(Follower(given["ledger"], begin=True).events(), process)
+    cases = {name: case for name, case in cases.items() if names is None or name in names}
     run = records.run_file([])
     facts = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
     facts |= {"estimated_s": 1.0, "fingerprint": {"code": "stub"}}

@@ -1,18 +1,15 @@
 """The fake backend on a virtual clock, every cost of it scripted: what a kind of device can tell, exactly.
 
-``-p scripted`` (with tests/ on PYTHONPATH) registers it in place of the real-time one. The environment variable
-``SCRIPT`` sets the costs as JSON: ``launch_s``, ``delay_s``, ``copy_byte_per_s``, ``watts``.
+``-p scripted`` (with tests/ on PYTHONPATH) registers it in place of the real-time one. The marker ``costs`` of a test
+sets ``launch_s``, ``delay_s``, ``copy_byte_per_s`` and ``watts``.
 """
 
-import json
-import os
-
 import fake_backend
+import pytest
 
 from gpubench import devices
 
-SCRIPT = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
-SCRIPT |= json.loads(os.environ.get("SCRIPT", "{}"))
+COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
 
 
 class Clock:
@@ -66,12 +63,17 @@ class Scripted(devices.TorchDevice):
         return 1 << 20
 
     def energy_j(self):
-        return SCRIPT["watts"] * CLOCK.time
+        return fake_backend.backend.watts * CLOCK.time
 
 
-def pytest_configure():
+def pytest_configure(config):
+    config.addinivalue_line("markers", "costs(**seconds_and_rates): what this test's launches, work and copies cost")
     backend = fake_backend.register()
     backend.now, backend.sleep = CLOCK.now, CLOCK.sleep
-    backend.launch_s, backend.delay_s = SCRIPT["launch_s"], SCRIPT["delay_s"]
-    backend.copy_byte_per_s = SCRIPT["copy_byte_per_s"]
     devices.register(Scripted)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    marker = item.get_closest_marker("costs")
+    vars(fake_backend.backend).update(COSTS | (marker.kwargs if marker else {}))

@@ -66,4 +66,4 @@ def test_a_device_that_is_absent_skips_and_says_why(tmp_path):
         "no:cacheprovider", "-rs", "--gpubench-preset=smoke", "--gpubench-device=npu", "--gpubench-no-ceilings",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-    assert "npu:0 is not here: torch_npu can't be imported, or finds no NPU" in done.stdout
+    assert "npu:0 is not available: torch_npu can't be imported, or finds no NPU" in done.stdout

@@ -22,6 +22,8 @@ from torch import nn
 HERE = Path(__file__).resolve()
 BOTH = ("fake:0", "fake:1")
 
+pytestmark = pytest.mark.xdist_group("fake backend")  # all look at what one process said
+
 
 def same(x, reference, device, **tolerance):
     """``x`` is on the device and equals the reference from the CPU."""

@@ -35,6 +35,8 @@ BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))
 SLOWEST_S = 1.0
 MOST_MEMORY_BYTES = 500e6
 
+pytestmark = pytest.mark.xdist_group("fuzz")  # groups start first, and these take long
+
 
 def fuzz(examples: int) -> Any:
     return settings(
@@ -158,17 +160,18 @@ def test_ledgers(content: bytes, folder: Path, figures: Figures) -> None:
 
 
 def variants(small: Any, values: list[Any]) -> Iterator[Any]:
-    """Each of the values in each place, and each place without its entry."""
-    for i in range(len(list(places(small)))):
+    """Each of the values in each place, and each place without its entry; the same data, changed and mended."""
+    data = copy.deepcopy(small)
+    for group, key in list(places(data)):
+        entries, kept = copy.copy(group), group[key]
         for value in values:
-            data = copy.deepcopy(small)
-            group, key = list(places(data))[i]
             group[key] = value
             yield data
-        data = copy.deepcopy(small)
-        group, key = list(places(data))[i]
+        group[key] = kept
         del group[key]
         yield data
+        group.clear()
+        group.update(entries) if isinstance(group, dict) else group.extend(entries)
 
 
 TEXTS = [value for value in HOSTILE if isinstance(value, str) and len(value) < 200 and not value.isalnum()]

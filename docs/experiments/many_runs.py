@@ -32,7 +32,13 @@ def write(folder: Path, count: int) -> None:
         marks = [_mark(case, chance, 1.2 if i < 100 and number > count / 2 else 1.0) for i, case in enumerate(cases)]
         machine = {"label": "made up", "devices": [{"name": "cpu", "kind": "cpu", "label": "made up"}], "threads": 2}
         started = f"{2000 + number // 360}-{number // 30 % 12 + 1:02}-{number % 28 + 1:02}T12:00:00+00:00"
-        run = {"schema_version": 1, "preset": "quick", "started": started, "processes": [{}], "unmeasured": []}
+        run = {
+            "schema_version": 1,
+            "preset": "quick",
+            "started": started,
+            "processes": [{"process": 0}],
+            "unmeasured": [],
+        }
         document = {"machine_info": {"gpubench": machine}, "benchmarks": marks, "gpubench": run}
         (folder / f"{number:04}.json").write_text(json.dumps(document))
 

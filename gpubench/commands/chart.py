@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Sequence
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from ..errors import UsageError
-from ..options import add_expression
-from ..runfile.matching import matcher
+from ..options import add_expression, chosen
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..report.charts.page import Figure
-    from ..runfile.schema import DeviceFacts, Run
+    from ..runfile.schema import Run
 
 PICTURE_KINDS = ("speedup", "rate", "time", "roofline", "break-even")
 _FORMATS = ("svg", "png")
+_TABLES = re.compile(r"\b(summary\.md|speedup\.csv)")
+"""What a report writes, and the captions of its pictures name."""
 _LEAST, _MOST = {"width": 400, "height": 240}, 4000
 """Pixels; below the least the words no longer fit."""
 
@@ -61,68 +62,60 @@ def _picture(args: argparse.Namespace) -> bytes:
     for name, least in _LEAST.items():
         if not least <= given.get(name, least) <= _MOST:
             raise UsageError(f"--{name} {given[name]}: expected {least} to {_MOST} pixels")
-    matches = None if args.expression is None else matcher(args.expression)
-    from ..report.table import records, results_table
-    from .report import read_all
-    from .show import searchable_names
-
-    results = results_table(labelled(read_all(args.runs), args.labels))
-    if matches:
-        chosen = [bool(row["_result"].times) and matches(searchable_names(row)) for row in records(results)]
-        if not any(chosen):
-            names = sorted({result.workload for result in results["_result"] if result.times})
-            shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-            raise UsageError(f"no benchmark matches {args.expression!r}: choose from {shown}")
-        results = results[chosen]
+    chosen(args)
     from ..report.charts.pictures import render
+    from ..report.labels import listed
+    from ..report.table import results_table
+    from .report import read_all
+    from .show import selected
 
-    figure = dataclasses.replace(one_figure(results, args.kind), **given)
-    (content,) = render([figure], [suffix], [args.theme]).values()
+    runs = read_all(args.runs)
+    labels = device_labels(runs, args.labels)
+    results = selected(results_table(runs), args.expression, timed=True)
+    figure, *others = figures_of(results, args.kind, labels)
+    names = [other.name.removeprefix(f"{args.kind}-") for other in (figure, *others) if "by-dtype" not in other.name]
+    names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]
+    if names := [name for name in dict.fromkeys(names) if name != names[0]]:
+        words = f"drew {figure.title.rpartition(': ')[0] or figure.title}; -k chooses another: {listed(names)}"
+        print(f"gpubench chart: {words}", file=sys.stderr)
+    if args.title:  # the title that it replaces begins with what was measured
+        given["subtitle"] = f"{figure.title.rpartition(': ')[0] or figure.title}: {figure.subtitle}"
+    given |= {name: _TABLES.sub("gpubench report", getattr(figure, name)) for name in ("caption", "notice")}
+    (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
     return content
 
 
-def one_figure(results: pd.DataFrame, kind: str) -> Figure:
-    """The figure of that kind that a report shows first. Raises UsageError where these results don't make one."""
+def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
+    """The figures of that kind, the first that a report shows first. Raises UsageError where there are none."""
     from ..report.charts.material import ChartData
     from ..report.charts.pictures import plan
     from ..report.speedup import pair
 
-    data = ChartData(results, pair(results).table)
+    data = ChartData(results, pair(results).table, labels=labels)
 
-    def first(kind: str) -> Figure | None:
+    def made(kind: str) -> list[Figure]:
         wanted = kind.replace("-", "_")
         figures = plan(data, every=True, kinds=["rate" if wanted == "time" else wanted])
-        return next((figure for figure in figures if figure.kind == wanted), None)
+        return [figure for figure in figures if figure.kind == wanted]
 
-    if figure := first(kind):
-        return figure
-    possible = [name for name in PICTURE_KINDS if first(name)]
-    advice = f"these results make {', '.join(possible)}" if possible else "a picture needs three values"
+    if figures := made(kind):
+        return figures
+    possible = ", ".join(name for name in PICTURE_KINDS if made(name))
+    advice = f"these results make {possible}" if possible else data.one_size() or "a picture needs three values"
     raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 
 
-def labelled(runs: Sequence[Run], labels: Iterable[str]) -> list[Run]:
-    """The runs with their devices called as wanted. Raises UsageError for a device that isn't there."""
-    runs = list(runs)
+def device_labels(runs: Sequence[Run], labels: Iterable[str]) -> dict[tuple[str, str], str]:
+    """What devices are called, by name and maker's name. Raises UsageError for a device that isn't there."""
+    called: dict[tuple[str, str], str] = {}
+    known = {(device.name, device.label): None for run in runs for device in run.machine.devices}
     for words in labels:
         name, _, label = map(str.strip, words.partition("="))
         if not name or not label:
             raise UsageError(f"invalid label {words!r}: write DEVICE=TEXT, for example cuda:0=H100")
-        known = [device for run in runs for device in run.machine.devices]
-        if not any(_called(device, name) for device in known):
-            names = ", ".join(
-                dict.fromkeys(f"{each.name} ({each.label})" if each.label else each.name for each in known)
-            )
+        matching = [device for device in known if name.casefold() in map(str.casefold, device)]
+        if not matching:
+            names = ", ".join(f"{device} ({maker})" if maker else device for device, maker in known)
             raise UsageError(f"--label {words!r}: no device is called {name!r}: choose from {names}")
-        runs = [_relabelled(run, name, label) for run in runs]
-    return runs
-
-
-def _called(device: DeviceFacts, name: str) -> bool:
-    return name.casefold() in (device.name.casefold(), device.label.casefold())
-
-
-def _relabelled(run: Run, name: str, label: str) -> Run:
-    devices = run.machine.devices
-    named = tuple(structs.replace(each, label=label) if _called(each, name) else each for each in devices)
-    return structs.replace(run, machine=structs.replace(run.machine, devices=named))
+        called |= dict.fromkeys(matching, label)
+    return called

@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -76,16 +77,27 @@ def help_text() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 for success, 2 for input that can't be used, 141 if the reader of
-    the output has gone, as with ``| head`` (1 would pass for a proven slowdown)."""
+    """Run a command and return its exit code: 0 for success, 2 for unusable input, output that can't be written or a
+    defect, 141 if the reader of the output has gone, as with ``| head`` (1 would pass for a proven slowdown)."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, stream) is None:  # closed before this process was started
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+    code = _guarded(list(sys.argv[1:] if argv is None else argv))
+    for output in (sys.stdout, sys.stderr):
+        try:
+            output.flush()
+        except OSError:  # what is left would fail again at exit, and change the code
+            with suppress(OSError):
+                output.close()
+    return code
+
+
+def _guarded(words: list[str]) -> int:
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("gpubench: interrupted", file=sys.stderr)
@@ -93,10 +105,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # rich makes it an exit
             raise
-        for output in (sys.stdout, sys.stderr):  # what is left would fail again at exit, and change the code
-            with suppress(BrokenPipeError):
-                output.close()
         return BROKEN_PIPE
+    except OSError as error:
+        place = repr(error.filename)[:200] if error.filename else "output"
+        print(f"gpubench: {place}: {error.strerror or error}", file=sys.stderr)
+        return _UNUSABLE
+    except Exception:
+        traceback.print_exc()
+        return _UNUSABLE
     return code
 
 

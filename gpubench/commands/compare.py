@@ -16,6 +16,8 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
 
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
@@ -27,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--format", choices=("table", "md", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
-    add("--github-summary", action="store_true", help="append the Markdown to $GITHUB_STEP_SUMMARY as well")
+    appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
+    add("--github-summary", nargs="?", const=os.environ.get(_STEP_SUMMARY, ""), metavar="FILE", help=appended)
     add("--fail-missing", action="store_true", help="exit with 1 also if new lacks, or failed, a benchmark of base")
     add("--across-machines", action="store_true", help="compare although machines or configurations differ")
     relative = "with --across-machines: compare times relative to each machine's measured peaks"
@@ -39,12 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     folder = "folder for the results files of all pairs (default: out/compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)")
-    add("--pairs", type=int, default=20, metavar="N", help="highest number of pairs (default: 20)")
+    most = "highest number of pairs (default: 20); one benchmark takes 7 at least, a hundred take 14"
+    add("--pairs", type=int, default=20, metavar="N", help=most)
     options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
-        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark);"
-        " 2 unusable input; 3 nothing to compare. With --interleave, what follows -- goes to pytest unchanged."
+        "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
+        " input, or a budget too small for a proof; 3 nothing to compare. With --interleave, what follows -- goes to"
+        " pytest unchanged."
     )
 
 
@@ -85,16 +90,18 @@ def _compare(args: argparse.Namespace) -> Comparison:
 
 def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
-    if args.github_summary:
-        from ..compare.document import step_summary
-
-        step_summary()
-    if args.svg:
-        path = Path(args.svg)
-        if path.suffix.lower() not in (".svg", ".png"):
-            raise UsageError(f"{path}: a picture is .svg or .png")
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
+        raise UsageError(f"{args.svg}: a picture is .svg or .png")
+    read = {Path(path).resolve() for path in (*args.base, *args.new)}
+    for path in map(Path, filter(None, (args.svg, args.github_summary))):
+        if path.is_dir() or not os.access(path.parent, os.W_OK) or path.resolve() in read:
             raise UsageError(f"{path}: can't be written there")
+    if args.svg:
+        from ..compare.document import DRAWN, dark_path
+
+        dark = dark_path(Path(args.svg))
+        if dark.exists() and DRAWN.encode() not in dark.read_bytes():
+            raise UsageError(f"{dark}: was not drawn by gpubench and would be replaced: choose another --svg")
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
@@ -110,5 +117,7 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     if args.svg and comparison.verdicts:
         document.save_chart(comparison, Path(args.svg))
     if args.github_summary:
-        document.append_step_summary(document.comparison_markdown(comparison))
+        document.append_step_summary(document.comparison_markdown(comparison), Path(args.github_summary))
+    elif args.github_summary is not None:
+        print(document.comparison_markdown(comparison), file=sys.stderr)
     return comparison.exit_code

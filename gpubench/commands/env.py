@@ -12,9 +12,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-_PLAIN = str.maketrans(
-    {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-"}
-)
+from ..format import writable
+
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
@@ -106,16 +105,6 @@ def _cudnn(number: int) -> str:
     """91002 is 9.10.2; before version 9 the first digit stood four places from the right."""
     major, rest = divmod(number, 10_000 if number >= 90_000 else 1_000)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def writable(text: str, encoding: str | None) -> str:
-    """The text in what the terminal can write: ASCII ones exist, and a crash would tell nobody anything."""
-    encoding = encoding or "ascii"
-    for plain in ({}, _PLAIN):
-        text = text.translate(plain)
-        with contextlib.suppress(UnicodeEncodeError):
-            return text.encode(encoding).decode(encoding)
-    return text.encode(encoding, "replace").decode(encoding)
 
 
 def _render(document: dict[str, Any]) -> None:

@@ -10,63 +10,75 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunFileError
+from .. import options
+from ..errors import RunFileError, UsageError
 
 if TYPE_CHECKING:
-    from ..runfile.schema import Run, Times
+    import pandas as pd
 
-_TABLES = {"markdown": "markdown_table", "rst": "rst_table", "html": "html_table"}
+    from ..runfile.schema import Times
+
+_TABLES = {"markdown": "markdown_table", "md": "markdown_table", "rst": "rst_table", "html": "html_table"}
 """Functions of :mod:`gpubench.report.render`."""
 EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", *_TABLES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    parser.add_argument("run", metavar="RUN", help="results file")
-    parser.add_argument(
-        "--to",
-        choices=EXPORT_FORMATS,
-        required=True,
-        help="github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with "
-        "one row for each workload: markdown, rst, html",
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
+    options.add_expression(parser)
+    formats = (
+        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with one"
+        " row for each workload: markdown or md, rst, html"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+    add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
+    add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    from ..compare.samples import key_of
-    from ..runfile.reader import read
-    from ..runfile.writer import replace
+    from ..report.table import records, results_table
+    from ..runfile import writer
+    from .report import read_all
+    from .show import selected
 
-    run = read(args.run)
-    content = exported(run, args.to)
+    options.chosen(args)  # a wrong expression is refused before a file is read
+    if args.output and any(Path(args.output).resolve() == Path(path).resolve() for path in args.runs):
+        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
+    results = selected(results_table(read_all(args.runs)), args.expression)
+    content = exported(results, args.to)
     if args.output:
-        replace(Path(args.output), content.encode(errors="replace"))
+        writer.replace(Path(args.output), content.encode(errors="replace"))
     else:
         sys.stdout.write(content)
-    left = [str(key_of(result)) for result in run.results if result.times is None]
+    left = [_name(row, results) for row in records(results) if not row["_result"].times]
     if left and args.to in ("github-action-benchmark", "bmf"):
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         print(f"gpubench export: not measured and left out: {', '.join(left[:5])}{more}", file=sys.stderr)
     return 0
 
 
-def exported(run: Run, to: str) -> str:
-    """The run in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
-    if to == "github-action-benchmark":
-        return _json([_action_entry(*each) for each in _measured(run)])
-    if to == "bmf":
-        return _json({name: {"latency": _latency(times)} for name, times in _measured(run)})
+def exported(results: pd.DataFrame, to: str) -> str:
+    """The results in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
     from ..report import findings, render, table
 
-    results = table.results_table([run])
+    if to == "github-action-benchmark":
+        return _json([_action_entry(*each) for each in _measured(results)])
+    if to == "bmf":
+        return _json({name: {"latency": _latency(times)} for name, times in _measured(results)})
     if to == "csv":
         return table.csv_text(results)
-    return "\n".join([*getattr(render, _TABLES[to])(findings.overview(results)), ""])
+    shown = findings.overview(results)
+    notes = [f"{line}." for line in dict.fromkeys(map(findings.machine_line, results["_run"]))]
+    notes += [shown.note] * bool(shown.note)
+    if any("*" in cell for row in shown.rows for cell in row):
+        notes.append("* flagged while it was measured: the column flags of --to csv says why.")
+    return "\n".join([*getattr(render, _TABLES[to])(replace(shown, note=" ".join(notes))), ""])
 
 
 def _json(entries: Any) -> str:
@@ -85,15 +97,23 @@ def _latency(times: Times) -> dict[str, float]:
     return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
-def _measured(run: Run) -> Iterator[tuple[str, Times]]:
+def _measured(results: pd.DataFrame) -> Iterator[tuple[str, Times]]:
     """Each case under a name of its own. Raises RunFileError where there is none."""
-    from ..compare.samples import key_of
+    from ..report.table import records
 
     names: Counter[str] = Counter()
-    for result in run.results:
-        if result.times:
-            name = str(key_of(result))
+    for row in records(results):
+        if times := row["_result"].times:
+            name = _name(row, results)
             names[name] += 1
-            yield name if names[name] == 1 else f"{name} #{names[name]}", result.times
+            yield name if names[name] == 1 else f"{name} #{names[name]}", times
     if not names:
-        raise RunFileError(f"{run.path}: benchmarks: expected a measured benchmark, found none")
+        paths = ", ".join(dict.fromkeys(str(run.path) for run in results["_run"]))
+        raise RunFileError(f"{paths}: benchmarks: expected a measured benchmark, found none")
+
+
+def _name(row: dict[str, Any], results: pd.DataFrame) -> str:
+    """With the name of its run where there are several."""
+    from ..compare.samples import key_of
+
+    return f"{row['run']}: " * (results["run"].nunique() > 1) + str(key_of(row["_result"]))

@@ -26,7 +26,7 @@ def main(args: argparse.Namespace) -> int:
     if ledger.is_dir():
         ledger = ledger / f"run{SUFFIX}"
     target = Path(args.output or ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json"))
-    if not args.output and target.exists():
+    if target.exists() and (not args.output or target.samefile(ledger)):
         raise UsageError(f"{target} exists already: name another file with -o FILE")
     data = assemble(read_ledger(ledger))
     write(target, data)

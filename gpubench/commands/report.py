@@ -92,10 +92,11 @@ def main(args: argparse.Namespace) -> int:
     if report.summary.left_out:
         print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
     from ..report import render
+    from ..runfile.reader import clean
 
     render.show_summary(report.summary)
     names = dict.fromkeys(path.name if path.parent == folder else "charts/" for path in report.files)
-    print(f"{folder}: {', '.join(names)}")
+    print(clean(f"{folder}: {', '.join(names)}"))
     return 0
 
 
@@ -121,21 +122,21 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = dict(machines.parse_price(words) for words in prices)
+    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in prices))
     bought = machines.price_tables(compared, costs, allow)
     side_by_side = (*machines.machine_tables(compared, allow), *bought)
     render.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":
-        from ..report.charts.material import ChartData
-        from ..report.charts.pictures import plan, render as render_charts
+        from ..report.charts import material, pictures as charting
 
         trends = trend.trends(runs, results)
-        drawn = plan(ChartData(compared, speedups.table, chosen, scaled, trends), every=charts.which == "all")
-        pictures = render_charts(drawn, charts.formats, charts.themes)
+        charted = material.ChartData(compared, speedups.table, chosen, scaled, trends, costs=costs)
+        drawn = charting.plan(charted, every=charts.which == "all")
+        pictures = charting.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
-    answered = answer.answer(compared, speedups.table, crossovers, shown)
+    answered = answer.answer(compared, speedups.table, crossovers, shown, side_by_side)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
     # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
     first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from .. import options
-from ..errors import RunFileError, UsageError
-from ..format import counted
+from ..errors import UsageError
+from ..format import counted, writable
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
-from ..runfile.ledger import Event, Ledger, Lock, assemble, read_ledger
-from ..runfile.schema import OK, SCHEMA_VERSION
-from ..runfile.writer import write
+from ..runfile.ledger import Event, Ledger, assemble
+from ..runfile.schema import OK
+from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
-from ..supervise.supervisor import Supervisor, Unable
-from .env import writable
+from ..supervise.supervisor import Supervisor, Unable, read_run
 from .report import add_chart_arguments, charts_of
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+_LOG_HEAD = b"gpubench run: what the measuring processes print\n"
+"""By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
 """Options that a run keeps when it is resumed, beside the table's."""
 
@@ -104,8 +106,9 @@ def _finish(
         return _say(f"interrupted: {measured}. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
-    ends = [event for event in supervisor.events if event["event"] == "end"]
+    ends = (event for event in supervisor.events if event["event"] == "end")
     failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
+    supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     _report(args, supervisor.folder, run_file, elapsed_s)
@@ -134,13 +137,10 @@ def _new(args: argparse.Namespace, progress: Progress) -> Iterator[Supervisor]:
             earlier.announce()
         progress.note(event)
 
-    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell)
+    supervisor = Supervisor(folder, paths, passed, processes, deadline_s, tell, lock=earlier.lock)
     try:
-        supervisor.log.write_bytes(b"")
-        facts = {"processes": processes, "options": passed, "paths": paths, "deadline_s": deadline_s}
-        with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
-            ledger.append("run", schema_version=SCHEMA_VERSION, **facts)
-        supervisor.lock = Lock(supervisor.ledger)
+        supervisor.log.write_bytes(_LOG_HEAD)
+        supervisor.begin()
         yield supervisor
     finally:
         if not began:
@@ -162,18 +162,15 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
     ledger = folder / LEDGER
     if not ledger.exists():
         raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
-    lock = Lock(ledger)
-    events = read_ledger(ledger)
-    run = next((event for event in events if event["event"] == "run"), None)
-    if run is None:
-        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a results file with gpubench recover")
+    lock = Lock(folder)
+    run, events = read_run(ledger)
     _require_writable(folder)
     for path in run["paths"]:
-        if not Path(str(path).split("::")[0]).exists():
+        if not os.path.exists(path.split("::")[0]):
             raise UsageError(f"{path}: no such file or folder, and the run needs it")
     deadline = _deadline(args) if args.deadline is not None else float(run.get("deadline_s") or _deadline(args))
-    files, passed = ([str(word) for word in run[key]] for key in ("paths", "options"))
-    supervisor = Supervisor(folder, files, passed, run["processes"], deadline, progress.note, events, lock=lock)
+    words = run["paths"], run["options"]
+    supervisor = Supervisor(folder, *words, run["processes"], deadline, progress.note, events, lock=lock)
     if all(supervisor.missing(index) == [] for index in range(supervisor.processes)):
         _say("nothing is missing; failed benchmarks are not retried")
     return supervisor
@@ -200,11 +197,14 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Before any measuring: an hour's run must not fail at its last line, over somebody else's tables neither."""
+    """Before any measuring: an hour's run must not fail at its last line, over somebody else's files neither."""
     from ..report import render
 
     render.prepare_folder(folder)
     render.require_ours(folder, render.TABLES)
+    log = folder / "run.log"
+    if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
+        raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
 
 
 def _explain(code: int, progress: Progress, output: Path | str, interrupted: bool) -> int:

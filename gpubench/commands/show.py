@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import options
-from ..errors import UsageError
-from ..format import aligned, seconds_text, text
-from ..runfile.matching import matcher
-from .env import writable
+from ..format import aligned, seconds_text, text, writable
+from ..runfile.matching import matcher, nothing_matches
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..runfile.schema import Result
 
 _COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
 _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
@@ -29,11 +32,8 @@ def main(args: argparse.Namespace) -> int:
     from ..report.table import records, results_table
     from .report import read_all
 
-    matches = None if args.expression is None else matcher(args.expression)
-    runs = read_all(args.runs)
-    rows = [row for row in records(results_table(runs)) if not matches or matches(searchable_names(row))]
-    if not rows:
-        raise UsageError(f"no benchmark matches {args.expression!r}")
+    options.chosen(args)  # a wrong expression is refused before a file is read
+    rows = records(selected(results_table(read_all(args.runs)), args.expression))
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
     measured = [_cells(row, several) for row in rows if row["_result"].times]
@@ -48,10 +48,20 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def searchable_names(row: dict[str, Any]) -> list[str]:
-    """What ``-k`` looks at."""
-    case = row["_result"].case
-    return [case.id, case.device, case.implementation, row["_result"].fullname]
+def selected(results: pd.DataFrame, expression: str | None, timed: bool = False) -> pd.DataFrame:
+    """The rows that ``-k`` chooses, of those with a time if ``timed``. Raises UsageError where there is none."""
+    if expression is None:
+        return results
+    matches = matcher(expression)
+
+    def fits(result: Result) -> bool:
+        names = [result.case.id, result.device, result.implementation, result.fullname]
+        return matches(names) and bool(result.times or not timed)
+
+    chosen = [fits(result) for result in results["_result"]]
+    if not any(chosen):
+        raise nothing_matches(expression, (each.workload for each in results["_result"] if each.times or not timed))
+    return results[chosen]
 
 
 def _name(row: dict[str, Any], several: bool) -> str:

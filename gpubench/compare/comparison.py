@@ -112,5 +112,7 @@ def compare_sides(
 
 
 def change_text(ratio: float) -> str:
-    """``+20.3 %`` of a ratio of times; a factor where that says more."""
-    return f"{ratio:.3g}×" if ratio >= 3 or ratio <= 1 / 3 else f"{100 * (ratio - 1):+.1f} %"
+    """``+20.3 %`` of a ratio of times; ``3.2× slower`` where that says more."""
+    if 1 / 3 < ratio < 3:
+        return f"{100 * (ratio - 1):+.1f} %"
+    return f"{ratio:.3g}× slower" if ratio > 1 else f"{1 / ratio:.3g}× faster"

@@ -14,6 +14,7 @@ from ..format import text
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
+from ..statistics import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
 _MOST_DRAWN = 20
+DRAWN = "Time after / time before"
+"""How the titles of our pictures begin, by which they are known."""
 
 
 def to_json(comparison: Comparison) -> str:
@@ -88,17 +90,8 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def step_summary() -> Path:
-    """The file that GitHub names. Raises UsageError where there is none."""
-    name = os.environ.get(STEP_SUMMARY)
-    if not name:
-        raise UsageError(f"--github-summary: {STEP_SUMMARY} is not set: this is no GitHub Actions step")
-    return Path(name)
-
-
-def append_step_summary(content: str) -> None:
+def append_step_summary(content: str, path: Path) -> None:
     """Append to the step's summary. Raises UsageError where it can't be written."""
-    path = step_summary()
     try:
         with path.open("ab") as file:
             room = SUMMARY_LIMIT - os.fstat(file.fileno()).st_size
@@ -128,7 +121,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     rows = []
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
-        interval = f"{change_text(ratio.low)} … {change_text(ratio.high)}" if each.bounded else "—"
+        interval = _interval_text(ratio) if each.bounded else "—"
         p = "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
@@ -138,6 +131,14 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
+
+
+def _interval_text(ratio: Interval) -> str:
+    """Its ends in the unit of the change: percent, or how many times slower or faster."""
+    if 1 / 3 < ratio.value < 3:
+        return f"{100 * (ratio.low - 1):+.1f} … {100 * (ratio.high - 1):+.1f} %"
+    least, most = (ratio.low, ratio.high) if ratio.value > 1 else (1 / ratio.high, 1 / ratio.low)
+    return f"{least:.3g} … {most:.3g}×"
 
 
 def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
@@ -163,6 +164,11 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
 
 
+def dark_path(path: Path) -> Path:
+    """Where the picture for dark pages stands."""
+    return path.with_name(f"{path.stem}-dark{path.suffix}")
+
+
 def save_chart(comparison: Comparison, path: Path) -> None:
     """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
     from ..report.charts.pictures import render
@@ -170,7 +176,7 @@ def save_chart(comparison: Comparison, path: Path) -> None:
 
     kind = path.suffix.removeprefix(".").lower()
     files = render([change_figure(comparison, path.stem)], (kind,))
-    for theme, target in ((LIGHT, path), (DARK, path.with_name(f"{path.stem}-dark{path.suffix}"))):
+    for theme, target in ((LIGHT, path), (DARK, dark_path(path))):
         replace(target, files[f"{path.stem}-{theme}.{kind}"])
 
 
@@ -187,12 +193,12 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
         rows.append(NamedRow("", str(each.key), "", (mark,)))
     caption = (
-        "Point: ratio of the geometric means of the processes' medians; thick line: its 95 % interval, missing where "
-        f"there is one process a side; shaded: less than {percent(comparison.threshold)}, the threshold."
+        "Point: time after / time before. Thick line: its 95% interval; a benchmark that was timed in one process only "
+        f"has none. Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     )
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
+    title = f"{DRAWN}: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
     return Figure(name, "compare", title, comparison.line, caption, chart)

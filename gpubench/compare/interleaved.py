@@ -13,6 +13,7 @@ import itertools
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from ..format import counted
 from ..report.render import prepare_folder
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
-from .comparison import NEW, Comparison, Missing, missing_cases
+from .comparison import NEW, Comparison, Missing, change_text, missing_cases
 from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
 from .verdict import INCONCLUSIVE, MOST_NEEDED, SAME, TRIED_ONLY, Conditions, Verdict, decide, mean_times, percent
 
@@ -56,20 +57,25 @@ class Sequential:
         self.looks = {max(1, math.ceil(share * most)) for share in LOOKS}
         self.count = self.looked = 0
         """The number of pairs, and of those at the latest look."""
+        self.disturbed: Counter[int] = Counter()
+        """By number of the pair, for how many cases it was left out because a neighbour disturbed just one side."""
         self._pairs: dict[CaseKey, list[_Pair]] = {}
         self._left_out: dict[CaseKey, list[_Pair]] = {}
         self._proven: dict[CaseKey, Verdict] = {}
         self._spent = 0.0
 
     def add(self, base: Cases, new: Cases) -> None:
-        """A run of each side, of one process or several. A pair is left out if a neighbour disturbed just one side,
-        or if it is of a smoke run."""
+        """A run of each side, of one process or several. A pair is left out for a case if a neighbour disturbed just
+        one side, or if it is of a smoke run."""
         self.count += 1
         conditions = Conditions(base, new)
         for key in new:
             if key in base:
                 smoke = any(each.smoke for each in (*base[key], *new[key]))
-                kept = self._left_out if smoke or conditions.uneven(key, base, new) else self._pairs
+                uneven = conditions.uneven(key, base, new)
+                kept = self._left_out if smoke or uneven else self._pairs
+                if uneven:
+                    self.disturbed[self.count] += 1
                 kept.setdefault(key, []).append(_Pair(*mean_times(base[key], new[key]), smoke))
 
     @property
@@ -106,17 +112,19 @@ class Sequential:
     def _judge(self, key: CaseKey, values: Sequence[float], slower_p: float, faster_p: float, share: float) -> Verdict:
         ratio = statistics.paired_ratio(values, 1 - 0.05 * share)
         word = decide(ratio, slower_p, faster_p, self.threshold, PAIRED_FALSE_DISCOVERIES)
-        more, advice = self._advice(values) if word == INCONCLUSIVE else (None, "")
+        more, advice = self._advice(values, ratio.value) if word == INCONCLUSIVE else (None, "")
         times, count = _median_times(self._pairs[key], ratio.value), len(values)
         return Verdict(key, word, ratio, *times, slower_p, (count, count), advice, more)
 
-    def _advice(self, values: Sequence[float]) -> tuple[int | None, str]:
-        """How many more pairs would tell, from their spread: 1.4826 median absolute deviations, a robust standard
-        deviation."""
+    def _advice(self, values: Sequence[float], ratio: float) -> tuple[int | None, str]:
+        """How many more pairs would prove the change so far, or one that reaches the threshold if that is larger, from
+        their spread: 1.4826 median absolute deviations, a robust standard deviation."""
+        change = max(ratio, 1 / ratio, 1 + self.threshold)
         spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
         level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
-        needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), 1 + self.threshold, level, most=MOST_NEEDED)
-        detected = f"would detect a change of {percent(self.threshold)}"
+        needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), change, level, most=MOST_NEEDED)
+        small = change == 1 + self.threshold
+        detected = f"would detect a change of {percent(self.threshold) if small else change_text(ratio)}"
         if needed is None:
             return None, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine"
         more = max(1, max(needed, least_pairs(self.cases)) - len(values))
@@ -164,7 +172,6 @@ class _Judge:
         self._sequential = Sequential(args.pairs, args.threshold)
         self._sides = Side("base"), Side("new")
         self._verdicts: list[Verdict] = []
-        self._notes: list[str] = []
 
     def enough(self, base_file: Path, new_file: Path) -> bool:
         """Take a pair's run files; whether every verdict is conclusive."""
@@ -179,8 +186,10 @@ class _Judge:
         if any(run.preset == SMOKE for side in pair for run in side.runs):
             _say("smoke runs prove nothing: one pair shows that both sides can be measured")
             return True
-        if count == 1:
-            self._warn_of_few_pairs()
+        self._require_enough_pairs()
+        if left_out := self._sequential.disturbed[count]:
+            benchmarks = counted(left_out, "benchmark")
+            _say(f"pair {count} is left out for {benchmarks}: other work disturbed only one side of it")
         if not self._sequential.due:
             _say(f"pair {count} of at most {self._args.pairs}")
             return False
@@ -189,19 +198,17 @@ class _Judge:
         _say(f"pair {count} of at most {self._args.pairs}: {conclusive} of {cases} benchmarks conclusive")
         return conclusive == cases
 
-    def _warn_of_few_pairs(self) -> None:
-        """Say so after the first pair if the budget allows too few of them to prove anything."""
-        cases = self._sequential.cases
-        allowed = min(self._args.pairs, max(1, int(self._args.budget / (time.monotonic() - self.began))))
-        if not cases or allowed >= least_pairs(cases):
-            return
-        warning = (
-            f"--budget and --pairs allow about {allowed} pairs, but proving a change in one of {cases} benchmarks takes"
-            f" {least_pairs(cases)}: allow more, or choose fewer benchmarks (-k, --paths)"
-        )
-        _say(warning)
-        if self._args.format != "table" or self._args.github_summary:  # the terminal shows it already
-            self._notes.append(warning)
+    def _require_enough_pairs(self) -> None:
+        """Raise UsageError as soon as the budget allows too few pairs to prove anything."""
+        cases, count = self._sequential.cases, self._sequential.count
+        pair_s = (time.monotonic() - self.began) / count
+        allowed, needed = min(self._args.pairs, max(count, int(self._args.budget / pair_s))), least_pairs(max(cases, 1))
+        if cases and allowed < needed:
+            raise UsageError(
+                f"--budget and --pairs allow about {counted(allowed, 'pair')} of {pair_s:.2g} s, but proving a change"
+                f" takes {needed} with {counted(cases, 'benchmark')}: use --budget {math.ceil(needed * pair_s * 1.2)}"
+                f" --pairs {max(needed, self._args.pairs)} or more, or choose fewer benchmarks (-k, --paths)"
+            )
 
     def comparison(self, pairs: int, interrupted: bool) -> Comparison:
         """The verdicts after so many ``pairs``."""
@@ -209,9 +216,11 @@ class _Judge:
             self._verdicts = self._sequential.look(last=True)
         base, new = self._sides
         machine, software = machine_differences(base, new, (key.device for key in new.cases))
-        notes = [*self._notes, *(f"other software: {text}" for text in software)]
+        notes = [f"other software: {text}" for text in software]
         notes += [f"measured with another configuration: {text}" for text in machine]
         notes += doubts(base, new)
+        if numbers := ", ".join(map(str, self._sequential.disturbed)):
+            notes.append(f"left out for some benchmarks, because other work disturbed only one side: pair {numbers}")
         if interrupted:
             notes.append("interrupted: judged by the pairs that were complete")
         judged = {each.key for each in self._verdicts}
@@ -226,7 +235,7 @@ def _empty_folder(name: str | None) -> Path:
     earlier comparison, or can't be written."""
     numbered = (Path("out", f"compare-{number}") for number in itertools.count(1))
     folder = Path(name) if name else next(path for path in numbered if not path.exists())
-    if any(any((folder / side).glob("*.json")) for side in ("base", "new")):
+    if (folder / "turns").exists() or any(any((folder / side).glob("*.json")) for side in ("base", "new")):
         raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")
     prepare_folder(folder)
     return folder.resolve()

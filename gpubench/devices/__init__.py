@@ -64,7 +64,7 @@ def find_device(name: str) -> Choice:
         return Choice(str(device), device)
     full_name = str(device) if index == 0 else f"{kind.kind}:{index}"
     present_names = f"only {kind()} is" if count == 1 else f"only {kind()} to {kind(count - 1)} are"
-    return Choice(full_name, None, f"{full_name} is not here: {present_names if count else kind.why_absent()}")
+    return Choice(full_name, None, f"{full_name} is not available: {present_names if count else kind.why_absent()}")
 
 
 def select(requests: Iterable[str]) -> list[Choice]:

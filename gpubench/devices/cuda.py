@@ -79,7 +79,7 @@ class Cuda(TorchDevice):
     def why_absent(cls) -> str:
         torch = cls.torch
         if torch.version.cuda is None and torch.version.hip is None:
-            return f"this torch ({torch.__version__}) was built without CUDA or ROCm"
+            return f"this PyTorch build ({torch.__version__}) has no CUDA or ROCm support. See pytorch.org/get-started"
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
@@ -204,7 +204,7 @@ class Cuda(TorchDevice):
             cuda.synchronize()
             graph = cuda.CUDAGraph()
             try:
-                with cuda.graph(graph):
+                with cuda.graph(graph, stream=side):  # torch's own capture stream stays on the first device used
                     result = call()
             except RuntimeError as error:
                 reason = " ".join(str(error).split())

@@ -17,7 +17,7 @@ class Mps(TorchDevice):
     @classmethod
     def why_absent(cls) -> str:
         if not cls.torch.backends.mps.is_built():
-            return f"this torch ({cls.torch.__version__}) was built without Metal (mps)"
+            return f"this PyTorch build ({cls.torch.__version__}) has no Metal (mps) support"
         return "no Metal device, or macOS older than 12.3"
 
     @classmethod

@@ -53,7 +53,7 @@ class TorchDevice(Device):
     def why_absent(cls) -> str:
         module = cls._module()
         if module is None or cls._ask("_is_compiled") is False:
-            return f"this torch ({cls.torch.__version__}) was built without {cls.kind}"
+            return f"this PyTorch build ({cls.torch.__version__}) has no {cls.kind} support"
         if not hasattr(module, "synchronize"):
             return f"torch.{cls.kind} has no synchronize(): its work can't be timed"
         return f"torch.{cls.kind} reports no device"

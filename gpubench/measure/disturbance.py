@@ -12,11 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
+from statistics import median, quantiles
 
-import numpy as np
-
-from .. import statistics
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
 from ..format import seconds_text
@@ -160,11 +157,11 @@ def uneven(times: Sequence[float]) -> Iterator[Flag]:
     count = len(times)
     if count < FEW:
         return
-    q1, median, q3 = (float(value) for value in np.percentile(times, (25, 50, 75)))
-    if q3 - q1 > NOISY * median:
-        yield Flag("noisy", f"half of the {count} rounds are spread over {(q3 - q1) / median:.0%} of the median")
+    q1, middle, q3 = quantiles(times, n=4, method="inclusive")
+    if q3 - q1 > NOISY * middle:
+        yield Flag("noisy", f"half of the {count} rounds are spread over {(q3 - q1) / middle:.0%} of the median")
     first = max(1, count // 10)
-    begin, rest = (float(np.median(part)) for part in (times[:first], times[first:]))
+    begin, rest = median(times[:first]), median(times[first:])
     # Few rounds are cold only if the first exceeds all others: one slow round is likely.
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
@@ -172,9 +169,10 @@ def uneven(times: Sequence[float]) -> Iterator[Flag]:
         return
     third = count // 3
     if third >= 5:
-        early, late = (float(np.median(part)) for part in (times[:third], times[-third:]))
-        z = statistics.trend(times)
-        if abs(z) > DRIFT_Z and max(early / late, late / early) > DRIFT:
+        from ..statistics import trend  # scipy is slow to import, and every pytest loads this module
+
+        early, late = median(times[:third]), median(times[-third:])
+        if abs(trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:
             yield Flag("drifting", f"the last third took {late / early:.2f} times the first")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from ..devices import CPU, Device, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
@@ -27,7 +27,7 @@ from .probes import device_time, energy, flush, latency, transfer
 from .session import Session
 from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Counted, agree, count, flop_counter, require_least
+from .work import Counted, agree, count, declared, flop_counter, plain_number, require_least
 
 if TYPE_CHECKING:
     import numpy
@@ -156,13 +156,13 @@ class Gpubench(Inputs):
         - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
         - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
 
-        Raises :class:`~gpubench.errors.WrongAnswer` and :class:`~gpubench.errors.WorkMismatch`; skips the test
-        when it would exceed its budget or the memory.
+        Raises :class:`UsageError` for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
+        :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
         self.called = True
-        if threads is not None:
+        work, steps = declared(Work(flops, nbytes, items, unit)), plain_number("steps", steps, whole=True)
+        if (threads := plain_number("threads", threads, whole=True)) is not None:
             self.case = structs.replace(self.case, threads=threads)
-        work = Work(flops, nbytes, items, unit)
         with matmul_precision(self.case.dtype):
             prepared = self._prepare(Request(fn, args, kwargs, work, check, setup, devices))
             estimate = self._estimate(prepared)
@@ -195,7 +195,7 @@ class Gpubench(Inputs):
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first else None
         work = agree(request.work, counted)
-        further = tuple(_present(name) for name in request.devices)
+        further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Prepared(request, args, kwargs, work, counted, further)
 
@@ -309,7 +309,7 @@ class Gpubench(Inputs):
         timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``: ``stats.data`` are exactly these over
         their iterations.
         """
-        self.called = True
+        self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))
         benchmark = self._benchmark
         benchmark.group = benchmark.group or self.case.workload
@@ -317,6 +317,11 @@ class Gpubench(Inputs):
             self._replayed.load(durations)
         benchmark.pedantic(lambda: None, rounds=len(durations) if self.enabled else 1, iterations=iterations)
         self._record({"precision": environment.switches(), **record}, work, None, flags)
+
+    def add_flag(self, flag: Flag) -> None:
+        """Add what was noticed after the measurement, if there is one."""
+        for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
+            process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.

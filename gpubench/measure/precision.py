@@ -42,29 +42,47 @@ def matmul_precision(dtype: str) -> Iterator[None]:
     """
     import torch
 
-    tf32 = dtype == "tf32"
-    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
-    owners = [cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]  # CUDA's three
-    owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
-    # One a library and operation; older torch has none.
-    switches: list[Any] = owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []
-    before = [switch.fp32_precision for switch in switches]
-    try:
-        legacy = torch.get_float32_matmul_precision(), cudnn.allow_tf32
-    except RuntimeError:  # the program under test has set the newer switches
-        legacy = None
+    tf32, before = dtype == "tf32", float32_state()
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    cudnn.allow_tf32 = tf32
-    for place, switch in enumerate(switches):  # the older ones leave them at a default that a broader one may change
+    torch.backends.cudnn.allow_tf32 = tf32
+    for place, switch in enumerate(_switches()[3:]):  # the older ones leave them at a default that a broader one sets
         switch.fp32_precision = "tf32" if tf32 and place < 3 else "ieee"
     try:
         yield
     finally:
-        if legacy:
-            torch.set_float32_matmul_precision(legacy[0])
-            cudnn.allow_tf32 = legacy[1]
-        for switch, value in zip(switches, before, strict=True):
-            switch.fp32_precision = value
+        set_float32_state(before)
+
+
+def _switches() -> list[Any]:
+    """torch's newer switches: three broad ones, then three of CUDA and three of oneDNN; older torch has none."""
+    import torch
+
+    cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
+    owners = [torch.backends, cudnn, mkldnn, cuda.matmul, *(getattr(cudnn, name, None) for name in ("conv", "rnn"))]
+    owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
+    return owners if all(hasattr(owner, "fp32_precision") for owner in owners) else []
+
+
+def float32_state() -> tuple[Any, ...]:
+    """All switches of float32 products: the older ones, unless the program has set the newer, and the newer."""
+    import torch
+
+    try:
+        legacy = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        legacy = None
+    return legacy, *(switch.fp32_precision for switch in _switches())
+
+
+def set_float32_state(state: tuple[Any, ...]) -> None:
+    """Set what :func:`float32_state` returned."""
+    import torch
+
+    if state[0]:
+        torch.set_float32_matmul_precision(state[0][0])
+        torch.backends.cudnn.allow_tf32 = state[0][1]
+    for switch, value in zip(_switches(), state[1:], strict=True):
+        switch.fp32_precision = value
 
 
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:

@@ -180,7 +180,7 @@ class Session:
         chosen = {choice.name for choice in self.choices}
         for choice in select(self.settings.required):
             if choice.device is None:
-                raise UsageError(f"required device absent: {choice.reason}")
+                raise UsageError(str(choice.reason))
             if choice.name not in chosen:
                 raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
 

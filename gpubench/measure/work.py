@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import WorkMismatch
+from ..errors import UsageError, WorkMismatch
 from ..runfile.schema import Work
 from .data import bare_tensors, memory_key, tensors
 
@@ -119,22 +119,52 @@ def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any
     return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs)
 
 
-def agree(declared: Work, counted: Counted | None) -> Work:
+def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
+    """A declared amount as Python's own number, also one of NumPy or torch; ``None`` stays.
+
+    Raises :class:`UsageError` unless it is above 0 and of a size that a results file takes, and whole if it counts.
+    """
+    if value is None:
+        return None
+    try:
+        amount = value.item() if hasattr(value, "item") else value
+    except (RuntimeError, ValueError) as error:  # it has several elements, or none
+        raise UsageError(f"{name} must be a single number: {' '.join(str(error).split())}") from error
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise UsageError(f"{name} must be a number, not {type(amount).__name__}")
+    most = 2**63 - 1 if whole else 1e30  # the schema's, as is the least
+    if not 1e-15 <= amount <= most:  # nor is NaN
+        shown = f", not {amount:g}" if abs(amount) < 1e300 else ""
+        raise UsageError(f"{name} must be above 0 and at most {most:g}{shown}")
+    if whole and amount != int(amount):
+        raise UsageError(f"{name} must be a whole number, not {amount:g}")
+    return int(amount) if whole else amount
+
+
+def declared(work: Work) -> Work:
+    """The work with plain numbers; raises :class:`UsageError` where it isn't of any."""
+    if not isinstance(work.unit, str):
+        raise UsageError(f"unit must be a text, not {type(work.unit).__name__}")
+    amounts = plain_number("flops", work.flops), plain_number("nbytes", work.bytes)
+    return Work(*amounts, plain_number("items", work.items, whole=True), work.unit)
+
+
+def agree(work: Work, counted: Counted | None) -> Work:
     """The declared work, completed by what was counted: bytes too, each input read once and each output written once.
 
     Raises :class:`WorkMismatch` when declared FLOPs differ from counted ones by more than a thousandth.
     """
     if counted is None:
-        return declared
-    flops, known = declared.flops, counted.flops
+        return work
+    flops, known = work.flops, counted.flops
     if flops is not None and known is not None and abs(flops - known) > 1e-3 * known:
         raise WorkMismatch(f"{flops:.6g} FLOP declared, {known:.6g} counted: a multiply-add counts as two")
-    nbytes = declared.bytes if declared.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
-    return Work(flops if known is None else known, nbytes, declared.items, declared.unit)
+    nbytes = work.bytes if work.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
+    return Work(flops if known is None else known, nbytes, work.items, work.unit)
 
 
-def require_least(declared: float, ran: float) -> None:
+def require_least(flops: float, ran: float) -> None:
     """Raise :class:`WorkMismatch` when fewer FLOPs are declared than were counted in a real call: a lower bound, since
     on CPU tensors the counter misses attention and recurrent layers."""
-    if declared < ran * (1 - 1e-3):
-        raise WorkMismatch(f"{declared:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")
+    if flops < ran * (1 - 1e-3):
+        raise WorkMismatch(f"{flops:.6g} FLOP declared, {ran:.6g} or more counted: a multiply-add counts as two")

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -151,7 +152,7 @@ class WorkerGroup:
         self._deadline_s = deadline_s
         start, world_size = context(), len(devices)
         self._counts = start.RawArray("q", world_size)
-        self._folder = tempfile.mkdtemp(prefix="gpubench-ranks-")
+        self._folder = tempfile.mkdtemp(prefix=f"gpubench-ranks-{os.getpid()}-")
         self._connections: list[Connection] = []
         self.processes: list[Any] = []
         try:
@@ -317,7 +318,10 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
     """Join the group, then run each ``(function, arguments)`` that comes, until the other end closes."""
     from torch._C._distributed_c10d import FileStore
 
-    threading.Thread(target=_end_after, args=(multiprocessing.parent_process(),), daemon=True).start()
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_after, args=(parent, os.path.dirname(store)), daemon=True).start()
+    if loopback := {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}:  # lo0: macOS; nobody else may connect
+        os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     share_progress(counts, rank.number)
     answer = None
@@ -339,9 +343,10 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
         os._exit(0)  # an orderly shutdown would wait for ranks that may be dead
 
 
-def _end_after(parent: Any) -> None:
+def _end_after(parent: Any, folder: str) -> None:
     """End this process when its parent does, whatever it is doing then: the fork server lives on with any worker."""
     wait([parent.sentinel])
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

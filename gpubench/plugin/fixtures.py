@@ -16,6 +16,7 @@ from .settings import benchmark_option
 
 if TYPE_CHECKING:
     from ..measure.fixture import Gpubench
+    from ..measure.state import State
     from ..parallel.ranks import Ranks
 
 PARAMETERS = {"device": "cpu", "dtype": "float32", "implementation": "torch", "variant": "eager", "cache": "hot"}
@@ -33,6 +34,8 @@ class Attempt:
     case: Case
     make: Callable[[Any], Gpubench] | None = None
     fixture: Gpubench | None = None
+    state: State | None = None
+    """The process's settings before the test's body, if that was reached."""
 
 
 def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gpubench]:

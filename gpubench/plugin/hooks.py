@@ -14,12 +14,14 @@ from msgspec import structs
 
 from ..errors import Unmeasurable
 from ..measure.session import Session
-from ..runfile.matching import matcher
+from ..runfile.ledger import Follower, missing
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
+from ..runfile.writer import fit
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
 from .parametrize import case_of, parametrize
-from .recorder import Recorder, complete_run
+from .recorder import Recorder, complete_run, require_room
 
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
@@ -45,8 +47,6 @@ class Plugin:
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
 
-    # Collection -------------------------------------------------------------------------------------------------------
-
     def pytest_sessionstart(self) -> None:
         """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
         with settings.usage_errors():
@@ -63,7 +63,7 @@ class Plugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Tell files of the same name apart. For the supervisor: only the tests it names, in an order of their own."""
+        """Tell files of the same name apart. For the supervisor: only what is missing, in an order of its own."""
         files = Counter(path.name for path in {item.path for item in items})
         self.ambiguous = frozenset(name for name, count in files.items() if count > 1)
         if settings.launched():  # by torchrun: what one process measures would be measured by all at once
@@ -72,10 +72,14 @@ class Plugin:
         if expression := config.getoption("--gpubench-match"):
             with settings.usage_errors():
                 matches = matcher(expression)
-            self._keep(items, [item for item in items if matches(self._names(item))])
-        if only := config.getoption("--gpubench-only"):
-            names = set(json.loads(Path(only).read_text(encoding="utf-8")))
-            self._keep(items, [item for item in items if item.nodeid in names])
+                every = list(items)
+                self._keep(items, [item for item in items if matches(self._names(item))])
+                if every and not items:
+                    raise nothing_matches(expression, map(self._workload, every))
+        if ledger := config.getoption("--gpubench-ledger"):
+            names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
+            wanted = {item.nodeid for item in items} if names is None else set(names)
+            self._keep(items, [item for item in items if item.nodeid in wanted])
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
@@ -87,6 +91,9 @@ class Plugin:
             case = self.case_of(item)
             names += [case.id, case.device]
         return names
+
+    def _workload(self, item: pytest.Item) -> str:
+        return self.case_of(item).workload if "benchmark" in fixture_names(item) else item.name
 
     def _keep(self, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
         kept_ids = {item.nodeid for item in kept}
@@ -110,8 +117,10 @@ class Plugin:
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                self.recorder = Recorder(self.config, self.session, path)
-                self.recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
+                require_room(len(cases), self.session.settings.processes)
+                recorder = Recorder(self.config, self.session, path)
+                recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
+            self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:
         """The identity of a test, before it is known with how many threads it runs."""
@@ -128,8 +137,6 @@ class Plugin:
             return Path(given)
         run_file = option("benchmark_json", None)
         return Path(run_file).with_suffix(".ledger.jsonl") if run_file else None
-
-    # Each test --------------------------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -159,12 +166,20 @@ class Plugin:
         return attempt
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A case that doesn't fit this machine is skipped, with its numbers as the reason."""
+        attempt = self.attempts.get(item.nodeid)
+        if attempt and not self.session.settings.plan:
+            from ..measure.state import State
+
+            attempt.state = State()
         try:
             return (yield)
         except Unmeasurable as error:
             pytest.skip(str(error))
+        finally:
+            if attempt and attempt.state:
+                attempt.state.compare()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
@@ -178,7 +193,10 @@ class Plugin:
             return report
         if status != OK:
             self._failed.add(item.nodeid)
+        stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
         if self.recorder:
+            if stuck:
+                self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")
             self.recorder.report(item, report.when, status, reason, getattr(call.excinfo, "value", None))
         return report
 
@@ -188,20 +206,18 @@ class Plugin:
             self._failed.discard(nodeid)
             outcomes.free_memory()
 
-    # The end ----------------------------------------------------------------------------------------------------------
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Generator[None, Any, Any]:
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, Any, Any]:
         """After pytest-benchmark has written its file: see that it is whole, or write one where it wrote none."""
         try:
             return (yield)
         finally:
             if self.recorder:
-                self.recorder.finish()
+                self.recorder.finish(int(exitstatus))
                 if not self.config.getoption("--gpubench-ledger"):
                     self.recorder.write_run_file(Path(self.config.getoption("benchmark_json")))
             if plan := self.config.getoption("--gpubench-plan"):
-                Path(plan).write_text(json.dumps(self.session.plan, indent=1, allow_nan=False), encoding="utf-8")
+                Path(plan).write_text(json.dumps(fit(self.session.plan), indent=1, allow_nan=False), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what has no time, what casts doubt on the times, and what to do with the file."""
@@ -213,8 +229,6 @@ class Plugin:
         if path and Path(path).exists():
             terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
 
-    # What pytest-benchmark writes -------------------------------------------------------------------------------------
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Add this machine's facts once a gpubench test was collected, since they need torch. The host's name is left
@@ -223,6 +237,12 @@ class Plugin:
             machine_info[KEY] = self.session.machine
             if not self.session.settings.identify:
                 machine_info["node"] = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
+        """Leave out the project, which is called like the working folder or its remote, unless it is asked for."""
+        if self.measures and not self.session.settings.identify:
+            commit_info["project"] = ""
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_benchmark_compare_machine_info(

@@ -6,6 +6,7 @@ import gc
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ..errors import RankFailure
 from ..format import counted
 from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
-from ..runfile.writer import without_paths
+from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt
 
 LONGEST_REASON = 500
@@ -45,6 +46,19 @@ def note(
     return status, reason
 
 
+def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
+    """Put back what a finished test left changed, and name it there; returns what can't be put back."""
+    flag, stuck = attempt.state.restore() if attempt.state else (None, [])
+    if flag is not None:
+        session.raised.append((attempt.case, flag))
+        if attempt.fixture is not None:
+            attempt.fixture.add_flag(flag)
+        for place, row in enumerate(session.unmeasured):
+            if row.fullname == item.nodeid:
+                session.unmeasured[place] = replace(row, reason=f"{row.reason} ({flag.seen})")
+    return stuck
+
+
 def free_memory() -> None:
     """Free what a failed case holds through its traceback, lest the next one finds no memory."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
@@ -70,8 +84,10 @@ def summary_lines(session: Session) -> list[str]:
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     """Status of one phase of a test, and the reason in one line."""
-    if report.passed or call.excinfo is None:
+    if report.passed:
         return OK, ""
+    if call.excinfo is None:  # a strict xfail that passed
+        return "error", " ".join(str(report.longrepr).split())[:LONGEST_REASON]
     if hasattr(report, "wasxfail"):
         return "skipped", f"expected to fail: {report.wasxfail or 'no reason given'}"
     if report.skipped:
@@ -81,7 +97,7 @@ def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:
     if isinstance(error, RankFailure):
         return error.status, str(error)[:LONGEST_REASON]
     kind = type(error).__name__
-    text = " ".join(str(error).split()) or kind
+    text = " ".join(text_of(error).split()) or kind
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or _OUT_OF_MEMORY.search(text):
         return "oom", text[:LONGEST_REASON]
     return "error", f"{kind}: {text}"[:LONGEST_REASON]

@@ -6,6 +6,7 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,19 +19,15 @@ from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
+from ..runfile.writer import text_of
 from .fixtures import PARAMETERS
 
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that no other preset has, unless asked for: slow, or of interest to few."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
-_MARKER = {
-    "dtypes": DTYPES,
-    "implementations": IMPLEMENTATIONS,
-    "variants": VARIANTS,
-    "devices": ("any", "cpu", "accelerator", "two accelerators"),
-    "size": None,
-}
+_PLACES = ("any", "cpu", "accelerator", "two accelerators")
+_MARKER = {"dtypes": DTYPES, "implementations": IMPLEMENTATIONS, "variants": VARIANTS, "devices": _PLACES, "size": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +190,8 @@ def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
 
 def _scalar(name: str, value: Any, index: int) -> Scalar:
     """A parameter as a JSON scalar, the same in every process: an object by its name, or else by its position."""
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str | float | bool | None) or (isinstance(value, int) and abs(value) < 2**63):
         return value
-    return str(getattr(value, "__name__", f"{name}{index}"))
+    return text_of(getattr(value, "__name__", f"{name}{index}"))

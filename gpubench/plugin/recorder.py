@@ -15,13 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from ..errors import UsageError
+from ..errors import RunFileError, UsageError
+from ..format import counted
 from ..measure import environment
 from ..measure.budget import CEILINGS_S, COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
+from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
-from ..runfile.schema import KEY, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
-from ..runfile.writer import write
+from ..runfile.reader import MOST_VALUES
+from ..runfile.schema import KEY, MOST_CASES, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
+from ..runfile.writer import fit, write
 from ..version import __version__
 from .settings import usage_errors
 
@@ -51,6 +54,14 @@ def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> None:
                 changes = "; ".join(f"{key} was {before[key]}, is {fingerprint.get(key)}" for key in changed)
                 raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {changes}")
             return
+
+
+def require_room(cases: int, processes: int) -> None:
+    """Raise UsageError before anything is measured if the run file of so many cases couldn't be read."""
+    most = min(MOST_CASES, MOST_VALUES // (processes * (SAMPLES_KEPT + 100)))
+    if cases > most:
+        refusal = f"at most {most} fit in a run with --processes {processes}: choose some with -k"
+        raise UsageError(f"{counted(cases, 'benchmark')}, {refusal}")
 
 
 def _about(session: Session) -> dict[str, Any]:
@@ -92,6 +103,7 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
         "unmeasured": [case.as_dict() for case in session.unmeasured],
     }
+    output.update(fit(output))
 
 
 def _thin_samples(benchmark: dict[str, Any]) -> None:
@@ -113,7 +125,12 @@ class Recorder:
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
         self.config, self.session, self._earlier = config, session, None
         if not config.getoption("--gpubench-ledger"):
-            path.unlink(missing_ok=True)  # of an earlier run into the same file
+            try:  # of an earlier run into the same file
+                if path.exists() and path.stat().st_size:
+                    read_ledger(path)
+                path.unlink(missing_ok=True)
+            except RunFileError:
+                keep([path])
             self._earlier = _stamp(Path(config.getoption("benchmark_json")))
             if not path.parent.is_dir():
                 raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
@@ -179,10 +196,14 @@ class Recorder:
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
         if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
-            self.poisoned = True
-            item.session.shouldstop = f"gpubench: a device is unusable in this process ({reason})"
+            self.abandon(item, f"a device is unusable in this process ({reason})")
         if when == "teardown":
             self._end(item)
+
+    def abandon(self, item: pytest.Item, reason: str) -> None:
+        """Let another process measure what is left."""
+        self.poisoned = True
+        item.session.shouldstop = f"gpubench: {reason}"
 
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
@@ -193,14 +214,15 @@ class Recorder:
         if status == OK:
             benchmark = stats.as_dict(include_data=True)
             _thin_samples(benchmark)
-            self._append("end", **facts, benchmark=json.loads(json.dumps(benchmark, default=str)))  # odd parameters
+            self._append("end", **facts, benchmark=benchmark)
         else:
             row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
-            self._append("end", **facts, reason=reason, case=row.case.as_dict() if row else None)
+            reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
+            self._append("end", **facts, reason=reason, case=case)
 
-    def finish(self) -> None:
-        """The process ends by itself."""
-        facts = {"poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
+    def finish(self, code: int) -> None:
+        """The process ends by itself, with pytest's exit code."""
+        facts = {"code": code, "poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()

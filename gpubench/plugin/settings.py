@@ -26,9 +26,8 @@ def declare_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, option.help, type=kind, default=empty)  # type: ignore[arg-type]
     for name, metavar, text in (
         ("plan", "PATH", "don't measure: write each benchmark and its estimated time as JSON"),
-        ("ledger", "PATH", "journal of what was measured (default: beside the results file)"),
+        ("ledger", "PATH", "journal: measure what is missing in it (default: a new one beside the results file)"),
         ("process", "I/N", "be process I of N: measure a share of the rounds"),
-        ("only", "PATH", "measure only the tests named in this JSON file"),
         ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
     ):
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)

@@ -6,6 +6,7 @@ show the same ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,19 +14,24 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..format import counted, seconds_text, text
-from ..runfile.schema import Run
+from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
 from .labels import Row, device_label, grouped, implementation_name, listed, short_device, times_range, times_text
+from .render import Table
 from .speedup import RESIDENT, on_accelerator
 from .sweep import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES = 10
+MOST_WORDS = 40
+"""Of a sentence that somebody in a hurry reads."""
+_MOST_SENTENCES, _MOST_WORDS_EACH = 2, 30
+"""Where there are several cards."""
 _BUSY_SHARE = 1 / 3
 _IN_WORDS = {
-    MATRIX: "large matrix products",
-    OTHER_MATRIX: "batched and tall matrix products",
+    MATRIX: "matrix products",
+    OTHER_MATRIX: "other matrix products",
     NETWORKS: "networks",
     TRAINING: "training",
     ELEMENTWISE: "elementwise work",
@@ -37,7 +43,8 @@ class AnswerRow:
     """One kind of work on a card; the numbers are those of ``row``, one measured pair, and never a mean.
 
     ``typically``, ``range`` (over workloads, each at its largest size), ``copies`` and ``since`` are ready to print.
-    ``row`` is None where all of them are too noisy or can't be.
+    ``row`` is None where all of them are too noisy or can't be. ``exceptions`` are workloads of which the opposite of
+    the verdict holds.
     """
 
     name: str
@@ -47,11 +54,12 @@ class AnswerRow:
     since: str
     verdict: str
     row: Row | None
+    exceptions: str = ""
 
     @property
     def worth(self) -> str:
-        """``✓ worth it``."""
-        return f"{judgement.MARKS[self.verdict]} {self.verdict}"
+        """``✓ worth it``, ``± depends: not lenet``."""
+        return f"± depends: {self.exceptions}" if self.exceptions else f"{judgement.MARKS[self.verdict]} {self.verdict}"
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -98,9 +106,15 @@ class Answer:
     hint: str = ""
 
 
-def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFrame, runs: Sequence[Run]) -> Answer:
-    """``results``, ``speedups`` and ``crossovers`` as :func:`.table.results_table`, :func:`.speedup.pair` and
-    :func:`.judgement.crossover_table` make them."""
+def answer(
+    results: pd.DataFrame,
+    speedups: pd.DataFrame,
+    crossovers: pd.DataFrame,
+    runs: Sequence[Run],
+    machines: Sequence[Table] = (),
+) -> Answer:
+    """``results``, ``speedups``, ``crossovers``, ``machines`` as :func:`.table.results_table`, :func:`.speedup.pair`,
+    :func:`.judgement.crossover_table` and :func:`.machines.machine_tables` make them."""
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
     pairs = records(speedups)
@@ -109,17 +123,21 @@ def answer(results: pd.DataFrame, speedups: pd.DataFrame, crossovers: pd.DataFra
     # across machines only where nothing is paired inside one
     groups = grouped(inside or pairs, lambda row: tuple(row[name] for name in sides))
     crossings = crossings_by_pair(crossovers)
+    counts = Counter(_device(members[0]) for members in groups.values())
     cards = tuple(
-        Card(members[0]["run"], _device(members[0]), _baseline(members, named), body)
+        Card(members[0]["run"], _told_apart(members[0], counts), _baseline(members, named), body)
         for members in groups.values()
         if (body := _card_rows(members, crossings))
     )
     noted = warnings(rows, runs)
+    first = [_machines_sentence(each) for each in machines if each.columns[2].startswith("time, ")][:1]
     if cards:
-        return Answer(" ".join(_card_sentence(card) for card in cards), noted, cards)
+        most_words = MOST_WORDS if len(cards) == 1 else _MOST_WORDS_EACH
+        sentences = [_card_sentence(card, most_words) for card in cards[:_MOST_SENTENCES]]
+        return Answer(" ".join([*first, *sentences]), noted, cards)
     alone = [row for row in rows if row["implementation"] != "numpy"]
     hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
-    return Answer(_cpu_sentence(alone), noted, (), _timings(alone), hint)
+    return Answer(" ".join([*first, _cpu_sentence(alone)]), noted, (), _timings(alone), hint)
 
 
 def pair_key(row: Row) -> tuple[int, int]:
@@ -148,6 +166,12 @@ def _device(row: Row) -> str:
     return f"{implementation_name(row['implementation'])} on {label}" if same else label
 
 
+def _told_apart(row: Row, counts: Counter[str]) -> str:
+    """The device, with its run's name where several have a device that is called the same."""
+    name = _device(row)
+    return f"{name} · {labels.shorten(row['run'], 24)}" if counts[name] > 1 else name
+
+
 def _baseline(members: list[Row], runs: dict[str, Run]) -> str:
     first = members[0]
     threads = {row["baseline_threads"] for row in members if row["baseline_threads"]}
@@ -173,12 +197,24 @@ def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
     name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
-    cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), _since(crossings, typical)
-    return AnswerRow(name, *cells, judgement.verdict(typical), typical)
+    judged, since = judgement.verdict(typical), _since(crossings, typical)
+    exceptions = _exceptions(known, judged)
+    since = "depends" if exceptions and since == judgement.EVERY_SIZE else since
+    cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), since
+    return AnswerRow(name, *cells, judged, typical, exceptions)
+
+
+def _exceptions(members: list[Row], judged: str) -> str:
+    """``not lenet`` where the others are worth it, ``only lenet`` where the others aren't."""
+    wins, loses = (WORTH_IT, IF_IT_STAYS), (judgement.NOT_WORTH_IT,)
+    opposite, word = (loses, "not") if judged in wins else (wins, "only") if judged in loses else ((), "")
+    names = [row["workload"].split(".", 1)[-1] for row in members if judgement.verdict(row) in opposite]
+    return f"{word} {listed([labels.shorten(name, 24) for name in names], 1)}" if names else ""
 
 
 def _since(crossings: Sequence[Row], typical: Row) -> str:
-    """``n ≈ 72``; ``n ≈ 11k to 68k`` where several workloads cross, else what holds for the typical one."""
+    """``n ≈ 72``; ``n ≈ 11k to 68k`` where several workloads cross, ``depends`` where only some of them do, else what
+    holds for the typical one."""
     words = {id(row): crossover_text(row[CROSSING], row[LINE], row["size_parameter"]) for row in crossings}
     names = {row["size_parameter"] for row in crossings}
     if len(crossings) > 1 and len(names) == 1 and all("≈" in word for word in words.values()):
@@ -186,34 +222,66 @@ def _since(crossings: Sequence[Row], typical: Row) -> str:
         sizes = [row["crossover"] for row in crossings]
         ends = dict.fromkeys((labels.rounded_size(min(sizes), name), labels.rounded_size(max(sizes), name)))
         return f"{labels.size_label(name)} ≈ {' to '.join(ends)}"
+    if len({word.startswith(("not ", "only ")) for word in words.values()}) > 1:
+        return "depends"
     return next((words[id(row)] for row in crossings if row[LINE].row["_result"] is typical["_result"]), "—")
 
 
-def _card_sentence(card: Card) -> str:
-    """``H200: 132× on large matrix products and 73× on networks.`` and what copies make of them."""
-    sure = sorted((row for row in card.rows if row.verdict in (WORTH_IT, IF_IT_STAYS)), key=_leading)
-    name = short_device(card.device)
-    if not sure:
-        return f"{name}: no work is surely {WORTHWHILE:g}× as fast as on {card.baseline}."
-    lead = sure[:2]
-    sentence = f"{name}: {' and '.join(f'{row.typically} on {_words(row)}' for row in lead)}."
-    parts = [f"{row.copies} on {_words(row)}" for row in lead if row.copies not in ("—", TOO_NOISY)]
-    slower = [row for row in sure[2:] if row.copies.endswith("slower")]
-    parts += [f"{row.copies} on {_words(row)}, so leave that on the CPU" for row in slower[-1:]]
-    if not parts:
-        return sentence
-    copied = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return f"{sentence} If the data has to be copied there and back for each call: {copied}."
+def _card_sentence(card: Card, most_words: int) -> str:
+    """``H200: 125× on matrix products (n=4096); only if the data stays on the device: 35× on elementwise work.``"""
+    kinds = grouped(sorted(card.rows, key=_leading), lambda row: row.verdict)
+    sure = kinds.keys() & {WORTH_IT, IF_IT_STAYS}
+    parts = [] if sure else [f"nothing is surely {WORTHWHILE:g}× as fast as on {card.baseline}"]
+    for copies, most in ((True, 9), (False, 9), (False, 4), (False, 2), (False, 1)):
+        known = [(lead, kinds[verdict]) for verdict, lead in _LEADS.items() if verdict in kinds]
+        words = [lead + listed([_words(row, copies) for row in rows], most) for lead, rows in known]
+        sentence = f"{short_device(card.device)}: {'; '.join([*parts, *words])}."
+        if len(sentence.split()) <= most_words:
+            break
+    return sentence
+
+
+_LEADS = {WORTH_IT: "", IF_IT_STAYS: "only if the data stays on the device: "}
+_LEADS |= {judgement.NOT_WORTH_IT: "not worth it: ", UNSURE: "unsure: "}
+
+
+def _words(row: AnswerRow, copies: bool) -> str:
+    """``125× on matrix products (n=4096, with copies 9.7×)``; without the ratio where it decides nothing."""
+    copied = copies and row.verdict == WORTH_IT and row.copies not in ("—", TOO_NOISY, row.typically)
+    details = [_size(row.row) if row.row and row.name == MATRIX else "", f"with copies {row.copies}" * copied]
+    details = list(filter(None, [*details, row.exceptions]))
+    ratio = f"{row.typically} on " if row.verdict in (WORTH_IT, IF_IT_STAYS) else ""
+    return ratio + _IN_WORDS.get(row.name, row.name) + (f" ({', '.join(details)})" if details else "")
+
+
+def _size(row: Row) -> str:
+    """``n=4096``."""
+    case = row["_result"]
+    return labels.setting(case.size, case.params[case.size]) if case.size in case.params else ""
+
+
+def _machines_sentence(table: Table) -> str:
+    """``H200 against L4: 5.0× on matrix products, 2.3× slower on networks.``, from a table of like devices."""
+    base, names = table.columns[2].removeprefix("time, "), table.columns[3:]
+    for most in (9, 4, 2, 1):
+        sentences = []
+        for i, name in enumerate(names[:2], 3):
+            cells = [(row[0], row[1].rpartition(", ")[2], row[i].partition(" (")[0]) for row in table.rows]
+            words = [
+                f"{cell} on {_IN_WORDS.get(kind, kind)}" + f" ({size})" * (kind == MATRIX)
+                for kind, size, cell in cells
+                if "×" in cell
+            ]
+            sentences += [f"{name} against {base}: {listed(words, most)}."] * bool(words)
+        if len(" ".join(sentences).split()) <= MOST_WORDS:
+            break
+    return " ".join(sentences)
 
 
 def _leading(row: AnswerRow) -> int:
     """Place in the sentence; the user's own work comes before small and thin matrices."""
     order = (MATRIX, NETWORKS, TRAINING, "", OTHER_MATRIX, ELEMENTWISE)
     return order.index(row.name if row.name in order else "")
-
-
-def _words(row: AnswerRow) -> str:
-    return _IN_WORDS.get(row.name, row.name)
 
 
 def _timings(rows: list[Row]) -> tuple[Timing, ...]:
@@ -230,14 +298,26 @@ def timing(row: Row) -> Timing:
     """The cells of one measured case; a share above the measured peak can't be, and is a dash."""
     times, rate = row["_result"].times, rate_of(row)
     values = rate.measure(row) if rate else None
-    star = "*" if row["_result"].flags else ""
-    numpy = " NumPy" if row["implementation"] == "numpy" else ""
+    doubt = judgement.withheld(row)
+    numpy = "NumPy" if row["implementation"] == "numpy" else ""
+    words = row["workload"], numpy, unverified(row["_result"]), sweep.setting_of(row)
     return Timing(
-        f"{row['workload']}{numpy} {sweep.setting_of(row)}",
-        seconds_text(times.median_s) + star,
-        text(values[0], rate.unit) if rate and values else "",
+        " ".join(filter(None, words)),
+        time_text(times.median_s, labels.flagged(row)),
+        "" if not (rate and values) else "—" if doubt else text(values[0], rate.unit),
         "" if row["utilisation"] is None else peak_text(row["utilisation"]),
     )
+
+
+def time_text(seconds: float, doubtful: bool) -> str:
+    """``10.0 ms``; ``10 ms*``, to two digits, where the result is flagged."""
+    return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
+
+
+def unverified(result: Result) -> str:
+    """``(not verified)`` for the user's own benchmark whose result was not compared with a reference."""
+    own = sweep.kind_of(result.workload) == result.workload
+    return "(not verified)" if own and result.check and result.check.status != "passed" else ""
 
 
 def _cpu_sentence(rows: list[Row]) -> str:
@@ -246,10 +326,11 @@ def _cpu_sentence(rows: list[Row]) -> str:
     if not kinds:
         return "Nothing was measured."
     parts = []
-    for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds):
+    for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds and not judgement.withheld(kinds[kind][0])):
         cells = timing(kinds[kind][0])
-        share = f" ({cells.peak} of peak)" if cells.peak not in ("", "—") else ""
-        parts.append(f"{cells.rate} in {_IN_WORDS[kind]}{share}")
+        details = [_size(kinds[kind][0]) * (kind == MATRIX), f"{cells.peak} of peak" * (cells.peak not in ("", "—"))]
+        shown = ", ".join(filter(None, details))
+        parts.append(f"{cells.rate} in {_IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
         row = next(iter(kinds.values()))[0]
         parts = [f"{row['workload']} takes {seconds_text(row['_result'].times.median_s)}"]
@@ -289,17 +370,17 @@ def _gpu_hint(runs: Sequence[Run]) -> str:
 
 def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     """What a reader has to know before the numbers, one line each."""
-    lines = []
-    if any(run.preset == "smoke" for run in runs):
-        lines.append("Smoke run: it checks that the benchmarks work; its times mean nothing.")
+    smoke = [run.preset == "smoke" for run in runs]
+    lines = ["Smoke run: it checks that the benchmarks work; its times mean nothing."] * any(smoke)
+    if smoke and all(smoke):
+        return tuple(lines)
     flagged = sum(bool(row["_result"].flags) for row in rows)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if rows and (busy or flagged > _BUSY_SHARE * len(rows)):
         cause = "The machine was busy" if busy else "Many results are doubtful"
-        lines.append(
-            f"{cause}: {flagged} of {len(rows)} results are flagged (*) and may be far off. "
-            "Close other programs and run again before you quote them."
-        )
+        count = f"{flagged} of {len(rows)} results are flagged (*) and may be far off"
+        effect = count if flagged else "all times may be too long, although no single result is flagged"
+        lines.append(f"{cause}: {effect}. Close other programs and run again before you quote them.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
         lines.append("Measured in one process: ranges are its spread, not confidence intervals (use --processes 3).")
     above = [row for row in rows if (row["utilisation"] or 0) > 1]
@@ -307,6 +388,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
         names = listed(list(dict.fromkeys(row["workload"] for row in above)), 3)
         lines.append(
             f"{counted(len(above), 'result')} above 100% of the measured peak, which can't be ({names}): the peak was "
-            "measured too low, or less work was done than declared. Their % of peak is not shown."
+            "measured too low, or less work was done than declared. Their % of peak is not shown"
+            + (", and of those above 130% no speedup." if any(map(judgement.withheld, above)) else ".")
         )
     return tuple(lines)

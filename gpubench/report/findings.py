@@ -13,21 +13,22 @@ import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, text
+from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
 from . import labels, provenance, scaling
-from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, timing
-from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words
+from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
+from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
 from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
 from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
 from .sweep import kind_of, rate_of, representative, sweeps
-from .table import CROSSING, LINE, records
+from .table import BASE, CROSSING, LINE, records
 
 MOST_LINES = 25
 WIDTH = 80
-_SHORTER = {"every size measured": "every size", "◐ if the data stays": "◐ if it stays"}
+_SHORTER = (("every size measured", "every size"), ("◐ if the data stays", "◐ if it stays"), ("± depends: ", "± "))
 _REASONS = (
     (r"needs? (an accelerator|a GPU|two)", "need a GPU", "needs a GPU"),
     (r"not in preset|preset full only", "run with --preset full only", "runs with --preset full only"),
@@ -59,12 +60,18 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
     return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
 
 
-def _headline(run: Run, elapsed_s: float | None) -> str:
-    measured = [result for result in run.results if result.times]
-    parts = [counted(len(measured), "benchmark") + (f" in {seconds_text(round(elapsed_s) or 1)}" if elapsed_s else "")]
+def machine_line(run: Run) -> str:
+    """What a run was measured on: devices, threads, the version of PyTorch."""
     threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
-    parts += [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
     return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
+
+
+def _headline(run: Run, elapsed_s: float | None) -> str:
+    measured = counted(sum(result.times is not None for result in run.results), "benchmark")
+    seconds = max(1.0, elapsed_s or 0.0)
+    took = f" in {seconds_text(seconds) if seconds >= 60 else text(seconds, 's', 2)}" if elapsed_s else ""
+    return f"{measured}{took} · {machine_line(run)}"
 
 
 def _hint(hint: str) -> list[str]:
@@ -79,7 +86,7 @@ def _table(answer: Answer, room: int) -> list[str]:
         title = [f"{card.device} against {card.baseline}"] if len(answer.cards) > 1 else []
         cells = [ANSWER_COLUMNS, *(row.cells for row in card.rows)]
         if sum(max(len(row[i]) for row in cells) + 2 for i in range(len(ANSWER_COLUMNS))) > WIDTH:
-            cells = [tuple(_SHORTER.get(cell, cell) for cell in (*row[:2], *row[3:])) for row in cells]  # no range
+            cells = [tuple(map(_shorter, (*row[:2], *row[3:]))) for row in cells]  # no range
         lines += [*title, *aligned(cells, WIDTH)]
     if answer.times:
         lines += aligned([TIMING_COLUMNS, *answer.times], WIDTH)
@@ -91,15 +98,19 @@ def _table(answer: Answer, room: int) -> list[str]:
     return lines
 
 
+def _shorter(cell: str) -> str:
+    return next((cell.replace(long, short) for long, short in _SHORTER if long in cell), cell)
+
+
 def _own(run: Run) -> list[str]:
     """Times on all devices of benchmarks that aren't the suite's, a line each."""
-    lines: dict[str, list[str]] = {}
+    lines: dict[str, dict[str, str]] = {}
     for result in run.results:
         if result.times and kind_of(result.workload) == result.workload:
             device = "CPU" if result.device == "cpu" else result.device
-            star = "*" if result.flags else ""
-            lines.setdefault(result.case.id, []).append(f"{device} {seconds_text(result.times.median_s)}{star}")
-    ends = {name: "  ".join(times) for name, times in lines.items()}
+            seconds = time_text(result.times.median_s, bool(result.flags))
+            lines.setdefault(result.case.id, {})[f"{device} {seconds}"] = unverified(result)
+    ends = {name: "  ".join(filter(None, (*times, *dict.fromkeys(times.values())))) for name, times in lines.items()}
     return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 
 
@@ -124,7 +135,7 @@ def _unmeasured(run: Run) -> str:
 def _places(files: Sequence[Path]) -> str:
     page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
     parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
-    return "   ".join([*parts, *(f"Data  {path}" for path in data)])
+    return clean("   ".join([*parts, *(f"Data  {path}" for path in data)]))
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
@@ -186,7 +197,8 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         since = crossover_text(crossed[CROSSING], crossed[LINE], crossed["size_parameter"]) if crossed else "—"
         against = names.baseline(row) + (f" ({row['differs']})" if row["differs"] else "")
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
-        calls = f"{row['break_even_calls']:,}" if row["break_even_calls"] is not None else "—"
+        times += "*" * bool(row["_result"].flags or row[BASE].flags)
+        calls = "—" if row["break_even_calls"] is None or withheld(row) else f"{row['break_even_calls']:,}"
         cells = (case_name(row), names.source(row), against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
     kinds = sorted({row["uncertainty"] for row in chosen})
@@ -195,6 +207,7 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         note += " (the range of one process is no confidence interval; use --processes 3)"
     note += ". Calls: on the same data on the device, until its copies are amortized (— = never). "
     note += "Faster from: the smallest size above which it always is; unsure where the interval allows another answer."
+    note += " Speedup —: above the measured peak." * any(cells[4] == "—" for cells in body)
     if len(body) > most:
         note += f" {len(body) - most} more are in speedup.csv."
     columns = ("benchmark", "device", "against", "time", "speedup", "with copies", "calls", "faster from")
@@ -275,10 +288,15 @@ def rate_table(rows: list[Row], names: Names) -> Table:
         if rate and (values := rate.measure(row)):
             name = row["workload"] if rate.kind == "items" else family(row["workload"])
             groups.setdefault((name, names.source(row), arithmetic(row), rate.unit), []).append((values[0], row))
-    best = [(key, *max(groups[key], key=lambda entry: entry[0])) for key in sorted(groups)]
+    best = [(key, *max(groups[key], key=lambda entry: (not withheld(entry[1]), entry[0]))) for key in sorted(groups)]
     more = [m for m in METRICS.values() if m.in_summary and any(row[m.name] is not None for _, _, row in best)]
     body = [
-        (*key[:3], text(value, key[3]), *(_cell(metric.name, row) for metric in more), case_name(row))
+        (
+            *key[:3],
+            "—" if withheld(row) else text(value, key[3]),
+            *(_cell(metric.name, row) for metric in more),
+            case_name(row),
+        )
         for key, value, row in best
     ]
     note = "Throughput = work per call / wall time; bytes: inputs read once, outputs written once."

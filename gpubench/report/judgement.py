@@ -18,6 +18,7 @@ from .table import BASE, CROSSING, IMPLAUSIBLE, LINE, columns_of, records
 WORTH_IT, IF_IT_STAYS, NOT_WORTH_IT, UNSURE = "worth it", "if the data stays", "no", "unsure"
 MARKS = {WORTH_IT: "✓", IF_IT_STAYS: "◐", NOT_WORTH_IT: "✗", UNSURE: "?"}
 TOO_NOISY, ABOVE_PEAK = "unknown (too noisy)", "above the measured peak"
+EVERY_SIZE = "every size measured"
 WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
 NOISY_FACTOR = 4.0
@@ -36,8 +37,7 @@ def withheld(row: Row) -> str:
     """Why no number of a result, or no speedup of a pair, is shown to people; empty for one that is trustworthy."""
     if IMPLAUSIBLE in (row.get("flags") or "").split():
         return ABOVE_PEAK
-    low, high = ("low", "high") if "speedup" in row else ("low_s", "high_s")
-    return TOO_NOISY if too_noisy(row[low], row[high]) else ""
+    return TOO_NOISY if "speedup" in row and too_noisy(row["low"], row["high"]) else ""
 
 
 def speedup_words(row: Row) -> str:
@@ -162,7 +162,7 @@ def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     if doubtful or len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
         return UNSURE
     if known.kind == ALWAYS:
-        return "every size measured"
+        return EVERY_SIZE
     if known.size is None:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], name)

@@ -283,12 +283,14 @@ def _whole_name(name: str, levels: Sequence[Mapping[DeviceOfRun, tuple[str, ...]
     return name
 
 
-def price_tables(results: pd.DataFrame, prices: Mapping[str, float], allow: Collection[str] = ()) -> tuple[Table, ...]:
-    """What money buys, and which device is the cheaper one; empty without prices. Raises UsageError for a price of
-    what isn't there. ``allow`` are the terms in which compared results may differ."""
-    if not prices:
+def price_tables(
+    results: pd.DataFrame, costs: Mapping[DeviceOfRun, float], allow: Collection[str] = ()
+) -> tuple[Table, ...]:
+    """What money buys, and which device is the cheaper one; empty without prices (:func:`device_prices`). ``allow`` are
+    the terms in which compared results may differ."""
+    if not costs:
         return ()
-    costs, names, shared = device_prices(results, prices), device_names(results), shared_benchmarks(results)
+    names, shared = device_names(results), shared_benchmarks(results)
     pairs = _shared_pairs(results, shared, allow)
     tables = _work_table(shared, costs, names), _cheaper_table(shared, pairs, costs, names)
     return tuple(table for table in tables if table.rows)

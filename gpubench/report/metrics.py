@@ -160,7 +160,7 @@ _OTHER_COLUMNS = {
         "dtype, variant, setting": "data type; eager, autocast, compile or graph; the other parameters in words",
         "size_name, size": "the parameter that varies, and its value",
         "rate, rate_unit": "throughput in the unit by which people judge such work",
-        "status, flags, reason": "`ok` or why it has no time; what was wrong while it was measured",
+        "status, flags, reason": "`ok` or why it has no time; what was wrong meanwhile (`implausible`: above its peak)",
         "implementation, regime, cache, threads": "torch or numpy; resident or one-shot; hot or cold; CPU threads",
     },
     "speedup.csv": {

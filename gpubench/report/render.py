@@ -3,9 +3,11 @@ early, filled at the end, never left."""
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, chop_cells
 
 from ..errors import UsageError
+from ..format import writable
+from ..runfile.reader import clean
 from ..runfile.writer import replace
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"
-"""Lists the tables and charts that a report wrote. Earlier versions had it in charts/, and listed only these."""
+"""Lists the tables and charts that a report wrote, with the SHA-256 of each."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
 _OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
@@ -101,7 +105,7 @@ def rst_table(table: Table) -> list[str]:
 
 def _rst(cell: str) -> str:
     """Nothing in a cell is taken for markup."""
-    return re.sub(r"([\\`*_|:<>\[\]])", r"\\\1", cell.replace("\n", " "))
+    return re.sub(r"([\\`*_|:<>@\[\]])", r"\\\1", cell.replace("\n", " "))
 
 
 def html_table(table: Table) -> list[str]:
@@ -116,8 +120,9 @@ def html_table(table: Table) -> list[str]:
 
 
 def escape(cell: str) -> str:
-    """For Markdown: no name from a file may end a cell, start a link or be taken for HTML."""
-    return re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
+    """For Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
+    cell = re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
+    return re.sub(r"(@(?=\w)|:(?=//)|\bwww(?=\.)|\bGH(?=-\d))", r"\1<!-- -->", cell, flags=re.IGNORECASE)
 
 
 def show_summary(summary: Summary, console: Console | None = None, verbose: bool = False) -> None:
@@ -126,20 +131,25 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = console or Console(width=None if sys.stdout.isatty() else 120)
+    # rich takes COLUMNS=0 for a terminal in which nothing has room
+    console = console or Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 120)
+
+    def plain(words: str, style: str = "") -> Text:
+        return Text(writable(words, console.encoding), style)
+
     for words in summary.warnings:
-        console.print(Text(f"WARNING: {words}", "yellow"))
+        console.print(plain(f"WARNING: {words}", "yellow"))
     for words in summary.lead:
-        console.print(Text(words))
+        console.print(plain(words))
     for table in (*summary.tables, *(summary.details if verbose else ())):
-        grid = RichTable(title=Text(table.title, "bold"), title_justify="left", caption_justify="left")
+        grid = RichTable(title=plain(table.title, "bold"), title_justify="left", caption_justify="left")
         if table.note:
-            grid.caption = Text(table.note)
+            grid.caption = plain(table.note)
         head, *body = fit_columns([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
         for column in head:
-            grid.add_column(Text(column), overflow="fold")
+            grid.add_column(plain(column), overflow="fold")
         for row in body:
-            grid.add_row(*map(Text, row))
+            grid.add_row(*map(plain, row))
         console.print(grid)
 
 
@@ -193,32 +203,32 @@ def prepare_folder(folder: Path) -> None:
             pass
     except (OSError, ValueError) as error:
         why = "it is no folder" if folder.is_file() else getattr(error, "strerror", None) or error
-        raise UsageError(f"{folder}: can't write there: {why}") from None
+        raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
 
 
 def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
     """Write everything, and remove what an earlier report left there and this one no longer has.
 
-    Only files named in the manifest of that earlier report are removed or replaced: what others put there stays.
-    Raises UsageError before anything is written.
+    Only files that are as that earlier report wrote them are removed or replaced: what others put there stays. Raises
+    UsageError before anything is written.
     """
     prepare_folder(folder)
     pictures = folder / CHARTS
     if charts or pictures.exists():
         if pictures.is_symlink():
-            raise UsageError(f"{pictures}: is a link; charts are written inside {folder} only")
+            raise UsageError(f"{clean(str(pictures))}: is a link; charts are written inside {folder} only")
         prepare_folder(pictures)
     # a file name may hold bytes that are no text
     files = {name: text.encode(errors="replace") for name, text in tables.items()}
     files |= {f"{CHARTS}/{name}": content for name, content in charts.items()}
     require_ours(folder, files)
-    for name in _ours(folder) - files.keys():
+    ours = _ours(folder)
+    for name in ours.keys() - {*files, MANIFEST}:
         with suppress(OSError):
             (folder / name).unlink()
-    # first: a report that is killed must not leave files that no later one would replace
-    replace(folder / MANIFEST, (json.dumps(sorted(files), indent=1) + "\n").encode())
-    with suppress(OSError):
-        (pictures / MANIFEST).unlink()
+    # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
+    digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
+    replace(folder / MANIFEST, (json.dumps(digests, indent=1, default=sorted) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
@@ -237,28 +247,23 @@ def file_names(titles: Iterable[str]) -> list[str]:
 def require_ours(folder: Path, names: Iterable[str]) -> None:
     """Raise UsageError if one of these files is there and wasn't written by a report."""
     ours = _ours(folder)
-    for name in names:
+    for name in (*names, MANIFEST):
         path = folder / name
         if name not in ours and (path.exists() or path.is_symlink()):
             raise UsageError(
-                f"{path}: was not written by gpubench and would be replaced: move it, or choose another -o"
+                f"{clean(str(path))}: was not written by gpubench, or changed since, and would be replaced: move it,"
+                " or choose another -o"
             )
 
 
-def _ours(folder: Path) -> set[str]:
-    """The files that a report wrote, relative to its folder. Of earlier versions, which kept no list of tables: all
-    tables beside their list of charts, or where none of the four that they always wrote is missing."""
-    listed = _names(folder / MANIFEST)
-    drawn = {f"{CHARTS}/{name}" for name in _names(folder / CHARTS / MANIFEST)}
-    ours = {name for name in listed | drawn if _OURS.fullmatch(name)}
-    if drawn or (not listed and all((folder / name).is_file() for name in TABLES)):
-        ours |= {*TABLES, "scaling.csv"}
+def _ours(folder: Path) -> dict[str, str]:
+    """The files that are as a report wrote them, with their digests: what others put there or changed stays."""
+    ours: dict[str, str] = {}
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        listed = json.loads((folder / MANIFEST).read_text()).items()
+        ours |= {} if (folder / MANIFEST).is_symlink() else {MANIFEST: ""}
+        for name, digests in listed:
+            if _OURS.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink():
+                digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                ours |= {name: digest} if digest in str(digests) else {}
     return ours
-
-
-def _names(manifest: Path) -> set[str]:
-    try:
-        names = json.loads(manifest.read_text())
-    except (OSError, ValueError, RecursionError):
-        return set()
-    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

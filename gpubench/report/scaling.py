@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..format import counted, seconds_text
 from ..runfile.schema import Parallel
+from .judgement import TOO_NOISY, too_noisy
 from .labels import Row, factor, grouped
 from .render import Table
 from .speedup import times_and_ratio
@@ -139,5 +140,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _ranged(value: float, low: float | None, high: float | None) -> str:
-    """The baseline itself has no range."""
+    """The baseline itself has no range; a range beyond a factor of four is no number."""
+    if too_noisy(low, high):
+        return TOO_NOISY
     return factor(value) if low is None or high is None else f"{factor(value)} ({factor(low)}–{factor(high)})"

@@ -21,7 +21,10 @@ TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n ma
 OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
 WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
 """Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
-_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX, "elementwise": ELEMENTWISE}
+_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX}
+_LAST = "classic"
+"""The family that never comes first."""
+_FAMILIES |= dict.fromkeys(("elementwise", _LAST), ELEMENTWISE)
 _PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
 """Parts of a step, and a step at widths that nobody would train: no work of their own."""
 _NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
@@ -130,7 +133,8 @@ def representative(rows: Sequence[Row]) -> Row:
 def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """By kind of work, in the order of WORK_KINDS, then the workloads of no kind: a row for each workload."""
     work = grouped((row for row in rows if kind_of(row["workload"]) is not None), lambda row: row["workload"])
-    kinds = grouped(map(representative, work.values()), lambda row: kind_of(row["workload"]))
+    chosen = sorted(map(representative, work.values()), key=lambda row: family(row["workload"]) == _LAST)
+    kinds = grouped(chosen, lambda row: kind_of(row["workload"]))
     return {kind: kinds[kind] for kind in (*WORK_KINDS, *kinds) if kind in kinds}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..errors import RunFileError
 from ..runfile.reader import clean
 from ..runfile.schema import Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
@@ -23,6 +25,7 @@ LEADING = (
 )  # fmt: skip
 """What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
 _TERMS = ("dtype", "variant", "implementation", "regime", "cache")
+MOST_NAMES = 500
 CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -36,6 +39,8 @@ ONE_SHOT_COLUMNS = (
 _CROSSED = ("size_parameter", "crossover", "kind", "processes", "note")
 SIDE = ("run", "machine", "device", "implementation", "threads")
 """Columns that either side of a pair has; the baseline's are named ``baseline_…``."""
+_FORMULA = re.compile(r"(^|[;\t])(?=[=+\-@＝＋－＠])")
+"""Where a text could act in a spreadsheet, also in one whose cells end at a semicolon."""
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
 _RESERVED = {*LEADING, *CONFIGURATION, *METRICS, "check", *HIDDEN, BASE, LINE, CROSSING, "id"}
@@ -45,7 +50,10 @@ _RESERVED |= {*PAIRED, "differs", "uncertainty", *ONE_SHOT_COLUMNS, *_CROSSED, *
 def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     """All cases of all runs, unmeasured ones too: the columns of results.csv, then HIDDEN. Unknown is None."""
     names = run_names([run.path for run in runs])
-    parameters = columns_of({name for run in runs for result in run.results for name in result.params})
+    named = {name for run in runs for result in run.results for name in result.params}
+    if len(named) > MOST_NAMES:  # a column each, in every row
+        raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
+    parameters = columns_of(named)
     more = [name for name in METRICS if name not in LEADING]
     columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
     rows = [_row(name, run, each, parameters) for name, run in zip(names, runs, strict=True) for each in run.results]
@@ -113,7 +121,7 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     for depth in range(1, max((len(path.parts) for path in paths), default=1)):
         repeated = {name for name, count in Counter(names).items() if count > 1}
         names = [
-            "/".join([*path.parts[1:-1][-depth:], clean(path.stem)]) if name in repeated else name
+            clean("/".join([*path.parts[1:-1][-depth:], path.stem])) if name in repeated else name
             for name, path in zip(names, paths, strict=True)
         ]
     return names
@@ -152,5 +160,5 @@ def columns_of(names: Iterable[str]) -> dict[str, str]:
 
 def _cell(value: Any) -> str:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value
+        return _FORMULA.sub(r"\1'", value)
     return "" if value is None else json.dumps(value) if isinstance(value, bool) else repr(value)

@@ -23,23 +23,25 @@ from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from ..version import __version__
 from .answer import Answer
+from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
-from .judgement import TOO_NOISY, crossover_text, too_noisy
-from .labels import Row, flagged, grouped, setting, size_label, size_text, times_text
+from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
+from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
-from .speedup import RESIDENT
-from .sweep import representatives, setting_of
+from .speedup import RESIDENT, on_accelerator
+from .sweep import WORK_KINDS, representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
 COLUMNS = (
     "workload", "dtype", "variant", "setting", "size_name", "size", "device", "time_s", "low_s", "high_s", "speedup",
     "speedup_low", "speedup_high", "copies", "break_even_calls", "baseline", "baseline_s", "rate", "rate_unit",
-    "utilisation", "status", "flags", "reason",
+    "utilisation", "status", "flags", "reason", "doubt",
 )  # fmt: skip
-"""Of a row of the data; ``device`` is a place in the list of devices."""
+"""Of a row of the data; ``device`` is a place in the list of devices, ``doubt`` says why there is no speedup."""
 INTERNED = (
     "workload", "dtype", "variant", "setting", "size_name", "rate_unit", "baseline", "status", "flags", "reason",
+    "doubt",
 )  # fmt: skip
 """Columns of texts that repeat: places in the list of strings."""
 _OF_PAIRS = {
@@ -51,7 +53,7 @@ _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
 _MOST_NAMED = 9
 """Points of a roofline that are named."""
 _MOST_TRENDS = 12
-_MAKER = re.compile(r"^(NVIDIA|AMD|Intel(\(R\))?|Apple)\s+")
+_CPU = "the CPU"
 _RATIO = re.compile(r"\d[\d,.]*×")
 _VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
 _CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
@@ -113,8 +115,8 @@ def _sections(
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
         ("answer", "Answer", _tables(answer_tables(answer)) + hint),
-        ("machines", "Several machines", _tables(machines)),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
+        ("machines", "Several machines", _tables(machines)),
         ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
@@ -159,20 +161,29 @@ def page_data(
 
     A row is a list in the order of :data:`COLUMNS`. Speedups are those within a machine.
     """
+    naming, named = Naming(results), Names(results)
     measured, compared = records(results), [row for row in records(speedups) if row["run"] == row["baseline_run"]]
     crossings = [row for row in records(crossovers) if row["run"] == row["baseline_run"]]
-    devices = _page_devices(measured)
+    devices = _page_devices(measured, naming)
     places = {source: place for place, source in enumerate(devices)}
     workloads = grouped(measured, lambda row: row["workload"])
     sizes = {name: size_parameter(rows) for name, rows in workloads.items()}
     pairs = {id(row["_result"]): row for row in compared}
     first = grouped(compared, lambda row: row["workload"]) or workloads
+    baseline = " or ".join(dict.fromkeys(map(named.baseline, compared)))
+    on_gpu = [row for row in compared if on_accelerator(row) and named.baseline(row) == _CPU]
     findings, marks = _explained(crossings, devices)
     texts: dict[Any, int] = {}
-    rows = []
+    every = []
     for row in measured:
-        cells = _cells(row, pairs.get(id(row["_result"]), {}), sizes[row["workload"]])
-        cells["device"] = places[_source(row)]
+        pair = pairs.get(id(row["_result"]), {})
+        cells = _cells(row, pair, sizes[row["workload"]])
+        cells |= {"device": places[_source(row)], "baseline": named.baseline(pair) if pair else ""}
+        every.append(cells)
+    if on_gpu:
+        every.sort(key=_trust)
+    rows = []
+    for cells in every:
         values = ((name, cells[name]) for name in COLUMNS)
         rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
     return {
@@ -180,12 +191,16 @@ def page_data(
         "interned": INTERNED,
         "strings": list(texts),
         "rows": rows,
+        "titles": {workload: title_name(workload) for workload in workloads},
         "devices": list(devices.values()),
-        "baseline": "the CPU of the same machine",
+        "baseline": f"{_CPU} of the same machine" if baseline == _CPU else baseline,
+        "speedup": "speedup" if on_gpu or not baseline else f"speedup over {baseline}",
+        "slower": f"{baseline.removeprefix('the ')} faster",
+        "quantity": "speedup" if on_gpu else "rate",
         "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
         "findings": findings,
         "crossings": marks,
-        "headline": _headline(compared, places),
+        "headline": _headline(on_gpu, places),
         "rooflines": _rooflines(measured, devices),
         "bars": _bars(records(scaled), devices),
         "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
@@ -196,12 +211,11 @@ def _source(row: Row) -> _Source:
     return row["run"], row["device"], row["implementation"] or ""
 
 
-def _page_devices(rows: Sequence[Row]) -> dict[_Source, dict[str, Any]]:
+def _page_devices(rows: Sequence[Row], naming: Naming) -> dict[_Source, dict[str, Any]]:
     """Devices that measured something come first; only those have a colour."""
     firsts = {_source(row): row for row in reversed(rows)}
     measured = {_source(row) for row in rows if row["_result"].times}
     sources = sorted(dict.fromkeys(map(_source, rows)), key=lambda source: source not in measured)  # stable
-    several = len({source[0] for source in sources}) > 1
     devices: dict[_Source, dict[str, Any]] = {}
     accelerators = 0
     for source in sources:
@@ -209,26 +223,33 @@ def _page_devices(rows: Sequence[Row]) -> dict[_Source, dict[str, Any]]:
         device = row["_run"].machine.device(row["device"])
         numpy = " NumPy" if row["implementation"] == "numpy" else ""
         name = f"{device.label or device.name}{numpy}"
-        short = _MAKER.sub("", name) if device.accelerator else f"CPU{numpy}"
-        if several and not device.accelerator:
-            short = f"{short}, {row['run']}"
         coloured = device.accelerator and source in measured
         colour = _COLOURS[accelerators % len(_COLOURS)] if coloured else "numpy" if numpy else "cpu"
         shape = accelerators % _SHAPES if coloured else 2 * bool(numpy)
-        words = {"name": name, "short": short, "machine": row["machine"]}
+        words = {"name": name, "short": naming.device(row), "machine": row["machine"]}
         devices[source] = words | {"colour": colour, "shape": shape}
         accelerators += coloured
     return devices
 
 
-def _cells(row: Row, pair: Mapping[str, Any], size_name: str | None) -> dict[str, Any]:
+def _cells(row: Row, pair: Row, size_name: str | None) -> dict[str, Any]:
     cells = {name: row.get(name) for name in COLUMNS} | {name: pair.get(of) for name, of in _OF_PAIRS.items()}
     params = dict(row["_result"].case.params)
     size = params.pop(size_name, None) if size_name else None
     cells |= {"setting": _setting(row, params), "size_name": None if size is None else size_name, "size": size}
-    numpy = pair and pair["baseline_implementation"] != pair["implementation"]
-    cells["baseline"] = "NumPy" if numpy else "the CPU" if pair else ""
+    cells["doubt"] = withheld(pair or row) if row["_result"].times else ""
+    if cells["doubt"]:
+        cells |= dict.fromkeys(("speedup", "speedup_low", "speedup_high", "copies", "break_even_calls"))
+    elif pair and too_noisy(pair["one_shot_low"], pair["one_shot_high"]):
+        cells["copies"] = None
     return cells | {"flags": "; ".join(f"{flag.name}: {flag.seen}" for flag in row["_result"].flags)}
+
+
+def _trust(cells: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Speedups first, the greatest leading; then those that are flagged, or over a dtype that many CPUs only emulate;
+    then what has none, what is withheld, and what wasn't measured."""
+    doubts = bool(cells["doubt"]), cells["dtype"] == "float16", bool(cells["flags"])
+    return cells["time_s"] is None, cells["speedup"] is None, *doubts, -(cells["speedup"] or 0)
 
 
 def _setting(row: Row, params: Mapping[str, Any]) -> str:
@@ -276,16 +297,15 @@ def _explained(crossings: Sequence[Row], devices: _Devices) -> tuple[dict[str, s
     return sentences, marks
 
 
-def _headline(compared: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
+def _headline(on_gpu: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
     """Named rows in groups, a mark a device: each workload at its largest size in one named setting."""
     groups: dict[str, dict[str, dict[str, Any]]] = {}
-    by_source = grouped([row for row in compared if row["implementation"] != "numpy"], _source).values()
-    kinds = [group for rows in by_source for group in representatives(rows).items()]
+    kinds = [group for rows in grouped(on_gpu, _source).values() for group in representatives(rows).items()]
     for kind, row in ((kind, row) for kind, chosen in kinds for row in chosen):
-        name = row["workload"].partition(".")[2].replace("_", " ") or row["workload"]
-        entry = {"name": name, "setting": _headline_setting(row), "marks": []}
-        entry = groups.setdefault(kind, {}).setdefault(row["workload"], entry)
-        if not too_noisy(row["low"], row["high"]):
+        entry: dict[str, Any] = {"name": workload_name(row["workload"]), "setting": _headline_setting(row), "marks": []}
+        heading = kind if kind in WORK_KINDS else group_of(row["workload"])
+        entry = groups.setdefault(heading, {}).setdefault(row["workload"], entry)
+        if not withheld(row):
             text = times_text(row["speedup"]) + "*" * flagged(row)
             mark = {"device": places[_source(row)], "speedup": _short(row["speedup"])}
             entry["marks"].append(mark | {"copies": _short(row["one_shot_speedup"]), "text": text})

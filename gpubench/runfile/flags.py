@@ -76,6 +76,10 @@ ADVICE = {
         "the first rounds were slower than the others: empty caches, lazy loading or rising clocks",
         "use --preset full (longer warm-up)",
     ),
+    "altered": Advice(
+        "the benchmark left settings of its process changed, so part of it was timed with others than the file says",
+        "put them back in the benchmark: with a context manager, or with pytest's monkeypatch",
+    ),
     "too-short": Advice(
         "a round was so short that reading the clock or synchronizing takes a large part of it",
         "use a larger size, or leave out setup=: without it a round holds as many calls as needed",

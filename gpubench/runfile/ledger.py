@@ -3,13 +3,15 @@
 Each line is on disk before the next thing happens, so it survives the process that wrote it. A line is one event, an
 object with the key ``event``:
 
-``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest
+``run``       by the supervisor, first: ``schema_version``, ``processes``, ``options`` and ``paths`` for pytest,
+              ``deadline_s``, and the journal's own ``inode``, which a copy doesn't have
 ``session``   a measuring process begins: ``process``, ``cases`` (their full names), ``fingerprint``, and what a run
               file says of machine, options and time
 ``start``     a case begins: ``process``, ``fullname``, ``name``, ``case``
 ``end``       it has ended: ``process``, ``fullname``, ``status``, and ``benchmark`` (as pytest-benchmark writes it) or
               ``reason``
-``finish``    a measuring process has ended by itself: ``process``, ``after``; ``poisoned`` if a device is unusable
+``finish``    a measuring process has ended by itself: ``process``, pytest's exit ``code``, ``after``; ``poisoned`` if
+              it can't go on
 ``complete``  by the supervisor, last: the run file was written
 
 A crash can leave a last line unfinished. Such a line is ignored; what follows it starts on a line of its own.
@@ -30,24 +32,30 @@ from msgspec import Meta, defstruct
 from ..errors import RunFileError, UsageError
 from .reader import Allowance, clean, convert, shallow
 from .schema import KEY, OK, SCHEMA_VERSION
+from .writer import fit
 
-LARGEST_LEDGER = 128 * 1024**2
-LONGEST_LINE = 8 * 1024**2
-MOST_LEDGER_GROUPS = 800_000  # a run of a thousand cases in three processes has 100,000
+LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
 
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
 _NEEDED: dict[str, dict[str, Any]] = {
-    "run": {"processes": _Number, "options": list, "paths": list},
+    "run": {"processes": Annotated[int, Meta(ge=1, le=9999)], "options": list[str], "paths": list[str]},
     "session": {"process": _Number, "cases": list[str], "fingerprint": dict, "machine_info": dict, "gpubench": dict},
     "start": {"process": _Number, "fullname": str, "name": str, "case": dict},
     "end": {"process": _Number, "fullname": str, "status": str},
     "finish": {"process": _Number},
     "complete": {},
 }
-_KINDS = {name: defstruct(name, list(keys.items())) for name, keys in _NEEDED.items()}
-_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],))
+_OPTIONAL: dict[str, tuple[str, Any, None]] = {
+    "run": ("deadline_s", Annotated[float, Meta(gt=0)] | None, None),
+    "session": ("estimated_s", float | None, None),
+}
+_KINDS = {
+    name: defstruct(name, [*keys.items(), *([_OPTIONAL[name]] if name in _OPTIONAL else [])], kw_only=True)
+    for name, keys in _NEEDED.items()
+}
+_MEASURED = defstruct("end", [("benchmark", dict)], bases=(_KINDS["end"],), kw_only=True)
 EVENTS = frozenset(_KINDS)
 
 
@@ -55,7 +63,7 @@ class Ledger:
     """Appends events; each is on disk before :meth:`append` returns."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path, self._writer = Path(path), os.getpid()
         try:
             self._file = self.path.open("a+b", buffering=0)
             self._file.seek(0, os.SEEK_END)
@@ -68,9 +76,13 @@ class Ledger:
 
     def append(self, event: str, **facts: Any) -> None:
         """Raises UsageError when the disk won't take it: better to stop than to measure what can't be kept."""
-        line = json.dumps({"event": event, **facts}, allow_nan=False) + "\n"
+        if os.getpid() != self._writer:
+            os._exit(1)  # forked by a case, it would go on as a second pytest and write each result twice
+        line = json.dumps(fit({"event": event, **facts}), allow_nan=False).encode() + b"\n"
+        if len(line) > LONGEST_LINE:
+            raise UsageError(f"{self.path}: a line of {len(line)} bytes can't be written: at most {LONGEST_LINE}")
         try:
-            self._write(line.encode())
+            self._write(line)
         except OSError as error:
             raise UsageError(f"{self.path}: can't be written: {error.strerror or error}") from None
 
@@ -83,30 +95,6 @@ class Ledger:
         """Close the file; what was written is on disk already."""
         with suppress(OSError):
             self._file.close()
-
-
-class Lock:
-    """Held on a ledger while its run is under way; gone with the process that holds it. Raises UsageError if taken.
-
-    Not the package filelock: many of its versions empty the file that they lock, and a second file for the lock would
-    stay behind when a run is killed.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 - held as long as this object
-        try:
-            import fcntl
-
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            self._file.close()
-            raise UsageError(f"{Path(path).parent}: a run is under way there") from None
-
-    def release(self) -> None:
-        """Let another run begin."""
-        self._file.close()
 
 
 class Follower:
@@ -137,15 +125,12 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     path = Path(path)
     name = clean(str(path))
     events = []
-    size, allowance = 0, Allowance(groups=MOST_LEDGER_GROUPS)
+    allowance = Allowance()
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                size += len(line)
-                if size > LARGEST_LEDGER:
-                    raise RunFileError(f"{name}: file: expected at most {LARGEST_LEDGER // 1024**2} MiB")
-                if not allowance.covers(line):
-                    raise RunFileError(f"{name}: line {number}: expected fewer values than are in it and before it")
+                if excess := allowance.excess(line):
+                    raise RunFileError(f"{name}: line {number}: expected {excess} up to here")
                 if (event := _event(line)) is not None:
                     _check(event, f"{name}: line {number}")
                     events.append(event)
@@ -154,6 +139,23 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     if not any(event["event"] in ("run", "session") for event in events):
         raise RunFileError(f"{name}: file: expected a ledger, found neither a run nor a session in it")
     return events
+
+
+def missing(events: Iterable[Event], process: int) -> list[str] | None:
+    """Full names of the cases that this process has still to end; ``None`` before they are known.
+
+    The first process takes all; what gave it no number, the others needn't try.
+    """
+    cases: list[str] | None = None
+    ends: dict[int, dict[str, str]] = {0: {}, process: {}}
+    for event in events:
+        if event["event"] == "session" and cases is None:
+            cases = event["cases"]
+        elif event["event"] == "end" and event["process"] in ends:
+            ends[event["process"]][event["fullname"]] = event["status"]
+    if cases is None:
+        return None
+    return [name for name in cases if name not in ends[process] and (process == 0 or ends[0].get(name) == OK)]
 
 
 def _event(line: bytes) -> Event | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher
 
 from ..errors import UsageError
 
@@ -23,6 +24,16 @@ def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
     if parser.tokens:
         parser.refuse()
     return lambda names: test("\n".join(names).lower())
+
+
+def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> UsageError:
+    """An error that names what there is, the names nearest to the expression first."""
+    known = sorted(set(names))
+    words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
+    likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
+    nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return UsageError(f"no benchmark matches {expression!r}: choose from {', '.join(nearest[:most])}{more}")
 
 
 class _Parser:

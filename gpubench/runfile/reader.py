@@ -33,11 +33,9 @@ from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raise
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
-LARGEST = 48 * 1024**2
-"""Bytes of a file. A run of a thousand cases in three processes has 20 MiB."""
-MOST_VALUES, MOST_GROUPS = 2_000_000, 200_000
-"""Values, and lists and objects: they take some 60 and 300 bytes of memory, however few they take in the file. That
-run has 700,000 and 20,000."""
+LARGEST, MOST_VALUES, MOST_GROUPS = 1024**3, 24_000_000, 4_000_000
+"""Bytes of a file; values, lists and objects in it, of some 60 and 300 bytes of memory each. A journal of 20,000 cases
+in three processes has 400 MiB, 18 million values and 1.7 million lists and objects."""
 DEEPEST = 400
 """Levels of nesting. Ours are 7; at a thousand, writing would end in a RecursionError."""
 
@@ -53,7 +51,11 @@ class Foreign(RunFileError):
 def read(path: str | os.PathLike[str]) -> Run:
     """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
     path = Path(path)
-    root = _load(path)
+    return check_run(path, _load(path))
+
+
+def check_run(path: Path, root: Any) -> Run:
+    """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks = root["benchmarks"]
@@ -201,16 +203,20 @@ def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
 
 
 class Allowance:
-    """How much may still be parsed before it takes too much memory."""
+    """How much of a file may be parsed before it takes too much memory: above a floor only what is as dense as ours."""
 
-    def __init__(self, values: int = MOST_VALUES, groups: int = MOST_GROUPS) -> None:
-        self.values, self.groups = values, groups
+    size = values = groups = 0
 
-    def covers(self, content: bytes) -> bool:
-        """Take off what this JSON amounts to, at most: what is in a text counts as well."""
-        self.values -= content.count(b",")
-        self.groups -= content.count(b"[") + content.count(b"{")
-        return min(self.values, self.groups) >= 0
+    def excess(self, content: bytes) -> str:
+        """What was expected of the file if it is too large with this part of it. Signs within a text count as well."""
+        self.size += len(content)
+        self.values += content.count(b",")
+        self.groups += content.count(b"[") + content.count(b"{")
+        if self.size > min(LARGEST, 48 * 1024**2 + 100 * self.values):
+            return f"at most {LARGEST // 1024**2} MiB, and few long texts"
+        most = min(MOST_VALUES, 2_000_000 + self.size // 8), min(MOST_GROUPS, 800_000 + self.size // 100)
+        few = self.values <= most[0] and self.groups <= most[1]
+        return "" if few else f"at most {most[0]} values and {most[1]} lists and objects"
 
 
 def shallow(value: Any) -> bool:
@@ -240,6 +246,8 @@ def _load(path: Path) -> Any:
         return {clean(key): _cleaned(value) for key, value in pairs}
 
     content = _bytes(path)
+    if (ordinary := _ordinary(content)) is not None:
+        return ordinary
     try:
         value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=entries)
     except UnicodeDecodeError as error:
@@ -255,18 +263,52 @@ def _load(path: Path) -> Any:
     return value
 
 
-def _bytes(path: Path) -> bytes:
+def _ordinary(content: bytearray) -> Any:
+    """What the slower parser would make of it, where no text is to be cleaned and no key stands twice; else None.
+
+    A key that stands twice leaves more colons in the file than its objects have entries and its texts have colons.
+    """
+    try:
+        root = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not isinstance(root, dict) or b"\\u003" in content:  # an escaped colon
+        return None
+    colons, level = 0, [root]
+    for _ in range(DEEPEST):
+        texts: list[str] = []
+        inner: list[Any] = []
+        for group in level:
+            entries: Any = group
+            if isinstance(group, dict):
+                colons += len(group)
+                texts += group
+                entries = group.values()
+            kinds = set(map(type, entries))
+            if str in kinds:
+                texts += [entry for entry in entries if type(entry) is str]
+            if not kinds.isdisjoint((dict, list)):
+                inner += [entry for entry in entries if isinstance(entry, dict | list)]
+        together = "".join(texts)
+        if not together.isprintable() or any(len(text) > LONGEST_TEXT for text in texts):
+            return None
+        colons += together.count(":")
+        level = inner
+    return root if not level and colons == content.count(b":") else None
+
+
+def _bytes(path: Path) -> bytearray:
+    content, allowance = bytearray(), Allowance()
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a device or a pipe doesn't tell its size
+            while part := file.read(2**24):  # a device or a pipe doesn't tell its size
+                content += part
+                if excess := allowance.excess(part):
+                    _refuse(path, "file", f"a run file of {excess}")
     except (OSError, ValueError) as error:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content.strip():
         _refuse(path, "file", "a run file, found an empty file")
-    if len(content) > LARGEST:
-        _refuse(path, "file", f"a run file of at most {LARGEST // 1024**2} MiB")
-    if not Allowance().covers(content):
-        _refuse(path, "file", f"a run file of at most {MOST_VALUES} values and {MOST_GROUPS} lists and objects")
     return content
 
 

@@ -112,7 +112,6 @@ class Interleave:
 
     def _turn(self, side: Environment, number: int) -> Path:
         folder = self.folder / "turns" / f"{number:03d}-{side.name}"
-        shutil.rmtree(folder, ignore_errors=True)
         target = self.folder / side.name / f"{number:03d}.json"
         try:
             folder.mkdir(parents=True)

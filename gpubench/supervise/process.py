@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
 
 POLL_S = 0.05
 PATIENCE_S = 2.0
 """How long pytest may take to finish once it was asked to. What it measured is on disk by then."""
+FAREWELL_S = 5.0
+"""How long it may take to end once it has written its last event: a thread that a case left may never end."""
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -61,6 +66,10 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
     """The child's environment: this package must be importable there even if it isn't installed."""
     parent = str(PACKAGE.parent)
     path = os.environ.get("PYTHONPATH", "")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working folder has been removed: start in another one") from None
     known = {os.path.abspath(entry) for entry in sys.path}  # where we were started is in it as an empty text
     if parent in known and "site-packages" not in parent and parent not in path.split(os.pathsep):
         path = os.pathsep.join(filter(None, (parent, path)))
@@ -107,7 +116,7 @@ def die_with_supervisor() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a measuring process ended: by itself (``finished``), or while ``case`` was measured, for ``reason``."""
+    """How a measuring process ended, and why: ``finished`` if it wrote its last event. ``case`` was being measured."""
 
     code: int
     finished: bool = False
@@ -146,6 +155,8 @@ def run_process(
         finally:
             _signal(child, kill=True)  # the child, and what it may have left behind
             child.wait()
+            for folder in Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{child.pid}-*"):
+                shutil.rmtree(folder, ignore_errors=True)
     return watch.end()
 
 
@@ -168,6 +179,7 @@ class _Watch:
         self._case: str | None = None
         self._log_start = log.stat().st_size
         self._finished, self._timeout = False, ""
+        self._code: int | None = None
 
     def interrupt(self, _number: int, _frame: object) -> None:
         """A signal has come: the child is asked to finish, or killed if it was asked before."""
@@ -182,12 +194,14 @@ class _Watch:
         elif event["event"] == "end":
             self._case = None
         elif event["event"] == "finish":
-            self._finished = True
+            self._finished, self._code = True, event.get("code")
 
     def is_overdue(self) -> bool:
         """Whether the case, the silence or the end of an interrupted process has lasted too long."""
         now = time.monotonic()
         limit_s = self._deadline_s if self._case else max(SILENCE_S, self._deadline_s)
+        if self._finished:
+            return now - self._latest_event > FAREWELL_S
         if now - self._latest_event > limit_s:
             silent = f"measuring no benchmark and said nothing for {limit_s:g} s: it was ended"
             self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
@@ -195,32 +209,29 @@ class _Watch:
 
     def end(self) -> ProcessEnd:
         """How the child ended, once it has."""
-        code, interrupted = self._child.returncode, bool(self._interrupts)
-        if self._finished and not self._timeout:
-            return ProcessEnd(code, True, interrupted)
-        status = "timeout" if self._timeout else "crashed"
-        reason = self._timeout or _reason(code, self._log, self._log_start)
-        return ProcessEnd(code, False, interrupted, self._case, status, reason)
+        code = self._child.returncode if self._code is None else self._code
+        status = "timeout" if self._timeout else "error" if self._finished else "crashed"
+        why = "ended the measuring process" if self._finished else _signal_or_code(code)
+        reason = self._timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
+        return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
 
 
-def _reason(code: int, log: Path, since: int) -> str:
-    """Why a process died: its signal or exit code, and the last line of its log."""
-    why = f"exited with {code}"
+def _signal_or_code(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
-            why = f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
-    return ": ".join(filter(None, (why, _last_line(log, since))))
+            return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+    return f"exited with {code}"
 
 
 def _last_line(log: Path, since: int) -> str:
-    """The last line after this position, or the one in which Python says which signal ended it."""
+    """The last line after this position, or the one in which Python or pytest says what ended it."""
     with log.open("rb") as file:
         file.seek(max(since, log.stat().st_size - 100_000))
         tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
     tail = [line for line in tail if line and not set(line) <= set(".sFExX")]
-    fatal = [line for line in tail if line.startswith("Fatal Python error")]
-    return (fatal[:1] or tail[-1:] or [""])[0][:300]
+    ending = [line.strip("! ") for line in tail if line.startswith(("Fatal Python error", "!!!!"))]
+    return (ending[:1] or tail[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
 
 
 def log_lines(output: Path | str) -> list[str]:

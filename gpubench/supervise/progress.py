@@ -7,13 +7,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError
-from ..format import counted, seconds_text
+from ..format import counted, seconds_text, text
 from ..runfile.ledger import Event
 from ..runfile.schema import KEY, OK
 from . import process
@@ -72,17 +72,24 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
     for case in cases:
         name = case["id"] + (" (numpy)" if case["implementation"] == "numpy" else "")
-        whole = seconds_text(case["case_s"]) if not case["skip"] else ""
-        cells = (name, case["device"], seconds_text(case["call_s"]), whole, case["skip"] or "")
+        whole = estimate_text(case["case_s"]) if not case["skip"] else ""
+        cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
     console = Console(width=None if sys.stdout.isatty() else max(120, shutil.get_terminal_size((160, 24)).columns))
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
     first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
-    text = f"{counted(len(cases), 'benchmark')}{many}, about {seconds_text(whole_s(first_s, processes))}"
-    text += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
-    console.print(text, markup=False, highlight=False)
+    line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
+    line += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
+    console.print(line, markup=False, highlight=False)
+
+
+def estimate_text(value: float | None) -> str:
+    """Two digits, since an estimate has no more: ``270 µs``, ``0.7 s``, ``13 s``."""
+    if value is not None and value >= 60:
+        return seconds_text(value)
+    return f"{value:.2g} s" if value and value >= 0.095 else text(value, "s", 2)
 
 
 class TimeLeft:
@@ -130,7 +137,7 @@ class TimeLeft:
         return left_s * (1 - trust + trust * pace)
 
     def _size(self, session: Event) -> None:
-        first_s = float(session["estimated_s"])
+        first_s = float(session.get("estimated_s") or 0.0)
         self.cases = len(session["cases"]) * self.processes
         self.estimated_s = whole_s(first_s, self.processes)
         self._to_start = set(range(1, self.processes))
@@ -157,9 +164,10 @@ class Progress:
         self.reasons: Counter[str] = Counter()
         self._resume = resume
         self._benchmarks: dict[str, str] = {}  # by full name: what it shares with the same one on other devices
-        self._waiting: Counter[str] = Counter()  # devices that have still to end, by benchmark
-        self._results: dict[str, dict[str, Event]] = {}  # by benchmark and device
-        self._ended = 0
+        self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
+        self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
+        self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
+        self._opened = False
         self._latest_line = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
@@ -170,13 +178,15 @@ class Progress:
                 self._collect(event)
             elif event["event"] == "end" and not event["process"]:
                 self._note_end(event)
+        self._skipped = 0
 
     def note(self, event: Event) -> None:
         """Show one event of the journal."""
         self.left.note(event)
         if event["event"] == "session":
             self._collect(event)
-            if not event["process"]:
+            if not self._opened:  # by a process that goes on after another one's crash
+                self._opened = True
                 self._say(self._opening(event))
         elif event["event"] == "end":
             if event.get("reason"):
@@ -187,15 +197,14 @@ class Progress:
                 self._say(line)
 
     def _collect(self, session: Event) -> None:
-        identities = session.get("identities") or {}
         for fullname in session["cases"] if not self._benchmarks else ():
-            benchmark = str(identities.get(fullname, {}).get("id", fullname))
+            benchmark = str(_inner(session, "identities", fullname, "id") or fullname)
             self._benchmarks[fullname] = benchmark
-            self._waiting[benchmark] += 1
+            self._waiting[benchmark].add(fullname)
 
     def _opening(self, session: Event) -> str:
         """Devices, how many benchmarks, how long, and that it may be stopped."""
-        machine: dict[str, Any] = (session.get("machine_info") or {}).get(KEY) or {}
+        machine: dict[str, Any] = _inner(session, "machine_info", KEY) or {}
         devices = [
             f"{_short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
             + (f", {counted(machine.get('threads') or 1, 'thread')})" if device.get("name") == "cpu" else ")")
@@ -203,27 +212,35 @@ class Progress:
         ]
         many = f" in {self.left.processes} processes" if self.left.processes > 1 else ""
         parts = [f"Devices: {', '.join(devices)}."] if devices else []
-        seconds = seconds_text(round(self.left.estimated_s) or 1)
-        parts.append(f"{counted(len(session['cases']), 'benchmark')}{many}, about {seconds}.")
+        done = f", {self._numbered} of them done" if self._numbered else ""
+        seconds = estimate_text(round(self.left.seconds() if done else self.left.estimated_s) or 1)
+        parts.append(f"{counted(len(self._benchmarks), 'benchmark')}{many}{done}, about {seconds}.")
         return " ".join(parts) + (f" Ctrl-C is safe: {self._resume} continues." if self._resume else "")
 
     def _note_end(self, end: Event) -> str:
         """The line of a benchmark that has ended on all of its devices; empty while one is to come, or all skipped."""
-        self._ended += 1
-        fullname = str(end["fullname"])
-        benchmark = self._benchmarks.get(fullname, fullname)
-        results = self._results.setdefault(benchmark, {})
-        results[_column(end)] = end
-        self._waiting[benchmark] -= 1
-        if self._waiting[benchmark] > 0 or all(each["status"] == "skipped" for each in results.values()):
+        benchmark = self._benchmarks.get(end["fullname"], "")
+        waiting, ends = self._waiting[benchmark], self._ends[benchmark]
+        if end["fullname"] not in waiting:
             return ""
+        waiting.remove(end["fullname"])
+        ends.append(end)
+        if waiting:
+            return ""
+        first, total = self._numbered + 1, len(self._benchmarks)
+        self._numbered += len(ends)
+        results = {_column(each): each for each in ends if each["status"] != "skipped"}
+        if not results:
+            self._skipped += len(ends)
+            return ""
+        numbers = f"{first}-{self._numbered}" if first < self._numbered else f"{first:>{len(str(total))}}"
+        place = f"[{numbers}/{total}{f', {self._skipped} skipped' if self._skipped else ''}]"
+        self._skipped = 0
         ordered = sorted(results.items(), key=lambda entry: (entry[0] != "CPU", entry[0]))
-        parts = [_cell(name, each) for name, each in ordered if each["status"] != "skipped"]
+        parts = [_cell(name, each) for name, each in ordered]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
         speedups = [f"{medians['CPU'] / median:.3g}x" for median in others if "CPU" in medians]
-        width = len(str(len(self._benchmarks)))
-        place = f"[{self._ended:>{width}}/{len(self._benchmarks)}]"
         return "  ".join([place, benchmark, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
     def _show_repeats(self, process: int) -> None:
@@ -242,14 +259,21 @@ def _short_name(device: str) -> str:
     return "CPU" if device == "cpu" else device
 
 
+def _inner(value: Any, *keys: str) -> Any:
+    """What these keys lead to; ``None`` where there is no such thing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def _column(end: Event) -> str:
     """The device of a result, or the library that isn't torch."""
-    record = ((end.get("benchmark") or {}).get("extra_info") or {}).get(KEY) or end.get("case") or {}
-    return "NumPy" if record.get("implementation") == "numpy" else _short_name(str(record.get("device") or ""))
+    record = _inner(end, "benchmark", "extra_info", KEY) or _inner(end, "case")
+    return "NumPy" if _inner(record, "implementation") == "numpy" else _short_name(str(_inner(record, "device") or ""))
 
 
 def _median_s(end: Event) -> float | None:
-    return ((end.get("benchmark") or {}).get("stats") or {}).get("median") or None
+    return (_inner(end, "benchmark", "stats", "median") or None) if end["status"] == OK else None
 
 
 def _cell(name: str, end: Event) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
+import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import GpubenchError
+from ..errors import GpubenchError, RunFileError, UsageError
 from ..format import counted
 from ..runfile.folder import LEDGER
-from ..runfile.ledger import Event, Ledger, Lock
-from ..runfile.schema import OK
-from ..runfile.writer import without_paths
+from ..runfile.ledger import Event, Ledger, assemble, missing, read_ledger
+from ..runfile.reader import check_run, clean
+from ..runfile.schema import SCHEMA_VERSION
+from ..runfile.writer import Lock, without_paths
 from . import process
 
 
@@ -24,6 +25,31 @@ class Unable(GpubenchError):
     def __init__(self, code: int, reason: str, status: str = "crashed") -> None:
         super().__init__(reason)
         self.code, self.status = code, status
+
+
+def read_run(ledger: Path) -> tuple[Event, list[Event]]:
+    """The run that a journal describes, and all its events, checked as a results file is.
+
+    Raises RunFileError for one that can't be resumed, and UsageError for one that was begun elsewhere, unless somebody
+    at a terminal agrees: its files and options are code, and may be anybody's.
+    """
+    events = read_ledger(ledger)
+    run = next((event for event in events if event["event"] == "run"), None)
+    if run is None:
+        raise RunFileError(f"{ledger}: file: expected a run of gpubench run; make a results file with gpubench recover")
+    words = [*run["options"], *run["paths"]]
+    if not run["paths"] or not all(map(os.path.isabs, run["paths"])) or "\0" in "".join(words):
+        raise RunFileError(f"{ledger}: run.paths: expected absolute paths")
+    if any(event["event"] == "session" for event in events):
+        check_run(ledger, assemble(events))
+    if run.get("inode") != ledger.stat().st_ino:
+        what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {clean(shlex.join(words))}"
+        terminal = sys.stdin is not None and sys.stdin.isatty()
+        if terminal:
+            print(f"gpubench run: {what}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
+        if not terminal or sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UsageError(f"{what}; nobody at a terminal agreed to that")
+    return run, events
 
 
 @dataclass
@@ -46,6 +72,14 @@ class Supervisor:
         self.log = self.folder / "run.log"
         """What the measuring processes print."""
 
+    def begin(self) -> None:
+        """Write down what the run is, for :func:`read_run`; a copy of the file has another ``inode``."""
+        ledger = Ledger(self.ledger)
+        terms = {"processes": self.processes, "options": self.options, "paths": self.paths}
+        inode = self.ledger.stat().st_ino
+        ledger.append("run", schema_version=SCHEMA_VERSION, **terms, deadline_s=self.deadline_s, inode=inode)
+        ledger.close()
+
     def measure(self) -> None:
         """Measure all that is missing. Raises :class:`Unable` if nothing can be, UsageError if it must not be."""
         for index in range(self.processes):
@@ -55,7 +89,7 @@ class Supervisor:
 
     def _measure_share(self, index: int) -> None:
         while (todo := self.missing(index)) is None or todo:
-            ended = self._start(index, todo)
+            ended = self._start(index)
             self.interrupted = ended.interrupted
             if self.interrupted:
                 return
@@ -69,30 +103,13 @@ class Supervisor:
                 print(f"gpubench run: {ended.reason}", file=sys.stderr)
 
     def missing(self, index: int) -> list[str] | None:
-        """Cases that this process has still to end; ``None`` before they are known.
+        """Cases that this process has still to end; ``None`` before they are known."""
+        return missing(self.events, index)
 
-        The first process takes all; what gave it no number, the others needn't try.
-        """
-        sessions = [event for event in self.events if event["event"] == "session"]
-        if not sessions:
-            return None
-        ends = [event for event in self.events if event["event"] == "end"]
-        cases: list[str] = list(sessions[0]["cases"])
-        if index:
-            sound = {event["fullname"] for event in ends if event["process"] == 0 and event["status"] == OK}
-            cases = [name for name in cases if name in sound]
-        done = {event["fullname"] for event in ends if event["process"] == index}
-        return [name for name in cases if name not in done]
-
-    def _start(self, index: int, todo: list[str] | None) -> process.ProcessEnd:
+    def _start(self, index: int) -> process.ProcessEnd:
         options = [*self.options, f"--gpubench-ledger={self.ledger}", f"--gpubench-process={index}/{self.processes}"]
-        with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
-            if todo is not None:
-                only = Path(scratch) / "only.json"
-                only.write_text(json.dumps(todo), encoding="utf-8")
-                options.append(f"--gpubench-only={only}")
-            command = process.pytest_command(self.paths, options, self.interpreter.python)
-            return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
+        command = process.pytest_command(self.paths, options, self.interpreter.python)
+        return process.run_process(command, self.log, self.ledger, self._take, self.deadline_s, self.interpreter)
 
     def _take(self, event: Event) -> None:
         """Note an event of the child."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,50 @@ def test_title_size_label_and_theme(run: Path, tmp_path: Path) -> None:
     assert "H100 &amp; friends" in text
     assert 'width="480pt" height="360pt"' in text  # a pixel is 0.75 points
     assert "#0d1117" in text
-    assert "Synthetic H-GPU" not in text
+
+
+def words_of(path: Path) -> str:
+    return " ".join(" ".join(ET.fromstring(path.read_text()).itertext()).split())
+
+
+def test_a_label_is_taken_as_it_is_and_the_makers_name_stays_in_the_caption(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "picture.svg"
+    assert chart(run, "--kind", "rate", "-k", "matmul", "--label", "cuda:0=NVIDIA H100 (rented)", "-o", out) == 0
+    assert "on the NVIDIA H100 (rented)" in words_of(out)
+    assert "Synthetic CPU, Synthetic H-GPU" in words_of(out)
+
+
+def test_a_title_of_ones_own_keeps_what_was_measured_as_subtitle(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "picture.svg"
+    assert chart(run, "--kind", "speedup", "-k", "matmul", "--title", "Ours", "-o", out) == 0
+    assert "Matrix products: Speedup over Synthetic, 2 threads" in words_of(out)
+
+
+def test_what_else_matches_is_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "picture.svg"
+    assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
+    assert capsys.readouterr().err == "gpubench chart: drew Matrix products; -k chooses another: mine.work\n"
+    assert chart(run, "--kind", "rate", "-k", "matmul or mine", "-o", out) == 0
+    assert capsys.readouterr().err.endswith("-k chooses another: matmul\n")
+    assert chart(run, "--kind", "speedup", "-k", "matmul", "-o", out) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_no_table_is_named_that_is_not_written(tmp_path: Path) -> None:
+    marks = [product(device, n) for device in ("cpu", "cuda:0") for n in SIZES]
+    for count in (1, 5):
+        for mark in marks[:count]:
+            mark["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "noisy", "seen": "x"}]
+        path, out = tmp_path / "run.json", tmp_path / "picture.svg"
+        path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+        assert chart(path, "--kind", "rate", "-o", out) == 0
+        assert "summary.md" not in out.read_text()
+        assert "gpubench report" in words_of(out)
+
+
+def test_one_size_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert chart(run, "--kind", "rate", "-k", "matmul.square and n=16", "-o", tmp_path / "picture.svg") == 2
+    assert capsys.readouterr().err.endswith("of these results: n × n has one size (n = 16)\n")
 
 
 def test_png(run: Path, tmp_path: Path) -> None:

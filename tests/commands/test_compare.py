@@ -135,9 +135,10 @@ def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(
     assert "; 1 only in new" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("more", [["--svg", "changes.gif"], ["--svg", "nowhere/x.svg"], ["--github-summary"]])
+@pytest.mark.parametrize(
+    "more", [["--svg", "changes.gif"], ["--svg", "nowhere/x.svg"], ["--github-summary", "nowhere/x.md"]]
+)
 def test_what_cant_be_written_is_said_before_anything_is_read(tmp_path: Path, monkeypatch, capsys, more) -> None:
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "--base", "gone.json", "--new", "gone.json", *more]) == 2
     assert "gone.json" not in capsys.readouterr().err
@@ -290,8 +291,12 @@ def test_markdown_escapes_and_folds(save, capsys) -> None:
 def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_path: Path, monkeypatch) -> None:
     files = ["--base", save("base.json", run_file()), "--new", save("new.json", run_file(1.2))]
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    assert main(["compare", *files, "--github-summary"]) == 2
-    assert "GITHUB_STEP_SUMMARY is not set" in capsys.readouterr().err
+    assert main(["compare", *files, "--github-summary", "--format", "json"]) == 1  # tried at home: on the terminal
+    shown = capsys.readouterr()
+    assert shown.err.startswith("## Benchmark comparison")
+    assert json.loads(shown.out)["exit_code"] == 1
+    assert main(["compare", *files, "--github-summary", str(tmp_path / "mine.md")]) == 1
+    assert (tmp_path / "mine.md").read_text().startswith("## Benchmark comparison")
     target = tmp_path / "summary.md"
     target.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(target))
@@ -320,10 +325,15 @@ def test_svg(save, tmp_path: Path, capsys) -> None:
     assert main(["compare", *files, "--svg", str(target)]) == 1
     light, dark = target.read_text(), (tmp_path / "changes-dark.svg").read_text()
     assert light.startswith("<?xml")
+    assert "Thick line: its 95% interval; a benchmark that was timed in one process only has none." in light
     assert light != dark
     assert "slowdown proven" not in capsys.readouterr().err
     assert main(["compare", *files, "--svg", str(tmp_path / "changes.gif")]) == 2
     assert main(["compare", *files, "--svg", str(tmp_path / "nowhere" / "x.svg")]) == 2
+    assert main(["compare", *files, "--svg", str(target)]) == 1  # its own are replaced
+    (tmp_path / "changes-dark.svg").write_text("mine")
+    assert main(["compare", *files, "--svg", str(target)]) == 2
+    assert (tmp_path / "changes-dark.svg").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -381,6 +391,92 @@ def test_measuring_in_turn_passes_every_option_of_measuring_on(monkeypatch, caps
     words = ["compare", "--interleave", "--base=a", "--new=b", f"--{option.name}{given}"]
     assert main([*words, "--", "--durations=3"]) == EXIT_NOTHING
     assert received == [f"{option.flag}{given}", "--durations=3"]
+
+
+@pytest.fixture
+def in_turn(save, monkeypatch, tmp_path: Path):
+    """Compares pairs of these files as if they had just been measured."""
+
+    def measured(pairs, *more):
+        class Turns:
+            interrupted = False
+
+            def __init__(self, *how):
+                pass
+
+            def measure(self, most, budget, enough):
+                for i, pair in enumerate(pairs):
+                    if enough(*(Path(save(f"{i}-{j}.json", data)) for j, data in enumerate(pair))):
+                        break
+                return i + 1
+
+        monkeypatch.setattr(interleaved, "Interleave", Turns)
+        words = ["compare", "--interleave", "--base", sys.executable, "--new", sys.executable]
+        return main([*words, "-o", str(tmp_path / "out"), "--format", "json", *more])
+
+    return measured
+
+
+def test_a_budget_in_which_nothing_can_be_proven_ends_with_two_and_says_what_can(in_turn, capsys) -> None:
+    pair = (run_file(names=("a.b",)), run_file(1.2, names=("a.b",)))
+    for more in (["--budget", "1e-9"], ["--pairs", "7"]):
+        capsys.readouterr()
+        pairs = [pair] if "--budget" in more else [(run_file(), run_file(1.2))]
+        assert in_turn(pairs, *more) == 2
+        shown = capsys.readouterr()
+        assert not shown.out
+        line = shown.err.splitlines()[-1]
+        assert line.startswith("gpubench compare: --budget and --pairs allow about ")
+        assert "of 1 benchmarks" not in line
+        needed = "takes 7 with 1 benchmark:" if "--budget" in more else "takes 10 with 6 benchmarks:"
+        assert needed in line
+        assert f"--pairs {20 if '--budget' in more else 10} or more" in line
+
+
+def test_turns_of_somebody_else_stay(in_turn, tmp_path: Path, capsys) -> None:
+    (tmp_path / "out/turns/000-base").mkdir(parents=True)
+    assert in_turn([(run_file(), run_file())]) == 2
+    assert "holds an earlier comparison" in capsys.readouterr().err
+
+
+def test_a_pair_that_is_left_out_is_named(in_turn, capsys) -> None:
+    pairs = [(run_file(1, 1e-4 * i), run_file(1.2, 1e-4 * i)) for i in range(3)]
+    for process in range(3):
+        contended(pairs[1][1], process)
+    assert in_turn(pairs) == 0
+    shown = capsys.readouterr()
+    assert "pair 2 is left out for 6 benchmarks: other work disturbed only one side of it" in shown.err
+    notes = json.loads(shown.out)["notes"]
+    assert "left out for some benchmarks, because other work disturbed only one side: pair 2" in notes
+
+
+def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> None:
+    run, long = save("run.json", run_file()), "x" * 5000
+    for words in (
+        *(["show", long], ["export", long, "--to", "bmf"], ["recover", long], ["run", long], ["run", "-o", long]),
+        *(["compare", "--base", run, "--new", long], ["compare", "--base", run, "--new", run, "--svg", f"{long}.svg"]),
+        *(["report", run, "-o", long], ["chart", run, "--kind", "time", "-o", f"{long}.svg"]),
+    ):
+        assert main(words) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_output_is_no_slowdown(save) -> None:
+    run = save("run.json", run_file())
+    for words in (["show", run], ["compare", "--base", run, "--new", run]):
+        command = [sys.executable, "-m", "gpubench", *words]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        assert (done.returncode, done.stderr) == (2, "gpubench: output: No space left on device\n")
+
+
+def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("gpubench.compare.samples.read_side", lambda *sides: 1 / 0)
+    run = save("run.json", run_file())
+    assert main(["compare", "--base", run, "--new", run]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:

@@ -40,7 +40,45 @@ def test_a_table_has_a_row_for_each_workload(run: str, to: str, words: str, caps
     shown = capsys.readouterr()
     assert shown.out.count("a.b float32") == 1
     assert words in shown.out
+    assert "Synthetic CPU, 2 threads · Synthetic H-GPU · PyTorch 2.13.0." in shown.out
     assert shown.err == ""
+
+
+def test_md_is_markdown_and_what_was_flagged_has_a_star_and_a_footnote(run: str, tmp_path: Path, capsys) -> None:
+    assert main(["export", run, "--to", "md"]) == 0
+    plain = capsys.readouterr().out
+    assert "*" not in plain.replace("\\*", "*")
+    flagged = tmp_path / "flagged.json"
+    marks = [records.benchmark(CPU, 2e-3), records.benchmark(GPU, 1e-3, flags=("noisy",))]
+    flagged.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+    assert main(["export", str(flagged), "--to", "md"]) == 0
+    shown = capsys.readouterr().out.replace("\\*", "*")
+    assert "2.00 ms → 1.00 ms* |" in shown
+    assert "* flagged while it was measured" in shown
+    assert main(["export", run, "--to", "markdown"]) == 0
+    assert capsys.readouterr().out == plain
+
+
+def test_folders_and_k_choose_what_is_exported(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", run, "--to", "bmf", "-k", "cuda"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["a.b[float32-n=8] on cuda:0"]
+    assert main(["export", run, "--to", "bmf", "-k", "resnet"]) == 2
+    assert "no benchmark matches 'resnet': choose from a.b, a.gone" in capsys.readouterr().err
+    (tmp_path / "other.json").write_text(json.dumps(records.run_file([records.benchmark(CPU, 3e-3)])))
+    assert main(["export", str(tmp_path), "--to", "bmf", "-k", "cpu and a.b"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {name: each["latency"]["value"] for name, each in shown.items()} == pytest.approx(
+        {"other: a.b[float32-n=8]": 3e6, "run: a.b[float32-n=8]": 2e6}
+    )
+
+
+def test_what_is_read_is_never_written(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path(run).read_bytes()
+    assert main(["export", run, "--to", "csv", "-o", run]) == 2
+    assert main(["compare", "--base", run, "--new", run, "--github-summary", run]) == 2
+    assert main(["recover", run, "-o", run]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+    assert Path(run).read_bytes() == before
 
 
 def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -> None:

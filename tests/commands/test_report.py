@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -85,17 +86,20 @@ def test_stale_charts_go_and_others_stay(run: Path, tmp_path: Path) -> None:
     (tmp_path / "precious.svg").write_text("precious")
     (out / "notes.md").write_text("mine")
     manifest = out / render.MANIFEST
-    more = ["charts/../../precious.svg", "../precious.svg", "charts/old-light.svg"]
-    manifest.write_text(json.dumps([*json.loads(manifest.read_text()), *more]))
     (out / "charts" / "old-light.svg").write_text("old")
+    digest = hashlib.sha256(b"old").hexdigest()
+    more = {"charts/../../precious.svg": hashlib.sha256(b"precious").hexdigest(), "charts/old-light.svg": [digest]}
+    more |= {"../precious.svg": more["charts/../../precious.svg"], "charts/mine.svg": digest, "notes.md": None}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | more))
     assert report(run, "-o", out, "--no-charts") == 0
     assert names(out) == WRITTEN | {"charts/mine.svg", "notes.md"}
     assert (tmp_path / "precious.svg").read_text() == "precious"
     manifest.write_text("[" * 100_000)
-    assert report(run, "-o", out) == 0
+    assert report(run, "-o", out) == 2
+    assert names(out) == WRITTEN | {"charts/mine.svg", "notes.md"}
 
 
-@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg"])
+@pytest.mark.parametrize("name", ["summary.md", "results.csv", "charts/time-a-light.svg", render.MANIFEST])
 def test_a_file_of_anothers_is_never_replaced(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -118,19 +122,33 @@ def test_one_added_to_a_report_is_not_replaced_either(run: Path, tmp_path: Path)
     assert names(out) == WRITTEN | {"charts/time-a-light.svg"}
 
 
-@pytest.mark.parametrize("charts", [True, False])
-def test_a_report_of_an_earlier_version_is_made_anew(run: Path, tmp_path: Path, charts: bool) -> None:
-    """It listed its charts, in their folder, and no tables."""
+def test_tables_without_a_manifest_and_tables_that_somebody_changed_stay(run: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
-    assert report(run, "-o", out, *([] if charts else ["--no-charts"])) == 0
-    (out / render.MANIFEST).unlink()
-    if charts:
-        drawn = [path.name for path in (out / "charts").iterdir()]
-        (out / "charts" / render.MANIFEST).write_text(json.dumps([*drawn, "old-light.svg"]))
-        (out / "charts" / "old-light.svg").write_text("old")
     assert report(run, "-o", out) == 0
-    assert render.MANIFEST in names(out)
-    assert not {f"charts/{render.MANIFEST}", "charts/old-light.svg"} & names(out)
+    for spoil in (lambda: (out / "summary.md").write_text("mine"), (out / render.MANIFEST).unlink):
+        spoil()
+        before = {name: (out / name).read_bytes() for name in names(out)}
+        capsys.readouterr()
+        assert report(run, "-o", out, "--no-charts") == 2
+        assert "was not written by gpubench, or changed since" in capsys.readouterr().err
+        assert {name: (out / name).read_bytes() for name in names(out)} == before
+
+
+def test_a_report_that_was_killed_is_no_obstacle(run: Path, tmp_path: Path, monkeypatch) -> None:
+    out = tmp_path / "out"
+    assert report(run, "-o", out) == 0
+    replace, written = render.replace, []
+
+    def stop(path: Path, content: bytes) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(path)
+        replace(path, content)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(render, "replace", stop)
+        assert report(run, "-o", out, "--price", "cpu=1") == cli.INTERRUPTED
+    assert report(run, "-o", out, "--price", "cpu=2") == 0
 
 
 def test_earlier_runs_are_left_out_of_their_folder(tmp_path: Path) -> None:
@@ -173,6 +191,22 @@ def test_runs_in_folders_of_their_own_are_found_once_each(tmp_path: Path, capsys
     (nightly / "r1/run.json").write_text('{"benchmarks": [')
     assert report(nightly, "-o", out, "--no-charts") == 2
     assert "r1/run.json: line 1 column 17" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_cannot_be_read_in_a_folder_is_named_and_passed_over(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    run.rename(folder / "run.json")
+    os.mkfifo(folder / "pipe.json")  # it would be waited for
+    (folder / "gone.json").symlink_to(tmp_path / "nowhere")
+    (folder / "a.json").mkdir()
+    assert report(folder, "-o", tmp_path / "out", "--no-charts") == 0
+    error = capsys.readouterr().err
+    for name in ("pipe.json", "gone.json", "a.json"):
+        assert f"gpubench: {folder / name} is passed over: not a readable file\n" in error
 
 
 def test_a_folder_of_other_json_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,15 +334,13 @@ def test_plain_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_torch_and_help_without_pandas(run: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, argparse; sys.modules['torch'] = None\n"
-        "from gpubench.commands.report import add_arguments\n"
-        "parser = argparse.ArgumentParser(); add_arguments(parser)\n"
-        "args = parser.parse_args(sys.argv[1:])\n"
+        "import sys; sys.modules['torch'] = None\n"
+        "from gpubench.commands import cli\n"
+        "cli.parser('report').parse_args(sys.argv[2:])\n"
         "assert not {'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
-        "from gpubench.commands.report import main\n"
-        "sys.exit(main(args))\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    words = [sys.executable, "-W", "error::UserWarning", "-c", code, str(run), "-o", str(tmp_path / "out")]
+    words = [sys.executable, "-W", "error::UserWarning", "-c", code, "report", str(run), "-o", str(tmp_path / "out")]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,14 @@ def test_a_name_that_is_shown_can_be_typed(run, capsys, expression, count):
     captured = capsys.readouterr()
     assert code == (0 if count else 2)
     assert len(captured.out.splitlines()) == (count + 1 if count else 0)
-    assert captured.err == ("" if count else f"gpubench show: no benchmark matches {expression!r}\n")
+    names = "a.fast, a.slow, b.even, b.odd, c.one, c.two"
+    refusal = f"gpubench show: no benchmark matches {expression!r}: choose from {names}\n"
+    assert captured.err == ("" if count else refusal)
+
+
+def test_the_nearest_names_come_first(run, capsys):
+    assert main(["show", run, "-k", "c.tow"]) == 2
+    assert "choose from c.two, " in capsys.readouterr().err
 
 
 def test_what_has_no_time_says_why(tmp_path, capsys):

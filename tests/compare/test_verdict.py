@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpubench.compare.comparison import change_text
 from gpubench.compare.interleaved import Sequential, least_pairs
 from gpubench.compare.samples import CaseKey, Observation
 from gpubench.compare.verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, judge, overall
@@ -280,6 +281,23 @@ def test_advice_names_no_fewer_pairs_than_can_prove_anything():
     for i in range(2):
         seen.add(*({key: observed([1.0 + 0.0001 * i]) for key in CASES} for _ in range(2)))
     assert {each.more for each in seen.look(last=True)} == {least_pairs(len(CASES)) - 2}
+
+
+def test_advice_is_for_the_change_that_was_measured():
+    seen = Sequential(20, 0.05)
+    for i in range(6):
+        noise = 0.05 * (-1) ** i
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([1.5 * math.exp(noise)]), CASES[1]: observed([1.0])})
+    (only,) = seen.look(last=True)
+    assert (only.verdict, only.more) == (INCONCLUSIVE, 1)
+    assert only.advice == "about 1 more pair would detect a change of +50.0 %"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.203, "+20.3 %"), (0.9, "-10.0 %"), (3.2, "3.2× slower"), (0.00344, "291× faster")]
+)
+def test_a_change_in_words(ratio, text):
+    assert change_text(ratio) == text
 
 
 def test_a_case_of_which_every_pair_was_disturbed_is_inconclusive_and_told_why():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -71,9 +72,8 @@ class TestSelect:
 
     def test_all_is_every_device(self, cuda):
         cuda(count=3)
-        chosen = devices.select(["all"])
-        assert [choice.name for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
-        assert [str(choice.device) for choice in chosen] == ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+        names = ["cpu", "cuda:0", "cuda:1", "cuda:2"]
+        assert [(choice.name, str(choice.device)) for choice in devices.select(["all"])] == [(n, n) for n in names]
 
     def test_names_keep_their_order_and_duplicates_collapse(self, cuda):
         cuda(count=2)
@@ -84,19 +84,19 @@ class TestSelect:
         cuda(count=0, error="no driver")
         (choice,) = devices.select(["cuda", "cuda:0"])
         assert (choice.name, choice.device) == ("cuda:0", None)
-        assert choice.reason == "cuda:0 is not here: no driver"
+        assert choice.reason == "cuda:0 is not available: no driver"
 
     @pytest.mark.parametrize(("count", "there"), [(1, "only cuda:0 is"), (4, "only cuda:0 to cuda:3 are")])
     def test_an_index_too_high_names_those_there(self, cuda, count, there):
         cuda(count=count)
         (choice,) = devices.select(["cuda:7"])
         assert choice.device is None
-        assert choice.reason == f"cuda:7 is not here: {there}"
+        assert choice.reason == f"cuda:7 is not available: {there}"
 
     def test_a_second_cpu_is_not_the_first(self):
         (choice,) = devices.select(["cpu:1"])
         assert (choice.name, choice.device) == ("cpu:1", None)
-        assert choice.reason == "cpu:1 is not here: only cpu is"
+        assert choice.reason == "cpu:1 is not available: only cpu is"
 
     @pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "CUDA", "cpu\nx"])
     def test_an_unknown_name_is_one_line_with_those_that_exist(self, name):
@@ -153,20 +153,18 @@ class TestWhyNoCuda:
         monkeypatch.setattr(torch.version, "cuda", None)
         monkeypatch.setattr(torch.version, "hip", None)
         reason = devices.kinds()["cuda"].why_absent()
-        assert reason == f"this torch ({torch.__version__}) was built without CUDA or ROCm"
+        build = f"this PyTorch build ({torch.__version__})"
+        assert reason == f"{build} has no CUDA or ROCm support. See pytorch.org/get-started"
 
     def test_no_driver_is_what_torch_says(self, cuda):
-        assert cuda(error="Found no NVIDIA driver\non your system.").why_absent() == (
-            "Found no NVIDIA driver on your system."
-        )
+        kind = cuda(error="Found no NVIDIA driver\non your system.")
+        assert kind.why_absent() == "Found no NVIDIA driver on your system."
 
     def test_a_warning_and_its_error_are_said_once(self, cuda):
         """As torch 2.13 does for a driver that is too old: a warning, once a process, then an error each time."""
         error = "The NVIDIA driver on your system is too old (found version 11040)."
-        kind = cuda(
-            error=error, warning=f"CUDA initialization: {error} (Triggered internally at /x/CUDAFunctions.cpp:119.)"
-        )
-        assert kind.why_absent() == f"CUDA initialization: {error}"
+        warning = f"CUDA initialization: {error} (Triggered internally at /x/CUDAFunctions.cpp:119.)"
+        assert cuda(error=error, warning=warning).why_absent() == f"CUDA initialization: {error}"
 
     def test_two_different_texts_are_both_told(self, cuda):
         assert cuda(error="second", warning="first").why_absent() == "first second"
@@ -247,7 +245,7 @@ class TestGenericKind:
     def test_torch_built_without_it(self, monkeypatch):
         monkeypatch.setattr(torch.xpu, "_is_compiled", lambda: False)
         monkeypatch.setattr(torch.xpu, "device_count", lambda: 0)
-        assert devices.kinds()["xpu"].why_absent() == f"this torch ({torch.__version__}) was built without xpu"
+        assert devices.kinds()["xpu"].why_absent() == f"this PyTorch build ({torch.__version__}) has no xpu support"
 
 
 class TestControlGroups:
@@ -359,10 +357,8 @@ class TestNvml:
         pass
 
     @pytest.fixture(autouse=True)
-    def fresh(self):
-        cuda_file._library.cache_clear()
-        yield
-        cuda_file._library.cache_clear()
+    def fresh(self, monkeypatch):
+        monkeypatch.setattr(cuda_file, "_library", functools.cache(cuda_file._library.__wrapped__))
 
     @pytest.fixture
     def library(self, monkeypatch):

@@ -141,6 +141,11 @@ def test_a_cpu_has_nothing_to_wait_for_and_keeps_real_time():
     assert not machine.waits
 
 
+def test_a_clock_that_a_benchmark_patches_is_not_read(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: -1.0)
+    assert DeviceClock([CPU])() > 0
+
+
 def test_a_case_on_cpu_and_accelerator_reads_the_accelerators_clock():
     machine = VirtualMachine(time_s=1e9)
     assert DeviceClock([CPU, VirtualDevice.on(machine)()])() >= 1e9

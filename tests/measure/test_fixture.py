@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from gpubench.runfile.reader import read
+
 HEADER = """
 import torch, pytest, numpy as np
 """
@@ -82,6 +84,35 @@ def test_a_wrong_answer_is_a_failed_case_and_never_a_number(measure, call, says)
     assert row["status"] == "error"
     assert says in row["reason"]
     assert row["workload"] == "it.wrong"
+
+
+def test_what_a_case_declares_is_checked_before_it_runs_and_the_file_stays_readable(measure, pytester):
+    bad = {
+        "items": ["0", "-1", "2.5", "'many'", "torch.ones(3)", "float('nan')"],
+        "flops": ["0", "'many'", "np.ones(2)", "10**5000"],
+        "nbytes": ["-4096", "float('inf')"],
+        "threads": ["0", "1.5"],
+        "steps": ["0", "'two'"],
+        "unit": ["5"],
+    }
+    cases = [(name, value) for name, texts in bad.items() for value in texts]
+    tests = "".join(
+        f"def test_bad_{place:02}(gpubench):\n    gpubench(never, gpubench.randn(4), {name}={value})\n"
+        for place, (name, value) in enumerate(cases)
+    )
+    result, run = measure(f"""
+def never(x):
+    assert False, "was called"
+def test_good(gpubench):
+    x = gpubench.randn(3, 4)
+    gpubench(torch.neg, x, items=np.prod(x.shape), nbytes=torch.tensor(96), steps=np.int64(3))
+{tests}""")
+    result.assert_outcomes(passed=1, failed=len(cases))
+    record, _ = only(run)
+    assert (record["work"]["items"], record["work"]["bytes"], record["steps"]) == (12, 96, 3)
+    for place, (name, _value) in enumerate(cases):
+        assert unmeasured(run, f"test_bad_{place:02}")["reason"].startswith(f"UsageError: {name} must be ")
+    assert len(read(pytester.path / "run.json").results) == 1 + len(cases)
 
 
 def test_flops_off_by_two_are_an_error(measure):

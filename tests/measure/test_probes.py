@@ -2,38 +2,60 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent.parent
+pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
 NEG = """
 import torch
 def test_neg(gpubench):
     x, y = gpubench.randn(250_000), gpubench.empty(250_000)
     gpubench(torch.neg, x, out=y, nbytes=2 * x.nbytes, items=250_000)
 """
+SCRIPTED = """
+import pytest, torch
+
+def neg(gpubench):
+    x, y = gpubench.randn(250_000), gpubench.empty(250_000)
+    gpubench(torch.neg, x, out=y, nbytes=2 * x.nbytes, items=250_000)
+
+@pytest.mark.costs(launch_s=2e-5, delay_s=2e-4, copy_byte_per_s=1e9, watts=200.0)
+def test_all(gpubench):
+    neg(gpubench)
+
+@pytest.mark.costs(launch_s=2e-4, delay_s=1e-5)
+def test_launch_bound(gpubench):
+    neg(gpubench)
+
+@pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
+def test_cached(gpubench):
+    neg(gpubench)
+
+@pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
+def test_item(gpubench):
+    gpubench(lambda x: x.sum().item(), gpubench.randn(8), check=False)
+"""
 
 
-@pytest.fixture
-def scripted(pytester, monkeypatch):
-    """Run a test file on the scripted accelerator; gives the run file, and its records by (device, cache)."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
-
-    def run(source, *options, **script):
-        monkeypatch.setenv("SCRIPT", json.dumps(script))
-        pytester.makepyfile(test_it=source)
-        done = pytester.run(
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory):
+    """All cases in one process on the scripted accelerator, hot and cold: benchmarks by (test, cache)."""
+    folder = tmp_path_factory.mktemp("scripted")
+    (folder / "test_it.py").write_text(SCRIPTED)
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [
             sys.executable, "-m", "pytest", "-p", "scripted", "--gpubench-no-ceilings", "--gpubench-device=fake",
-            "--benchmark-json=run.json", "-q", *options,
-        )  # fmt: skip
-        data = json.loads((pytester.path / "run.json").read_text())
-        records = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
-        return done, data, {(record["device"], record["cache"]): record for record in records}
-
-    return run
+            "--benchmark-json=run.json", "--gpubench-cache=both", "-q",
+        ],
+        cwd=folder, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths}, check=True,
+    )  # fmt: skip
+    benchmarks = json.loads((folder / "run.json").read_text())["benchmarks"]
+    return {(each["name"].split("[")[0], each["extra_info"]["gpubench"]["cache"]): each for each in benchmarks}
 
 
 def about(value):
@@ -41,9 +63,9 @@ def about(value):
 
 
 def test_wall_device_launch_and_transfer_times_come_back(scripted):
-    _, run, records = scripted(NEG, launch_s=2e-5, delay_s=2e-4, copy_byte_per_s=1e9, watts=200.0)
-    record = records["fake:0", "hot"]
-    assert run["benchmarks"][0]["stats"]["median"] == about(2e-4)
+    benchmark = scripted["test_all", "hot"]
+    record = benchmark["extra_info"]["gpubench"]
+    assert benchmark["stats"]["median"] == about(2e-4)
     assert record["device_s"] == about(2e-4)
     assert record["launch_s"] == about(2e-5)
     assert record["latency_s"] == about(2.2e-4)
@@ -55,34 +77,25 @@ def test_wall_device_launch_and_transfer_times_come_back(scripted):
 
 
 def test_a_launch_bound_call_has_less_device_time_than_wall_time(scripted):
-    _, run, records = scripted(NEG, launch_s=2e-4, delay_s=1e-5)
-    record = records["fake:0", "hot"]
-    assert run["benchmarks"][0]["stats"]["median"] == about(2e-4)
+    benchmark = scripted["test_launch_bound", "hot"]
+    record = benchmark["extra_info"]["gpubench"]
+    assert benchmark["stats"]["median"] == about(2e-4)
     assert (record["device_s"], record["launch_s"]) == (about(1e-5), about(2e-4))
 
 
 def test_cold_flushes_before_every_round_and_outside_the_device_time(scripted):
-    _, run, records = scripted(NEG, "--gpubench-cache=both", launch_s=5e-5, delay_s=2e-4)
-    assert set(records) == {("fake:0", "hot"), ("fake:0", "cold")}
-    cold = records["fake:0", "cold"]
-    assert cold["id"] == "it.neg[float32-cold]"
+    assert {each["extra_info"]["gpubench"]["device"] for each in scripted.values()} == {"fake:0"}
+    assert {cache for name, cache in scripted if name == "test_cached"} == {"hot", "cold"}
+    cold = scripted["test_cached", "cold"]["extra_info"]["gpubench"]
+    assert cold["id"] == "it.cached[float32-cold]"
     assert cold["device_s"] == about(2e-4)
     assert cold["processes"][0]["iterations"] == 1
     assert cold["memory_bytes"] == 2_000_000  # the flushed room is not the case's
-    assert {bench["options"]["timer"] for bench in run["benchmarks"]} == {"device_clock"}
+    assert {each["options"]["timer"] for each in scripted.values()} == {"device_clock"}
 
 
 def test_a_call_that_waits_for_the_device_has_no_device_time_but_a_reason(scripted):
-    _, _, records = scripted(
-        """
-import torch
-def test_item(gpubench):
-    gpubench(lambda x: x.sum().item(), gpubench.randn(8), check=False)
-""",
-        launch_s=5e-5,
-        delay_s=2e-4,
-    )
-    record = records["fake:0", "hot"]
+    record = scripted["test_item", "hot"]["extra_info"]["gpubench"]
     assert record["device_s"] is None
     assert "waits for the device" in record["device_reason"]
 

@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -97,8 +99,6 @@ def test_a_rendezvous_that_never_completes_is_one_reason_within_the_deadline(tmp
 
 
 def test_a_port_that_is_taken_is_one_reason(monkeypatch):
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -143,3 +143,28 @@ def test_workers_end_with_a_parent_that_is_killed_while_they_work(tmp_path):
     owner.communicate()
     gone, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
     assert not left, gone
+    assert not list(Path(tempfile.gettempdir()).glob(f"gpubench-ranks-{owner.pid}-*"))
+
+
+LISTENERS = """
+import sys
+from gpubench.parallel.team import WorkerGroup
+sys.path.insert(0, {folder!r})
+import duties
+if __name__ == "__main__":
+    group = WorkerGroup(["cpu"] * 2, 1, 60.0)
+    print(*(address for addresses in group.run(duties.listening) for address in addresses))
+    group.close()
+"""
+
+
+def test_ranks_of_one_machine_can_be_reached_from_it_only(tmp_path):
+    """Although the environment names the interface by which other machines reach this one, as on a cluster."""
+    script = tmp_path / "owner.py"
+    script.write_text(LISTENERS.format(folder=str(Path(__file__).parent)))
+    known = [(name, each) for name, addresses in psutil.net_if_addrs().items() for each in addresses]
+    outside = [name for name, each in known if each.family == socket.AF_INET and not each.address.startswith("127.")]
+    environment = os.environ | ({"GLOO_SOCKET_IFNAME": outside[0]} if outside else {})
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"127.0.0.1", "::1"}
+    assert done.stdout.strip()

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from gpubench.errors import UsageError
+from gpubench.plugin import recorder
 from gpubench.plugin.recorder import MEASURING_FILES, MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_same
-from gpubench.runfile.ledger import Ledger
+from gpubench.runfile.ledger import Ledger, assemble, read_ledger
+from gpubench.runfile.reader import read
 
 FILES = sorted(
     path.relative_to(PACKAGE_FOLDER).as_posix()
@@ -84,3 +86,56 @@ def test_another_fingerprint_is_refused_by_what_differs(tmp_path):
     require_same(path, {"code": "a", "torch": "2"})
     with pytest.raises(UsageError, match=r"can't be resumed.*: code was a, is b$"):
         require_same(path, {"code": "b", "torch": "2"})
+
+
+ODD = """
+import math, torch, pytest
+
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+@pytest.mark.parametrize("x", [math.inf, math.nan, pytest.param(10**5000, id="long"), 1.5])
+def test_parameter(gpubench, x):
+    gpubench(torch.neg, gpubench.randn(8))
+
+def test_extra(gpubench, benchmark):
+    loop = []
+    loop.append(loop)
+    benchmark.extra_info.update({"nan": math.nan, "odd": {(1, 2): 10**5000, None: {3}}, "loop": loop})
+    gpubench(torch.neg, gpubench.randn(8))
+
+def test_silent(gpubench):
+    raise Silent
+"""
+
+
+def test_no_value_stops_a_run(pytester):
+    pytester.makepyfile(test_odd=ODD)
+    options = ["--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json"]
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=5, failed=1)
+    run = read(pytester.path / "run.json")
+    params = [result.params["x"] for result in run.results if result.workload == "odd.parameter"]
+    assert params == ["inf", "nan", "x2", 1.5]
+    (silent,) = (result for result in run.results if result.status != "ok")
+    assert (silent.workload, silent.reason) == ("odd.silent", "Silent: Silent that has no text")
+    made = assemble(read_ledger(pytester.path / "run.ledger.jsonl"))
+    assert (len(made["benchmarks"]), len(made["gpubench"]["unmeasured"])) == (5, 1)
+    (extra,) = (each["extra_info"] for each in made["benchmarks"] if "nan" in each["extra_info"])
+    assert (extra["nan"], extra["odd"]) == (None, {"(1, 2)": "int that has no text", "None": "{3}"})
+
+
+def test_more_benchmarks_than_can_be_read_again_are_refused_before_measuring(pytester, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_CASES", 1)
+    pytester.makepyfile(test_it=CASE)
+    result = pytester.runpytest_inprocess("--gpubench-preset=smoke", "--benchmark-json=run.json", "-k", "neg or ranks")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "2 benchmarks, at most 1 fit in a run with --processes 1: choose some with -k" in result.stderr.str()
+
+
+def test_a_ledger_beside_the_results_that_cant_be_read_is_kept(pytester):
+    pytester.makepyfile(test_it="def test_neg(gpubench):\n    gpubench(abs, 1, check=False)\n")
+    (pytester.path / "run.ledger.jsonl").write_text("mine\n")
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
+    assert (pytester.path / "run.1.ledger.jsonl").read_text() == "mine\n"
+    assert (pytester.path / "run.ledger.jsonl").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.report import answer, judgement, labels, speedup, table
+from gpubench.report import answer, judgement, labels, machines, speedup, table
 from gpubench.report.answer import Answer, AnswerRow
 from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.runfile import reader
@@ -72,22 +72,60 @@ def test_a_card_names_both_sides_and_each_kind_of_work(tmp_path: Path) -> None:
     assert (elementwise.copies, elementwise.worth) == ("4.0× slower", "◐ if the data stays")
     assert (mine.typically, mine.verdict) == ("2.0× slower", NOT_WORTH_IT)
     assert found.sentence == (
-        "Synthetic H-GPU: 100× on large matrix products and 50× on elementwise work. If the data has to be copied "
-        "there and back for each call: 33× on large matrix products and 4.0× slower on elementwise work."
+        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×); only if the data stays on the device: "
+        "50× on elementwise work; not worth it: mine.work."
     )
 
 
-def test_what_copies_make_slow_is_named_in_the_sentence(tmp_path: Path) -> None:
-    marks = [*both("matmul.square", 1.0, 0.01, copies=0.01), *both("models.mlp", 1.0, 0.1, copies=0.01)]
-    found = answered(tmp_path, [*marks, *both("elementwise.add", 1.0, 0.02, copies=2.0)])
-    assert found.sentence.endswith(
-        "33× on large matrix products, 8.3× on networks and 4.0× slower on elementwise work, so leave that on the CPU."
+def test_the_sentence_names_every_kind_of_work_in_forty_words(tmp_path: Path) -> None:
+    marks = [
+        *both("matmul.square", 1.0, 0.01, copies=0.01),
+        *both("models.mlp", 1.0, 0.1, copies=0.01),
+        *both("training.mlp", 1.0, 0.2),
+        *both("elementwise.add", 1.0, 0.02, copies=2.0),
+        *both("matmul.batched", 1.0, 0.7),
+    ]
+    assert answered(tmp_path, marks).sentence == (
+        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×), 10× on networks (with copies 8.3×); "
+        "only if the data stays on the device: 5.0× on training, 50× on elementwise work; "
+        "not worth it: other matrix products."
     )
+    for i in range(9):
+        marks += [*both(f"mine.fast{i}", 1.0, 0.1, copies=0.01), *both(f"mine.slow{i}", 1.0, 2.0)]
+    words = answered(tmp_path, marks).sentence
+    assert len(words.split()) <= answer.MOST_WORDS
+    assert words.startswith("Synthetic H-GPU: 100× on matrix products (n=64), 10× on networks and 9 more; only if")
+    assert "not worth it: mine.slow0, mine.slow1 and 8 more." in words
+
+
+def test_one_workload_that_loses_is_named_in_the_verdict(tmp_path: Path) -> None:
+    wins = [*both("training.cifar", 1.0, 0.1, copies=0.01), *both("training.lenet", 1.0, 0.3, copies=0.01)]
+    (row,) = by_name(answered(tmp_path, [*wins, *both("training.tabular", 1.0, 2.0, copies=0.01)])).values()
+    assert (row.range, row.worth) == ("2.0× slower to 10×", "± depends: not tabular")
+    losers = [*both("training.lenet", 1.0, 1.5), *both("training.tabular", 1.0, 2.0)]
+    found = answered(tmp_path, [*wins[:2], *losers])
+    assert by_name(found)["Training networks"].worth == "± depends: only cifar"
+    assert found.sentence.endswith("not worth it: training (only cifar).")
+
+
+def test_not_every_size_where_one_workload_loses(tmp_path: Path) -> None:
+    def sized(workload: str, gpu: float) -> list[dict[str, Any]]:
+        return [each for n in (32, 64) for each in both(workload, 1.0, gpu, n=n)]
+
+    wins = [*sized("training.cifar", 0.1), *sized("training.lenet", 0.2)]
+    (row,) = by_name(answered(tmp_path, wins)).values()
+    assert row.since == "every size measured"
+    (row,) = by_name(answered(tmp_path, [*wins, *sized("training.tabular", 2.0)])).values()
+    assert row.since == "depends"
+    (row,) = by_name(answered(tmp_path, [*wins, *both("training.tabular", 1.0, 2.0)])).values()
+    assert row.since == "depends"  # one size has no crossover
 
 
 def test_nothing_worth_it_is_said_so(tmp_path: Path) -> None:
     found = answered(tmp_path, both("matmul.square", 1.0, 0.9, copies=0.1))
-    assert found.sentence == "Synthetic H-GPU: no work is surely 1.5× as fast as on Synthetic CPU."
+    assert found.sentence == (
+        "Synthetic H-GPU: nothing is surely 1.5× as fast as on Synthetic CPU; not worth it: matrix products (n=64)."
+    )
 
 
 def test_noise_is_no_number_and_never_typical(tmp_path: Path) -> None:
@@ -137,7 +175,7 @@ def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
     found = answered(tmp_path, marks, devices=(records.CPU,), ceilings=ceilings)
     assert found.cards == ()
     assert found.sentence == (
-        "Synthetic CPU, 2 threads: 100 GFLOP/s in large matrix products (50% of peak), 10.0 GB/s in elementwise work."
+        "Synthetic CPU, 2 threads: 100 GFLOP/s in matrix products (n=64, 50% of peak), 10.0 GB/s in elementwise work."
     )
     assert found.hint.startswith("No GPU used: this PyTorch build (+cpu) has no CUDA or ROCm support.")
     names = [cells.name for cells in found.times]
@@ -145,7 +183,27 @@ def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
     assert {f"mine.w{i} float32, n=64" for i in range(9)} <= set(names)  # one's own work always has a row
     assert found.times[0] == ("matmul.square float32, n=64", "10.0 ms", "100 GFLOP/s", "50%")
     (noisy,) = answered(tmp_path, marks[1:2], devices=(records.CPU,)).times
-    assert noisy.time == "10.0 ms*"
+    assert noisy.time == "10 ms*"  # no third digit of what may be far off
+
+
+def test_a_rate_above_its_peak_is_neither_led_with_nor_shown(tmp_path: Path) -> None:
+    marks = [
+        mark("matmul.square", "cpu", 0.01, work={"flops": 1e9}),
+        mark("elementwise.add", "cpu", 0.01, work={"bytes": 1e8}),
+    ]
+    ceilings = {"cpu": {"throughput": {"float32": 5e10}}}
+    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings=ceilings)
+    assert found.sentence == "Synthetic CPU, 2 threads: 10.0 GB/s in elementwise work."
+    assert found.times[0] == ("matmul.square float32, n=64", "10 ms*", "—", "—")
+
+
+def test_ones_own_work_that_was_not_verified_says_so(tmp_path: Path) -> None:
+    unchecked = {"status": "unchecked", "reason": "a lambda hides its inputs"}
+    marks = [mark(name, "cpu", 0.01, check=unchecked) for name in ("mine.work", "elementwise.add")]
+    marks.append(mark("mine.other", "cpu", 0.01, check={"status": "passed"}))
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    names = {cells.name.removesuffix(" float32, n=64") for cells in found.times}
+    assert names == {"elementwise.add", "mine.work (not verified)", "mine.other"}
 
 
 def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
@@ -162,7 +220,7 @@ def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"flags": ("contended",)}, "The machine was busy: 0 of 2 results are flagged (*)"),
+        ({"flags": ("contended",)}, "The machine was busy: all times may be too long, although no single result is "),
         ({}, ""),
     ],
 )
@@ -177,8 +235,12 @@ def test_smoke_and_one_process_are_warnings(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data))
     run = reader.read(path)
-    smoke, one = answer.warnings(table.records(table.results_table([run])), [run])
-    assert smoke.startswith("Smoke run")
+    (smoke,) = answer.warnings(table.records(table.results_table([run])), [run])
+    assert smoke.startswith("Smoke run")  # and nothing else: no number of it is to be quoted
+    data["gpubench"]["preset"] = "quick"
+    path.write_text(json.dumps(data))
+    run = reader.read(path)
+    (one,) = answer.warnings(table.records(table.results_table([run])), [run])
     assert one == "Measured in one process: ranges are its spread, not confidence intervals (use --processes 3)."
 
 
@@ -193,6 +255,10 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
     pairs = speedup.pair(results).table
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs)
     assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
+    tables = machines.machine_tables(results)
+    found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
+    assert [card.device for card in found.cards] == ["Synthetic H-GPU · a", "Synthetic H-GPU · b"]
+    assert found.sentence.startswith("Synthetic H-GPU · b against Synthetic H-GPU · a: 2.0× slower on mine.work. ")
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
 

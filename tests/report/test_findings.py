@@ -16,7 +16,7 @@ from gpubench.commands.report import Charts, write_report
 from gpubench.report import answer, findings, judgement, labels, render, scaling, speedup, table
 from gpubench.report.findings import MOST_LINES, WIDTH, ending, skip_kind
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case
+from gpubench.runfile.schema import Case, Machine, Run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -109,6 +109,19 @@ def test_no_rate_is_above_its_peak(tmp_path: Path) -> None:
     assert warning.startswith("1 result above 100% of the measured peak, which can't be (a.b)")
 
 
+def test_the_highest_rate_is_none_that_cant_be(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(Case("a.b", "cpu", "float32", {"n": n}, devices=("cpu",)), seconds, work={"flops": 1e9})
+        for n, seconds in ((1, 0.1), (2, 0.01))
+    ]
+    for peak, rate in ((5e10, "10.0 GFLOP/s"), (5e9, "—")):
+        words = summarise(tmp_path, records.run_file(marks, ceilings={"cpu": {"throughput": {"float32": peak}}}))
+        (row,) = rows(words, "Highest throughput")
+        assert row["throughput"] == rate
+        flags = {row["flag"]: row["evidence"] for row in rows(words, "Flags")}
+        assert "2 times the measured peak" in flags["implausible"]
+
+
 def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
     data = records.run_file(gpu_marks(), devices=(records.CPU, records.GPU), processes=2, flags=("contended",) * 2)
     (row,) = rows(summarise(tmp_path, data), "Flags of whole processes")
@@ -135,6 +148,10 @@ def test_copies_and_the_calls_that_amortize_them_stand_beside_the_speedup(tmp_pa
     (row,) = rows(summarise(tmp_path, records.run_file(gpu_marks(moved=2e-3), devices=both)), "Speedup")
     # 1 ms on the CPU; 110 µs, and 4 ms of copies, on the device
     assert (row["speedup"], row["with copies"], row["calls"]) == ("9.1× (8.7× to 9.5×)", "4.1× slower", "5")
+    peaks = {"cuda:0": {"throughput": {"float32": 1e9}}}
+    data = records.run_file(gpu_marks(moved=2e-3, work={"flops": 1e12}), devices=both, ceilings=peaks)
+    (row,) = rows(summarise(tmp_path, data), "Speedup")
+    assert (row["speedup"], row["with copies"], row["calls"], row["faster from"]) == ("—", "—", "—", "unsure")
 
 
 def test_launch_bound_until(tmp_path: Path) -> None:
@@ -330,7 +347,12 @@ def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu(tmp_path: Path) 
 
 def test_with_an_accelerator_it_is_the_speedups_and_the_times_of_own_benchmarks(tmp_path: Path) -> None:
     marks = [
-        records.benchmark(case(device, n=n), seconds, medians=(seconds * 0.99, seconds, seconds * 1.01))
+        records.benchmark(
+            case(device, n=n),
+            seconds,
+            medians=(seconds * 0.99, seconds, seconds * 1.01),
+            check={"status": "unchecked"} if n == 8 else None,
+        )
         for n in (8, 80)
         for device, seconds in (("cpu", 4e-3), ("cuda:0", 1e-4))
     ]
@@ -338,6 +360,7 @@ def test_with_an_accelerator_it_is_the_speedups_and_the_times_of_own_benchmarks(
     assert any(line.split()[:2] == ["work", "typically"] for line in lines)
     assert any("mine.step" in line and "40×" in line for line in lines)
     assert "  mine.step[float32-n=80]  CPU 4.00 ms  cuda:0 100 µs" in lines
+    assert "  mine.step[float32-n=8]  CPU 4.00 ms  cuda:0 100 µs  (not verified)" in lines
 
 
 def test_one_benchmark_of_ones_own_has_its_time(tmp_path: Path) -> None:
@@ -358,6 +381,16 @@ def test_many_rows_are_cut_and_counted(tmp_path: Path) -> None:
     flags = ("contended",)
     lines = lines_of(records.run_file(marks, flags=flags), tmp_path)
     assert sum("mine.w" in line for line in lines) >= 5
+
+
+def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
+    run = Run(Path("run.json"), Machine("m", (), "2.0"), ())
+    assert [ending(answer.Answer("."), run, (), s)[0] for s in (0.2, 31.04, 61.0)] == [
+        f"0 benchmarks in {words} · PyTorch 2.0" for words in ("1.0 s", "31 s", "1 min 01 s")
+    ]
+    lines = ending(answer.Answer("."), run, [Path("a\x1b[31m\nb") / "report.html"])
+    assert any("a�[31m b/report.html" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 300])

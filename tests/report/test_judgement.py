@@ -70,7 +70,8 @@ def test_what_beats_its_peak_is_withheld_everywhere() -> None:
     assert judgement.verdict(above) == UNSURE
     assert judgement.withheld(pair(2.0, 8.1, None, flags="noisy")) == TOO_NOISY
     assert judgement.withheld(pair(2.0, 8.0, None, flags="noisy")) == ""
-    assert judgement.withheld({"flags": None, "low_s": 1.0, "high_s": 4.1}) == TOO_NOISY  # of a time
+    assert judgement.withheld({"flags": None}) == ""
+    assert judgement.withheld({"flags": "implausible"}) == ABOVE_PEAK
 
 
 @pytest.mark.parametrize(("share", "words"), [(0.73, "73%"), (1.0, "100%"), (1.01, "—"), (0.001, "<1%"), (None, "—")])

@@ -23,6 +23,10 @@ LAPTOP_CPU = {**records.CPU, "label": "Intel Core"}
 LAPTOP_GPU = {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"}
 
 
+def bought(results: pd.DataFrame, prices: dict[str, float]) -> tuple[Table, ...]:
+    return machines.price_tables(results, machines.device_prices(results, prices))
+
+
 def mark(device: str, median: float, workload: str = "matmul.square", **how: Any) -> dict[str, Any]:
     n, dtype, threads = how.pop("n", 64), how.pop("dtype", "float32"), how.pop("threads", 2)
     medians = how.pop("medians", (median, median, median))
@@ -206,11 +210,11 @@ def test_a_machine_stands_for_its_devices_and_a_device_goes_before(ten: pd.DataF
 
 def test_a_price_for_what_is_not_there_names_what_is(ten: pd.DataFrame) -> None:
     with pytest.raises(UsageError, match=r"called 'A100': a price can be given for Xeon, H200, mine$"):
-        machines.price_tables(ten, {"A100": 2.0})
+        bought(ten, {"A100": 2.0})
 
 
 def test_work_for_money_and_energy_of_an_item(ten: pd.DataFrame) -> None:
-    work, cheaper = machines.price_tables(ten, {"cpu": 0.5, "H200": 3.6})
+    work, cheaper = bought(ten, {"cpu": 0.5, "H200": 3.6})
     assert [row[2:] for row in work.rows] == [
         ("Xeon, 2 threads", "0.50", "72.0 ksamples", "—"),  # 10 samples/s, 7200 s for 1.00
         ("H200", "3.60", "100 ksamples", "5.00 J/sample"),  # 100 samples/s, 1000 s for 1.00
@@ -223,7 +227,7 @@ def test_the_cpu_is_cheaper_from_the_speedup_on(tmp_path: Path) -> None:
     table_of = results(tmp_path, priced("cpu", 1.0, 0.95, 1.0, 1.05), priced("cuda:0", 0.1, 0.095, 0.1, 0.105))
 
     def cheaper(ratio: float) -> str:
-        return machines.price_tables(table_of, {"cpu": 1.0, "cuda:0": ratio})[1].rows[0][-1]
+        return bought(table_of, {"cpu": 1.0, "cuda:0": ratio})[1].rows[0][-1]
 
     assert cheaper(6.0) == "H200"
     assert cheaper(10.0) == UNSURE
@@ -231,24 +235,24 @@ def test_the_cpu_is_cheaper_from_the_speedup_on(tmp_path: Path) -> None:
 
 
 def test_one_price_gives_the_ratio_up_to_which_it_pays(ten: pd.DataFrame) -> None:
-    work, cheaper = machines.price_tables(ten, {"H200": 3.6})
+    work, cheaper = bought(ten, {"H200": 3.6})
     assert [row[2] for row in work.rows] == ["H200"]
     assert cheaper.rows[0][4:] == ("—", "10.0×", "—", "—")
-    assert machines.price_tables(ten, {}) == ()
+    assert bought(ten, {}) == ()
 
 
 def test_work_that_declares_nothing_is_counted_in_calls(tmp_path: Path) -> None:
     nothing = {"items": None, "flops": None}
     frame = results(tmp_path, priced("cpu", 1.0, work=nothing), priced("cuda:0", 0.1, work=nothing, energy_j=50.0))
-    (row,) = machines.price_tables(frame, {"H200": 3.6})[0].rows
+    (row,) = bought(frame, {"H200": 3.6})[0].rows
     assert row[-2:] == ("10.0 kcalls", "50.0 J/call")
-    (row,) = machines.price_tables(frame, {"cpu": 3.6})[0].rows
+    (row,) = bought(frame, {"cpu": 3.6})[0].rows
     assert row[-1] == "1.00 kcalls"  # no energy, no column
 
 
 def test_noise_has_no_price(tmp_path: Path) -> None:
     frame = results(tmp_path, priced("cpu", 1.0), priced("cuda:0", 0.1, 0.02, 0.1, 0.5))
-    work, cheaper = machines.price_tables(frame, {"H200": 3.6, "cpu": 1.0})
+    work, cheaper = bought(frame, {"H200": 3.6, "cpu": 1.0})
     assert work.rows[1][-1] == TOO_NOISY
     assert cheaper.rows[0][5:] == (TOO_NOISY, "—", UNSURE)
 
@@ -260,8 +264,8 @@ def test_a_part_of_a_name_that_no_other_has_is_enough(ten: pd.DataFrame) -> None
 
 
 def test_a_screen_shows_what_has_a_price_on_both_sides(ten: pd.DataFrame) -> None:
-    both = machines.price_tables(ten, {"cpu": 0.5, "H200": 3.0})
+    both = bought(ten, {"cpu": 0.5, "H200": 3.0})
     (shown,) = machines.priced_on_both_sides(both)
     assert shown.rows
     assert all("—" not in row[shown.columns.index("price ratio")] for row in shown.rows)
-    assert machines.priced_on_both_sides(machines.price_tables(ten, {"H200": 3.0})) == ()
+    assert machines.priced_on_both_sides(bought(ten, {"H200": 3.0})) == ()

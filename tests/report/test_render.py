@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 from rich.console import Console
@@ -53,7 +54,44 @@ def test_a_table_is_as_wide_as_the_terminal_at_most(width: int) -> None:
     assert max(map(len, stream.getvalue().splitlines())) <= width
 
 
-EVIL = ("a|b", "<script>x</script>", "`c`_ *d* :role:`e`")
+@pytest.mark.parametrize(
+    ("name", "markdown"),
+    [
+        ("https://a.example/x", "https:<!-- -->//a.example/x"),
+        ("www.a.example", "www<!-- -->.a.example"),
+        ("@someone", "@<!-- -->someone"),
+        ("a@b.example", "a@<!-- -->b.example"),
+        ("GH-12, #12", "GH<!-- -->-12, \\#12"),
+        ("a @ b: c", "a @ b: c"),
+    ],
+)
+def test_no_name_is_a_link_or_a_mention(name: str, markdown: str) -> None:
+    assert render.escape(name) == markdown
+
+
+def test_a_terminal_of_plain_letters_gets_signs_that_it_has() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    table = Table("T", ("n ≈ 10⁷", "speedup"), (("✓ worth it", "12× (3.0–20×)"), ("名", "±1 µs →")), "a — b")
+    render.show_summary(Summary((table,), lead=("125× on networks…",)), Console(file=stream, width=80))
+    stream.flush()
+    words = raw.getvalue().decode("ascii")
+    for shown in ("n ~ 10^7", "+ worth it", "12x (3.0-20x)", "+-1 us ->", "a - b", "125x on networks..."):
+        assert shown in words
+    assert words.count("?") == 1  # the name that no ASCII sign stands for
+
+
+@pytest.mark.parametrize("columns", ["abc", "0", "-5", "90"])
+def test_a_terminal_that_says_nonsense_of_its_width_has_one(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    render.show_summary(Summary((Table("A table", HEAD, (BODY,)),), lead=("ten words",)))
+    assert BODY[0] in capsys.readouterr().out
+
+
+EVIL = ("a|b@c.d", "<script>x</script>", "`c`_ *d* :role:`e`")
 
 
 def test_a_table_as_rst_has_nothing_that_acts() -> None:
@@ -61,7 +99,7 @@ def test_a_table_as_rst_has_nothing_that_acts() -> None:
     assert lines[:3] == [".. list-table:: T", "   :header-rows: 1", ""]
     assert lines[3:6] == ["   * - one", "     - two", "     - three"]
     assert lines[6:9] == [
-        r"   * - a\|b",
+        r"   * - a\|b\@c.d",
         r"     - \<script\>x\</script\>",
         r"     - \`c\`\_ \*d\* \:role\:\`e\`",
     ]

@@ -219,3 +219,8 @@ def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: st
     piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
     summed = scaling.several_devices(scaling.scaling_table(table.results_table([read(tmp_path, [*CPU, piped])])))
     assert words in [row[1] for row in summed.rows]
+
+
+def test_a_range_beyond_a_factor_of_four_is_no_number() -> None:
+    assert scaling._ranged(3.0, 1.0, 4.0) == "3.00× (1.00×–4.00×)"
+    assert scaling._ranged(3.0, 1.0, 4.1) == "unknown (too noisy)"

@@ -23,6 +23,7 @@ def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
         ("models.bert", sweep.NETWORKS),
         ("training.lenet", sweep.TRAINING),
         ("elementwise.add", sweep.ELEMENTWISE),
+        ("classic.step", sweep.ELEMENTWISE),
         ("mine.work", "mine.work"),
         ("training.part", None),
         ("transfer.create", None),
@@ -52,7 +53,8 @@ def test_half_precision_never_leads_where_there_is_another() -> None:
 
 
 def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
-    names = ("mine.z", "elementwise.add", "models.bert", "matmul.square", "models.vit", "transfer.create", "mine.a")
-    kinds = sweep.representatives([row(name) for name in names])
+    names = ["mine.z", "classic.step", "elementwise.add", "models.bert", "matmul.square", "models.vit", "mine.a"]
+    kinds = sweep.representatives([row(name) for name in [*names, "transfer.create"]])
     assert list(kinds) == [sweep.MATRIX, sweep.NETWORKS, sweep.ELEMENTWISE, "mine.z", "mine.a"]
     assert [each["workload"] for each in kinds[sweep.NETWORKS]] == ["models.bert", "models.vit"]
+    assert [each["workload"] for each in kinds[sweep.ELEMENTWISE]] == ["elementwise.add", "classic.step"]

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import records
 
+from gpubench.errors import RunFileError
 from gpubench.report import table
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
@@ -115,6 +116,14 @@ def test_parameters_named_like_columns(tmp_path: Path) -> None:
     assert [row["param_device"], row["param_variant"], row["param_time_s"], row["param__run"]] == ["1", "2", "3", "4"]
 
 
+def test_names_of_parameters_are_bounded(tmp_path: Path) -> None:
+    cases = [Case("a.b", "cpu", "float32", {f"p{i}_{k}": 1 for k in range(60)}) for i in range(9)]
+    marks = [records.benchmark(case, 1e-6) for case in cases]
+    assert len(table.results_table([read(tmp_path, records.run_file(marks[:8]))])) == 8
+    with pytest.raises(RunFileError, match="540 different names of parameters: a table holds 500"):
+        table.results_table([read(tmp_path, records.run_file(marks))])
+
+
 def test_texts_are_no_formulas(tmp_path: Path) -> None:
     params = {"a": "=1+1", "b": "@SUM(A1)", "c": "-2", "d": "+x", "e": -2.5, "=f": "\n=1"}
     data = records.run_file([records.benchmark(Case("=cmd|'/c calc'!A0", "cpu", "float32", params), 1.0)])
@@ -124,10 +133,20 @@ def test_texts_are_no_formulas(tmp_path: Path) -> None:
     assert row["'=f"] == " =1"
 
 
+@pytest.mark.parametrize(
+    ("name", "cell"), [("＝1", "'＝1"), ("＠x", "'＠x"), ("a;=1", "a;'=1"), ("a;b", "a;b"), ("a-b", "a-b")]
+)
+def test_neither_are_those_after_a_semicolon_or_of_full_width(tmp_path: Path, name: str, cell: str) -> None:
+    data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", {"name": name}), 1.0)])
+    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    assert row["name"] == cell
+
+
 def test_run_names_are_told_apart() -> None:
     paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
     assert table.run_names(paths) == ["a/run", "b/run", "other"]
     assert table.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
+    assert table.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
 
 
 def test_order_is_that_of_the_files(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gpubench.commands.report import read_all
 from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
-from gpubench.report.speedup import pair, resolve
+from gpubench.report.speedup import pair, pair_or_numpy, resolve
 from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
 from gpubench.runfile.schema import Case
@@ -106,7 +106,7 @@ def made(tmp_path: Path, *files: dict[str, Any]) -> dict[str, Any]:
         paths.append(tmp_path / f"run{i}.json")
         paths[-1].write_text(json.dumps(content))
     results = results_table(read_all(paths))
-    speedups = pair(results, resolve(results, None)).table
+    speedups = pair_or_numpy(results, pair(results, resolve(results, None))).table
     data = page_data(results, speedups, crossover_table(speedups, Names(results)), scaling_table(results), ())
     return json.loads(json.dumps(data, allow_nan=False))  # as the page reads it
 
@@ -147,9 +147,10 @@ def test_a_row_holds_the_tables_numbers(tmp_path: Path) -> None:
 
 
 def test_the_headline_has_one_row_a_workload_at_its_largest_size(tmp_path: Path) -> None:
-    data = made(tmp_path, run([*both("aa.mm"), *both("aa.add", (2e-6, 1e-6))]))
+    data = made(tmp_path, run([*both("models.lenet"), *both("aa.add", (2e-6, 1e-6))]))
     (first, second) = data["headline"]["groups"]
-    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["mm", "add"]
+    assert [row["name"] for group in (first, second) for row in group["rows"]] == ["LeNet", "aa.add"]  # as in pictures
+    assert data["titles"] == {"models.lenet": "Running: LeNet", "aa.add": "aa.add"}
     (mark,) = first["rows"][0]["marks"]
     assert mark["text"] == "10×"
     assert "n = 100" in first["rows"][0]["setting"]
@@ -161,6 +162,49 @@ def test_a_cpu_alone_has_no_headline_and_times(tmp_path: Path) -> None:
     data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
     assert data["headline"]["groups"] == []
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
+
+
+def test_the_page_of_a_cpu_alone_begins_with_throughput_and_names_what_a_speedup_is_over(tmp_path: Path) -> None:
+    times = {"torch": 1e-6, "numpy": 3e-6}
+    marks = [
+        records.benchmark(Case("aa.mm", "cpu", "float32", {"n": n}, size="n", implementation=name), seconds * n)
+        for name, seconds in times.items()
+        for n in (1, 10)
+    ]
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert data["headline"]["groups"] == []  # "how much faster is the GPU" isn't what these speedups say
+    assert (data["quantity"], data["speedup"], data["slower"]) == ("rate", "speedup over NumPy", "NumPy faster")
+    assert data["baseline"] == "NumPy"
+    assert {row["baseline"] for row in rows(data) if row["speedup"]} == {"NumPy"}
+
+
+def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None:
+    sides = [Case("aa.mm", device, "float32", {"n": 9}, size="n", devices=(device,)) for device in ("cpu", "cuda:0")]
+    for medians, doubt in (((1e-8, 1e-6, 1e-4), "unknown (too noisy)"), ((1e-6, 1e-6, 1e-6), "")):
+        pairs = zip(sides, ((1e-5, 1e-5, 1e-5), medians), strict=True)
+        marks = [records.benchmark(case, times[1], medians=times) for case, times in pairs]
+        data = made(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU), processes=3))
+        (row,) = [row for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+        assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
+
+
+def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
+    def sides(
+        name: str, cpu: tuple[float, ...], gpu: tuple[float, ...], dtype: str = "float32", **how: Any
+    ) -> list[Any]:
+        cases = [Case(name, device, dtype, {"n": 9}, devices=(device,)) for device in ("cpu", "cuda:0")]
+        return [records.benchmark(case, t[0], medians=t, **how) for case, t in zip(cases, (cpu, gpu), strict=True)]
+
+    marks = [
+        *sides("aa.noisy", (1e-3, 1e-3), (1e-8, 1e-4)),
+        *sides("aa.flag", (1e-3,), (1e-5,), flags=("noisy",)),
+        *sides("aa.half", (1e-3,), (1e-6,), "float16"),
+        *sides("aa.slow", (1e-5,), (1e-6,)),
+        *sides("aa.mm", (1e-4,), (1e-6,)),
+    ]
+    data = made(tmp_path, run(marks))
+    order = [row["workload"] for row in rows(data) if data["devices"][row["device"]]["colour"] == "d0"]
+    assert order == ["aa.mm", "aa.slow", "aa.flag", "aa.half", "aa.noisy"]
 
 
 def test_machines_have_devices_of_their_own(tmp_path: Path) -> None:

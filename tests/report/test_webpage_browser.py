@@ -57,7 +57,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         for n in (1, 10, 100)
     ]
     run = folder / "run.json"
-    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
+    long = {**records.GPU, "label": "RTX 5090 D v2 Laptop edition"}
+    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, long))))
     assert main(["report", str(run), "-o", str(folder / "out"), "--no-charts"]) == 0
     return (folder / "out" / "report.html").as_uri()
 
@@ -89,6 +90,16 @@ def test_opens_without_a_request_or_an_error(browser, page) -> None:
     assert not browser.find_elements(By.CSS_SELECTOR, "main script, main img")  # of the hostile name
     assert HOSTILE in browser.find_element(By.ID, "table").text
     clean(browser, page)
+
+
+def test_no_label_is_cut(browser, page) -> None:
+    for quantity in ("speedup", "time_s"):
+        opened(browser, f"{page}#quantity={quantity}")
+        browser.refresh()
+        script = "return [...document.querySelectorAll('#explorer-figure svg text')].map((each) => each.getBBox())"
+        boxes = browser.execute_script(script)
+        assert len(boxes) > 4
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 820 for box in boxes)
 
 
 def test_search_sort_and_a_click_that_explores(browser, page) -> None:

@@ -412,3 +412,29 @@ def test_standard_library_only() -> None:
     code = "import sys; from gpubench import runfile; print({'torch', 'numpy', 'pandas'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"benchmarks": [], "a": 1, "a": 2}',
+        '{"benchmarks": [], "a": {"b": [{"c": 1, "c": 2}]}}',
+        '{"benchmarks": [], "\\u003a": 1, "a": 1, "a": 2}',
+        '{"benchmarks": [], "a": ":", "a": 2}',
+    ],
+)
+def test_a_key_that_stands_twice_is_seen_however_many_colons_there_are(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(RunFileError, match="every key once in an object, found it twice"):
+        reader.read(path)
+
+
+def test_the_quick_parser_and_the_slow_one_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = records.run_file([records.benchmark(Case("a:\n\x1b[31m", "cpu", "float32", {"n": 2**62}), 1e-6)])
+    for data in (records.cpu_run(2), records.gpu_run(), hostile):
+        path = save(tmp_path, data)
+        quick = reader.read(path)
+        with monkeypatch.context() as patched:
+            patched.setattr(reader, "_ordinary", lambda content: None)
+            assert reader.read(path) == quick

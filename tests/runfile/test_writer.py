@@ -17,6 +17,14 @@ from gpubench.runfile.writer import without_paths
         (r"error in C:\Users\jane\b.py", "error in b.py"),
         ("17 FLOP at 3 GB/s and 1/2", "17 FLOP at 3 GB/s and 1/2"),
         ("benchmarks/test_x.py::test_y[a/b]", "benchmarks/test_x.py::test_y[a/b]"),
+        ("gcc -I/opt/secret/include -DX=1", "gcc -Iinclude -DX=1"),
+        ("no ~jane/work/a.py, ~1.5 GB", "no a.py, ~1.5 GB"),
+        ("from https://jane:token@pypi.corp.example/simple?key=x failed", "from (url) failed"),
+        ("see https://pytorch.org/docs/stable/notes/cuda.html", "see https://pytorch.org/docs/stable/notes/cuda.html"),
+        ("https://pytorch.org@corp.example/x", "(url)"),
+        ("connect to 10.1.2.3:29500 or fe80::1ff:fe23:4567:890a", "connect to (address):29500 or (address)"),
+        ("listens on 127.0.0.1:29500", "listens on 127.0.0.1:29500"),
+        ("at::_ops::add::call at 12:34:56, version 2.13.0", "at::_ops::add::call at 12:34:56, version 2.13.0"),
     ],
 )
 def test_paths_are_cut_down(text, left):
@@ -54,3 +62,4 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
     if not identify:
         assert str(pytester.path) not in text
     assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
+    assert json.loads(text)["commit_info"]["project"] == (pytester.path.name if identify else "")

@@ -3,7 +3,16 @@
 import pytest
 
 from gpubench.supervise import progress
-from gpubench.supervise.progress import EVERY_S, FURTHER, START_S, Progress, TimeLeft, clock_text, whole_s
+from gpubench.supervise.progress import (
+    EVERY_S,
+    FURTHER,
+    START_S,
+    Progress,
+    TimeLeft,
+    clock_text,
+    estimate_text,
+    whole_s,
+)
 
 CASES = [f"case {i}" for i in range(40)]
 CASE_S = 1.0
@@ -107,7 +116,7 @@ def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
     assert capsys.readouterr().err == ""
     shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("[3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2x  ")
+    assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2x  ")
     assert line.endswith(" left")
     shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
     assert capsys.readouterr().err.startswith("[4/4]  other  CPU error: error  ")
@@ -120,6 +129,32 @@ def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):
     shown.note(end(0, "skipped", fullname="a", case={"device": "cpu"}))
     assert capsys.readouterr().err == ""
     assert shown.reasons == {"skipped: skipped": 1}
+    shown.note(end(0, fullname="b", benchmark=result("cpu", 1e-3)))
+    assert capsys.readouterr().err.startswith("[2/2, 1 skipped]  b  CPU 1.00 ms  ")
+
+
+def test_numbers_are_consecutive_whatever_the_order_and_each_benchmark_has_one_line(clock, capsys):
+    names = [f"{device} {n}" for n in range(6) for device in ("cpu", "gpu")] + ["alone"]
+    identities = {name: {"id": name.split()[1]} for name in names[:-1]}
+    shown = Progress()
+    shown.note(session(0) | {"cases": names, "identities": identities})
+    for name in names[::2] + names[1::2]:
+        shown.note(end(0, fullname=name, benchmark=result("cuda:0" if "gpu" in name else "cpu", 1e-3)))
+        shown.note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))  # by a process that tried it again
+    places = [line.split()[0] for line in capsys.readouterr().err.replace("[ ", "[").splitlines()[1:]]
+    assert places == ["[1/13]", *(f"[{first}-{first + 1}/13]" for first in range(2, 14, 2))]
+
+
+def test_a_run_that_goes_on_says_once_what_is_done(clock, capsys):
+    shown = Progress()
+    shown.expect(1, [session(0), end(0, "skipped"), end(0, fullname="case 1", benchmark=result("cpu", 1e-3))])
+    shown.note(session(0) | {"cases": CASES[2:]})
+    shown.note(end(0, "crashed", fullname="case 2"))
+    shown.note(session(0) | {"cases": CASES[3:]})
+    shown.note(end(0, fullname="case 3", benchmark=result("cpu", 1e-3)))
+    opening, *lines = capsys.readouterr().err.splitlines()
+    assert opening.startswith("40 benchmarks, 2 of them done, about 38")
+    assert [line[:7] for line in lines] == ["[ 3/40]", "[ 4/40]"]
 
 
 def test_repeats_are_a_line_now_and_then(clock, capsys):
@@ -139,3 +174,11 @@ def test_repeats_are_a_line_now_and_then(clock, capsys):
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (392, "6:32"), (3992, "1:06:32")])
 def test_the_clock(seconds, text):
     assert clock_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.73e-4, "270 µs"), (0.0123, "12 ms"), (0.7, "0.7 s"), (13.6, "14 s"), (99.4, "1 min 39 s"), (None, "—")],
+)
+def test_an_estimate_has_two_digits(seconds, text):
+    assert estimate_text(seconds) == text

@@ -96,21 +96,22 @@ function apart(labels, gap, top, bottom) {
 function drawHeadline(figure) {
   const groups = data.headline.groups;
   if (!groups.length) return;
-  const left = 235, right = 790, line = 44;
-  const count = groups.reduce((sum, group) => sum + group.rows.length, 0);
-  const height = 110 + groups.length * 32 + count * line;
+  const every = groups.flatMap((group) => group.rows);
+  const line = Math.max(44, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
+  const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
+  const right = 790, height = 110 + groups.length * 32 + every.length * line;
   const svg = canvas(height, data.headline.title, data.headline.subtitle);
-  const used = new Set(groups.flatMap((group) => group.rows.flatMap((row) => row.marks.map((each) => each.device))));
+  const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
   let x = 14;
   for (const device of used) {
     mark(svg, device, x, 66, false);
-    x += 12 + drawnWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].name)) + 24;
+    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].short).textContent);
   }
   drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
-  x += 12 + drawnWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU")) + 24;
+  x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU").textContent);
   drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
   drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
-  const values = groups.flatMap((group) => group.rows.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean))));
+  const values = every.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean)));
   const scale = logScale([...values, 0.8, 1.6], left + 14, right - 60, 1.2);
   const top = 100, bottom = height - 30;
   drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
@@ -131,7 +132,7 @@ function drawHeadline(figure) {
       drawn(svg, "text", { x: left - 14, y: middle - 1, "text-anchor": "end" }, row.name);
       drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, row.setting);
       row.marks.forEach((each, i) => {
-        const at = middle + (i - (row.marks.length - 1) / 2) * Math.min(15, 26 / row.marks.length);
+        const at = middle + (i - (row.marks.length - 1) / 2) * 16;
         const ink = data.devices[each.device].colour;
         if (each.copies) {
           drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.speedup), y1: at, y2: at, class: `link ${ink}` });
@@ -146,26 +147,26 @@ function drawHeadline(figure) {
   show(figure, svg, "headline");
 }
 let ruler = null;
-function drawnWidth(node) {
+function textWidth(text, weight = 400) {
   ruler ??= document.createElement("canvas").getContext("2d");
-  ruler.font = "15px system-ui, sans-serif";
-  return ruler.measureText(node.textContent).width;
+  ruler.font = `${weight} 15px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
+  return ruler.measureText(text).width;
 }
 
 const FIELDS = ["workload", "dtype", "variant", "setting"];
-const usual = { quantity: "speedup", sort: rows.some((row) => row.speedup != null) ? "speedup down" : "" };
+const usual = { quantity: data.quantity, sort: "" };
 const state = { workload: null, dtype: null, variant: null, setting: null, hidden: "", search: "", theme: "", ...usual };
-const quantities = { speedup: "speedup", time_s: "time", rate: "throughput" };
+const quantities = { speedup: data.speedup, time_s: "time", rate: "throughput" };
 const explorable = rows.filter((row) => row.time_s != null);
 const like = (fields) => explorable.filter((row) => fields.every((name) => row[name] === state[name]));
 function settle() {
   FIELDS.forEach((field, i) => {
-    const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))];
+    const choices = [...new Set(like(FIELDS.slice(0, i)).map((row) => row[field]))].sort();
     if (!choices.includes(state[field])) state[field] = [field === "workload" && data.first, field === "dtype" && "float32"].find((each) => choices.includes(each)) ?? choices[0] ?? null;
     byId(field).replaceChildren(...choices.map((choice) => element("option", { value: choice, selected: choice === state[field] && "" }, choice || "–")));
     byId(field).parentElement.hidden = choices.length < 2;
   });
-  if (!selection().some((row) => row[state.quantity] != null)) state.quantity = selection().some((row) => row.speedup != null) ? "speedup" : "time_s";
+  if (!selection().some((row) => row[state.quantity] != null)) state.quantity = selection().some((row) => row[data.quantity] != null) ? data.quantity : "time_s";
 }
 const hidden = () => new Set(state.hidden ? state.hidden.split(".").map(Number) : []);
 const selection = () => like(FIELDS).filter((row) => !hidden().has(row.device));
@@ -200,23 +201,25 @@ function drawExplorer() {
   detail(null);
   const figure = byId("explorer-figure");
   if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
-  const left = 84, right = 600, top = 74, bottom = 400;
   const isSpeedup = state.quantity === "speedup";
+  const format = isSpeedup ? ratio : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
+  const label = (row) => `${format(row[state.quantity])} ${data.devices[row.device].short}`;
+  const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
+  const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
-  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies of inputs and results for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = [setting(wanted[0]), what].join(" · ");
-  const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
+  const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
   const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
   const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
   const up = logScale(all, bottom, top, 1.4);
-  const format = isSpeedup ? ratio : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
   if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
   upright(svg, up, left, right, format);
   if (isSpeedup) {
     drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
-    if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, "CPU faster");
+    if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, data.slower);
   }
   let last = -Infinity;
   for (const value of sized ? [...new Set(places)].sort((a, b) => a - b) : []) {
@@ -241,11 +244,11 @@ function drawExplorer() {
           const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
           if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: up(low), y2: up(high), class: `error ${ink}` });
         }
-        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags));
+        const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags || row.doubt));
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : `${format(end[field])} ${data.devices[device].short}`, ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : label(end), ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
@@ -294,9 +297,10 @@ function detail(row) {
   const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${prefixed(row.time_s, "s")}`];
   if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
   if (row.speedup != null) {
-    const interval = row.speedup_low == null ? "" : row.speedup_high / row.speedup_low > 4 ? ", unknown (too noisy)" : ` (${digits(row.speedup_low, 3)}–${digits(row.speedup_high, 3)})`;
+    const interval = row.speedup_low == null ? "" : ` (${digits(row.speedup_low, 3)}–${digits(row.speedup_high, 3)})`;
     parts.push(`${ratio(row.speedup)}${interval} as fast as ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
   }
+  if (row.doubt) parts.push(`speedup: ${row.doubt}`);
   if (row.copies != null) parts.push(`with copies ${ratio(row.copies)}`);
   if (row.break_even_calls != null) parts.push(`${digits(row.break_even_calls)} ${row.break_even_calls === 1 ? "call amortizes" : "calls amortize"} the copies`);
   if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
@@ -310,7 +314,7 @@ const shown = [
   ["size", "at size", atSize],
   ["device", "device", (row) => data.devices[row.device].short],
   ["time_s", "time", (row) => (row.time_s == null ? row.status : prefixed(row.time_s, "s"))],
-  ["speedup", "speedup", speedupCell],
+  ["speedup", data.speedup, speedupCell],
   ["copies", "with copies", (row) => ratio(row.copies)],
   ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
   ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
@@ -318,10 +322,10 @@ const shown = [
 ].filter(([name]) => name === "time_s" || name === "workload" || name === "device" || rows.some((row) => row[name] != null && row[name] !== ""));
 const widest = Math.max(...rows.map((row) => Math.abs(Math.log10(row.speedup || 1))), 1);
 function speedupCell(row) {
-  if (row.speedup == null) return "–";
+  if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "–";
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [ratio(row.speedup), row.speedup_low != null && row.speedup_high / row.speedup_low <= 4 ? element("small", {}, ` ${digits(row.speedup_low, 2)}–${digits(row.speedup_high, 2)}`) : "", bar];
+  return [ratio(row.speedup), row.speedup_low != null ? element("small", {}, ` ${digits(row.speedup_low)}–${digits(row.speedup_high)}`) : "", bar];
 }
 const haystacks = new Map(rows.map((row) => [row, [row.workload, setting(row), atSize(row), `${row.size_name}=${row.size}`, data.devices[row.device].name, row.status, row.flags, row.reason].join(" ").toLowerCase()]));
 function matching() {
@@ -487,7 +491,7 @@ function saveBlob(name, blob) {
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const name of Object.keys(state)) if (given.has(name)) state[name] = given.get(name);
-  if (!(state.quantity in quantities)) state.quantity = "speedup";
+  if (!(state.quantity in quantities)) state.quantity = data.quantity;
 }
 function change(changes) {
   Object.assign(state, changes);

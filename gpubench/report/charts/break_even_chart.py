@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..judgement import withheld
 from ..labels import Row, family, grouped
 from ..sweep import sweeps
-from .layouts import Curve, LinePanels, Panel
+from .layouts import LinePanels, Panel
 from .material import ChartData, line_setting, plainness
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, tick_text
 from .wording import caption, family_name, warning, workload_name
@@ -28,7 +29,7 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     drawn = []
     for sweep, lines in turns:
         ends = [(line, tick_text(line.points[-1].y, CALL_UNIT)) for line in lines]
-        curves = [Curve(line.points, data.naming.role(line.row), label, whiskers=False) for line, label in ends]
+        curves = [data.curve(line, label, used, whiskers=False) for line, label in ends]
         title = f"{family_name(family(sweep.workload))}: {workload_name(sweep.workload)}"
         drawn.append(Panel(title, sweep.size, tuple(curves)))
     calls = sorted((line.points[-1].y, workload_name(sweep.workload)) for sweep, lines in turns for line in lines)
@@ -37,10 +38,10 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
     chart = LinePanels(tuple(drawn), CALL_UNIT, data.keys(used))
-    words = caption(used, data.naming, note)
+    words = caption(used, data.naming, note, lines=True)
     return [Figure("break-even", "break_even", title, subtitle, words, chart, 4.0, True, warning(used))]
 
 
 def _calls(row: Row) -> tuple[float, float, float] | None:
     calls = row["break_even_calls"]
-    return None if calls is None else (float(calls), float(calls), float(calls))
+    return None if calls is None or withheld(row) else (float(calls), float(calls), float(calls))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..judgement import ABOVE_PEAK, withheld
 from ..labels import Row, grouped
-from .layouts import NamedRows, RowMark, too_wide
-from .material import ChartData, Notable, marked
+from .layouts import NamedRows, RowMark
+from .material import ChartData, Notable, marked, plainest
 from .page import Figure, Key
 from .wording import caption, hollow_marks, warning
 
@@ -35,7 +36,7 @@ def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
     slower = "CPU" if all(row["baseline_device"] == "cpu" for row in rows) and faster == "GPU" else base
     sides = (f"{_brief(slower)} faster", f"{_brief(faster)} faster")
     chart = NamedRows(marked(found, lambda row: _ratio(data, row, rows)), "", keys, sides)
-    title = _finding(data, found, devices, base)
+    title = _finding(data, found, base)
     note = "Largest size of each workload; thick line: 95 % interval. " if len(devices) < 9 else ""
     subtitle = f"Speedup over {base}: each workload at its largest size, log scale"
     name = "headline" if rank == 0 else f"headline-{rank + 1}"
@@ -48,11 +49,11 @@ def _brief(name: str) -> str:
 
 
 def _ratio(data: ChartData, row: Row, rows: Sequence[Row]) -> RowMark:
-    role, low, high = data.naming.role(row), row["low"], row["high"]
-    if too_wide(low, high):
-        return RowMark(None, role, "unknown (too noisy)")
+    role = data.naming.role(row)
+    if reason := withheld(row):
+        return RowMark(None, role, reason.replace(ABOVE_PEAK, f"— {ABOVE_PEAK}"))
     words = ratio_text(row["speedup"]) + "*" * bool(hollow_marks([row], rows))
-    return RowMark(row["speedup"], role, words, low, high, row["one_shot_speedup"])
+    return RowMark(row["speedup"], role, words, row["low"], row["high"], row["one_shot_speedup"])
 
 
 def ratio_text(value: float) -> str:
@@ -61,14 +62,14 @@ def ratio_text(value: float) -> str:
     return f"{rounded:,.0f}×" if rounded >= 10 else f"{rounded:.1f}×" if rounded >= 1 else f"{rounded:.2g}×"
 
 
-def _finding(data: ChartData, found: Sequence[Notable], devices: Sequence[str], base: str) -> str:
+def _finding(data: ChartData, found: Sequence[Notable], base: str) -> str:
     """``H200: 19× to 280× as fast as Xeon, 2 threads``; of several devices each its range."""
     ranges = []
-    for name in devices:
-        own = [r["speedup"] for each in found for r in each.rows if data.naming.device(r) == name and r["speedup"]]
-        low, high = ratio_text(min(own)), ratio_text(max(own))
+    sound = [row for each in plainest(found) for row in each.rows if not withheld(row)]
+    for name, rows in grouped(sound, data.naming.device).items():
+        low, high = (ratio_text(end(row["speedup"] for row in rows)) for end in (min, max))
         ranges.append(f"{_brief(name)}: {low} to {high}" if low != high else f"{_brief(name)}: {low}")
-    return f"{'; '.join(ranges)} the speed of {base}"
+    return f"{'; '.join(ranges)} the speed of {base}" if ranges else f"Speedup over {base}: unknown, too noisy"
 
 
 def _shares(data: ChartData) -> list[Figure]:
@@ -79,7 +80,7 @@ def _shares(data: ChartData) -> list[Figure]:
     shown = [row for each in found for row in each.rows]
     devices = data.devices(shown)
     reached = []
-    for group, members in grouped(found, lambda each: each.group).items():
+    for group, members in grouped(plainest(found), lambda each: each.group).items():
         possible = [100 * row["utilisation"] for each in members for row in each.rows if row["utilisation"] <= 1]
         reached.append((max(possible, default=0.0), group.partition(",")[0].lower()))
     shares = " and ".join(f"{share:.0f}% ({group})" for share, group in sorted(reached, reverse=True)[:2])
@@ -95,5 +96,5 @@ def _shares(data: ChartData) -> list[Figure]:
 def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
     share, role = 100 * row["utilisation"], data.naming.role(row)
     if share > 100:
-        return RowMark(None, role, "— above the measured peak")
+        return RowMark(None, role, f"— {ABOVE_PEAK}")
     return RowMark(share, role, f"{share:.0f}%" + "*" * bool(hollow_marks([row], shown)))

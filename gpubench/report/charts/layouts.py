@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 
 from ..labels import size_label
@@ -17,11 +16,10 @@ from .theme import MARK_SHAPES, NORMAL, PX, SMALL, TINY
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
-_WORD = 14.0
+_WORD, _NEAR = 14.0, 30.0
+"""Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
 _BEYOND = 10.0
 """How many times beyond the outermost values an interval is shown: a wider one would flatten the lines."""
-TOO_WIDE = 4.0
-"""Factor between the ends of an interval beyond which the value is unknown."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
 _ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
@@ -42,13 +40,17 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line and its looks; ``label`` stands at its end. ``doubts`` are indices of points that are drawn hollow."""
+    """A line and its looks; ``label`` stands at its end.
+
+    ``doubts`` are indices of points that are drawn hollow, ``withheld`` of those that have no mark.
+    """
 
     points: tuple[Point, ...]
     role: str
     label: str
     dashed: bool = False
     doubts: frozenset[int] = frozenset()
+    withheld: frozenset[int] = frozenset()
     mark: Mark | None = None
     whiskers: bool = True
 
@@ -131,11 +133,6 @@ def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -
     return low / room, high * room
 
 
-def too_wide(low: float | None, high: float | None) -> bool:
-    """Whether an interval is too wide to say anything; where that is so no mark is drawn."""
-    return low is not None and high is not None and (low <= 0 or high / low > TOO_WIDE)
-
-
 def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tuple[float, float]) -> None:
     x, y = [point.x for point in curve.points], [point.y for point in curve.points]
     if curve.whiskers:
@@ -143,17 +140,15 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
     shape, size = MARK_SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
-    sure = [i for i, point in enumerate(curve.points) if not too_wide(point.low, point.high)]
+    sure = [i for i in range(len(x)) if i not in curve.withheld]
     axes.plot(
         x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,
         markersize=size, markevery=sure, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
         markeredgewidth=0.7, zorder=order, clip_on=False,
     )  # fmt: skip
-    hollow = [i for i in sure if i in curve.doubts]
-    axes.plot(
-        [x[i] for i in hollow], [y[i] for i in hollow], linestyle="", marker=shape, markersize=size,
-        markerfacecolor=page.ink("page"), markeredgecolor=page.ink(curve.role), markeredgewidth=1.3, zorder=order + 0.5,
-    )  # fmt: skip
+    for i in sure:
+        if i in curve.doubts:
+            page.mark(axes, x[i], y[i], curve.role, hollow=True, markersize=size, zorder=order + 0.5)
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
@@ -169,13 +164,13 @@ def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
 
 def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequence[Annotation]) -> None:
     """Labels at the ends of lines moved apart, as little as that takes."""
-    (low, high), (_, room) = axes.get_ylim(), page.size(axes)
+    (left, right), (low, high), (width, room) = axes.get_xlim(), axes.get_ylim(), page.size(axes)
     scale = room / math.log(high / low)
     ends = [scale * math.log(curve.points[-1].y / low) for curve in curves]
     for curve, label, end, place in zip(curves, labels, ends, spread(ends, _WORD, 4, room - 4), strict=True):
-        label.set_position((axes.get_xlim()[1], low * math.exp(place / scale)))
-        at_the_edge = curve.points[-1].x > axes.get_xlim()[1] * 0.8
-        if label.arrow_patch and abs(end - place) <= 2 and at_the_edge:
+        label.set_position((right, low * math.exp(place / scale)))
+        apart = width * math.log(right / curve.points[-1].x) / math.log(right / left)
+        if label.arrow_patch and abs(end - place) <= 2 and apart < _NEAR:
             label.arrow_patch.set_visible(False)
 
 
@@ -192,22 +187,18 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
         if mark.low < mark.high:
             axes.plot([mark.low, mark.high], [1.0, 1.0], linewidth=5, alpha=0.55, color=ink, zorder=4)
         else:
-            axes.plot(
-                [middle], [1.0], marker="D", markersize=7, linestyle="", markeredgewidth=1.5, zorder=8,
-                markerfacecolor=page.ink("page"), markeredgecolor=ink,
-            )  # fmt: skip
+            axes.plot([middle], [1.0], "D", markersize=8, color=ink, markeredgecolor=page.ink("page"), zorder=8)
         wide = text_width(mark.words, TINY * 1.1)
         end = scale * math.log(middle / left) - 8
-        leftwards = end > wide  # lines rise to the right: above them there is room at the left, below at the right
+        # Lines rise to the right: left above the first there is room, right below the others.
+        leftwards = end > wide and (not taken or free < 40)
         start = end - wide if leftwards else end + 16
-        level = 1 if leftwards or free < 40 else -1
-        while any(level == other and start < stop + 6 and begin < start + wide + 6 for begin, stop, other in taken):
-            level += 1 if level > 0 else -1
+        below = [] if leftwards else [-level for level in range(1, int(free / 15))]
+        near = {other for begin, stop, other in taken if start < stop + 6 and begin < start + wide + 6}
+        level = next(level for level in (*below, *range(1, len(curves) + 2)) if level not in near)
         taken.append((start, start + wide, level))
-        stroke = [withStroke(linewidth=2.5, foreground=page.ink("page"))]
         x, side = (-7, "right") if leftwards else (7, "left")
-        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink,
-                  path_effects=stroke, zorder=9)  # fmt: skip
+        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
 from ...runfile.schema import Parallel
-from ..labels import Names, Row, grouped
+from ..judgement import TOO_NOISY, too_noisy, withheld
+from ..labels import Names, Row, grouped, listed
 from ..speedup import Baseline, pair
 from ..sweep import Line, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
-from .layouts import NamedRow, RowLabel, RowMark
+from .layouts import Curve, NamedRow, RowLabel, RowMark
 from .page import Key
-from .wording import OTHERS, WORK_GROUPS, Naming, group_of, settings, workload_name
+from .wording import OTHERS, WORK_GROUPS, Naming, group_of, hollow_marks, settings, workload_name
 
 _SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
 """Shipped workloads that explain others and answer no question of their own."""
@@ -42,13 +44,18 @@ class Notable(RowLabel):
 
 @dataclass(frozen=True, eq=False)
 class ChartData:
-    """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes."""
+    """The tables of a report and the trends of its runs. Pairs hold what :func:`gpubench.report.speedup.pair` makes.
+
+    ``costs`` are what an hour of a run's device costs, ``labels`` what devices are called, by name and maker's name.
+    """
 
     results: pd.DataFrame
     speedups: pd.DataFrame
     baseline: Baseline | None = None
     scaled: pd.DataFrame | None = None
     trends: Sequence[Trend] = ()
+    costs: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
@@ -58,7 +65,7 @@ class ChartData:
     @cached_property
     def naming(self) -> Naming:
         """What the pictures call the devices."""
-        return Naming(self.results)
+        return Naming(self.results, self.labels)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -91,6 +98,25 @@ class ChartData:
         """Legend entries of the rows' devices."""
         roles = {self.naming.device(row): self.naming.role(row) for row in sorted(rows, key=self.naming.order)}
         return tuple(Key(name, role, look) for name, role in roles.items())
+
+    def one_size(self) -> str:
+        """``ResNet-50 has one size (batch = 1)``, where no workload has several."""
+        found = grouped(self.rows, lambda row: row["workload"])
+        if any(size_parameter(rows) for rows in found.values()):
+            return ""
+        cases = [rows[0]["_result"].case for rows in found.values()]
+        sizes = [f" ({case.size} = {case.params[case.size]})" if case.size in case.params else "" for case in cases]
+        names = [f"{workload_name(case.workload)} has one size{size}" for case, size in zip(cases, sizes, strict=True)]
+        return listed(list(dict.fromkeys(names)), 3)
+
+    def curve(self, line: Line, value: str, used: Sequence[Row], words: str = "", **how: Any) -> Curve:
+        """The line in its device's looks, ``value`` at its end unless that is withheld, then ``words``."""
+        reasons = {i: withheld(row) for i, row in enumerate(line.rows) if withheld(row)}
+        reasons |= {i: TOO_NOISY for i, point in enumerate(line.points) if too_noisy(point.low, point.high)}
+        reason = reasons.get(len(line.points) - 1, "")
+        value = "too noisy" if reason == TOO_NOISY else "above peak" if reason else value
+        looks = {"role": self.naming.role(line.row), "doubts": hollow_marks(line.rows, used), **how}
+        return Curve(line.points, label=f"{value} {words}".strip(), withheld=frozenset(reasons), **looks)
 
     def notable(self, rows: Iterable[Row]) -> list[Notable]:
         """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
@@ -159,6 +185,11 @@ def plainness(row: Row) -> tuple[bool, ...]:
 def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[NamedRow, ...]:
     """The rows of a picture, with a mark for each device."""
     return tuple(NamedRow(each.group, each.name, each.detail, tuple(map(mark, each.rows))) for each in found)
+
+
+def plainest(found: Sequence[Notable]) -> list[Notable]:
+    """Of each workload its first setting: titles aren't made from dtypes that stand beside it."""
+    return list({(each.group, each.name): each for each in reversed(found)}.values())
 
 
 def line_setting(line: Line, *without: str) -> tuple[tuple[str, object], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +33,7 @@ CALL_UNIT = "calls"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of a legend; ``role`` says its colour and shape. ``look`` is line, dashed, mark, hollow or bar."""
+    """An entry of a legend; ``role``: colour and shape; ``look``: line, rule, dashed, mark, hollow, tick or bar."""
 
     label: str
     role: str
@@ -73,7 +74,7 @@ class Page:
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
         self.theme, self.width = theme, figure.width
         room = figure.width - 2 * MARGIN
-        lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
+        lines = [(line, TITLE, "text", "bold") for line in _balanced(figure.title, room)]
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
         rows = _packed(keys, figure.width)
@@ -132,26 +133,29 @@ class Page:
         assert engine is not None
         engine.execute(self.canvas)
 
+    def halo(self) -> dict[str, Any]:
+        """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
+        return {"boxstyle": "square,pad=0.1", "facecolor": self.ink("page"), "edgecolor": "none", "alpha": 0.7}
+
     def size(self, axes: Axes) -> tuple[float, float]:
         """Width and height of axes."""
         box = axes.get_position()
         return box.width * self.width, box.height * self.height
 
-    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, size: float = 7.0) -> None:
+    def mark(self, axes: Axes, x: float, y: float, role: str, *, hollow: bool = False, **how: Any) -> None:
         """One marker of that role's shape."""
-        axes.plot(
-            [x], [y], marker=MARK_SHAPES.get(role, "o"), markersize=size, linestyle="", zorder=6, clip_on=False,
-            markerfacecolor=self.ink("page" if hollow else role), markeredgecolor=self.ink(role if hollow else "page"),
-            markeredgewidth=1.4 if hollow else 0.8,
-        )  # fmt: skip
+        face, edge, width = ("page", role, 1.4) if hollow else (role, "page", 0.8)
+        inks = {"markerfacecolor": self.ink(face), "markeredgecolor": self.ink(edge), "markeredgewidth": width}
+        how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
+        axes.plot([x], [y], marker=MARK_SHAPES.get(role, "o"), linestyle="", **how)
 
     def _legend(self, key: Key, x: float, y: float) -> None:
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
             x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
-            linewidth={"line": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
+            linewidth={"line": 1.7, "rule": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
             linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
-            marker={"bar": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
+            marker={"bar": "", "rule": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
             markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),
@@ -198,13 +202,22 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
-    for word in words.split():
+    for word in re.findall(r"\S+ ≈ \S+|\S+", words):
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
         else:
             lines.append(shortened(word, room, size))
     return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
+
+
+def _balanced(title: str, room: float) -> list[str]:
+    """The lines of a title, about equally long: no last word alone."""
+    lines = narrow = wrapped(title, room, TITLE * 1.12, 3)
+    while len(narrow) == len(lines) > 1 and " ".join(narrow) == " ".join(lines):
+        lines, room = narrow, 0.95 * room
+        narrow = wrapped(title, room, TITLE * 1.12, 3)
+    return lines
 
 
 def tick_text(value: float, unit: str) -> str:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from ...format import text
 from ...runfile.schema import TIMERS
+from ..judgement import ABOVE_PEAK, withheld
 from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of
-from .layouts import Curve, LinePanels, Panel
+from .layouts import LinePanels, Panel
 from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure
-from .wording import WORK_GROUPS, caption, family_name, hollow_marks, warning, workload_name
+from .wording import WORK_GROUPS, caption, family_name, warning, workload_name
 
 _DEFAULT = ("matmul", "models", "elementwise")
 """Families whose rates a report shows unless it is asked for all; one's own come first."""
@@ -46,22 +47,22 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
     drawn = []
     for label, size, lines in panels:
         ordered = sorted(lines, key=lambda line: data.naming.order(line.row))[:MOST_CURVES]
-        drawn.append(Panel(label, size, tuple(_curve(data, line, unit, used) for line in ordered)))
+        curves = [data.curve(line, text(line.points[-1].y, unit, 2), used) for line in ordered]
+        drawn.append(Panel(label, size, tuple(curves)))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
-    best = min if rate is None else max
     tops = []
     for name in data.devices(used)[:2]:
         mine = [line for _, _, lines in panels for line in lines if data.naming.device(line.row) == name]
-        value = best(point.y for line in mine for point in line.points)
+        pairs = [pair for line in mine for pair in zip(line.points, line.rows, strict=True)]
+        sound = [point.y for point, row in pairs if withheld(row) != ABOVE_PEAK]
         where = "with" if name.startswith("NumPy") else "on the"
-        tops.append(f"{text(value, unit, 2)} {where} {name.partition(',')[0]}")
-    title = f"{family_name(kind)}: up to {', '.join(tops)}"
-    title = title if rate else f"{family_name(kind)}: {quantity}"
+        tops += [f"{text(max(sound), unit, 2)} {where} {name.partition(',')[0]}"] if sound else []
+    title = f"{family_name(kind)}: " + (f"up to {', '.join(tops)}" if rate and tops else quantity)
     waited = ", synchronization included" * all(row["_result"].times.timer in TIMERS for row in used)
     subtitle = f"{heading(quantity)} against size{waited}; {'higher' if rate else 'lower'} is better"
-    words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ")
+    words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", lines=True)
     chart = LinePanels(tuple(drawn), unit, data.keys(used))
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
     own = kind not in WORK_GROUPS
@@ -87,8 +88,3 @@ def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:
         (workload_name(sweep.workload) + f" {dtype}" * (not alike), sweep.size, lines)
         for sweep, dtype, lines in panels[:MOST_PANELS]
     ]
-
-
-def _curve(data: ChartData, line: Line, unit: str, used: Sequence[Row]) -> Curve:
-    label = text(line.points[-1].y, unit, 2)
-    return Curve(line.points, data.naming.role(line.row), label, False, hollow_marks(line.rows, used))

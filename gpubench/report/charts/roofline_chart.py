@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 
 from ...format import text
 from ...runfile.schema import Ceilings
@@ -19,7 +18,7 @@ from ...runfile.utilisation import PLAUSIBLE, compute_dtype
 from ..labels import Row, grouped, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
-from .theme import DTYPE_ROLES, MARK_SHAPES, TINY
+from .theme import DTYPE_ROLES, PX, TINY
 from .wording import caption, hollow_marks, title_name, warning, workload_name
 
 _FASTER = 1.1
@@ -73,12 +72,8 @@ class Roofline:
         self._draw_roofs(page, axes, x, y)
         for dot in sorted(self.dots, key=lambda dot: bool(dot.label)):
             named, role = bool(dot.label), dot.dtype if dot.dtype in DTYPE_ROLES else "muted"
-            axes.plot(
-                [dot.x], [dot.y], marker=MARK_SHAPES.get(role, "o"), markersize=6.5 if named else 4.5, linestyle="",
-                zorder=5 if named else 3, alpha=1 if named else 0.3, markeredgewidth=1.3 if dot.doubtful else 0.7,
-                markerfacecolor=page.ink("page" if dot.doubtful else role),
-                markeredgecolor=page.ink(role if dot.doubtful else "page"),
-            )  # fmt: skip
+            looks = {"markersize": 6.5, "zorder": 5} if named else {"markersize": 4.5, "zorder": 3, "alpha": 0.3}
+            page.mark(axes, dot.x, dot.y, role, hollow=dot.doubtful, **looks)
         self._name_dots(page, axes)
         return page
 
@@ -113,15 +108,14 @@ class Roofline:
         at = math.sqrt(max(ends[0], low / slope.peak) * min(ends[1], high / slope.peak))
         y, side = (5, "bottom") if above else (-5, "top")
         page.note(axes, slope.label, (at, at * slope.peak), (0, y), rotation=angle, rotation_mode="anchor", ha="center",
-                  va=side, zorder=4, path_effects=[withStroke(linewidth=2.5, foreground=page.ink("page"))])  # fmt: skip
+                  va=side, zorder=4, bbox=page.halo())  # fmt: skip
 
     def _name_dots(self, page: Page, axes: Axes) -> None:
-        """Each name beside its dot where it touches no other name and the fewest dots and lines."""
-        box, size = axes.get_position(), page.size(axes)
-        left, bottom = box.x0 * page.width, (1 - box.y0) * page.height
+        """Each name beside its dot where it touches no other name and few dots and lines, with a leader to its dot."""
+        size = page.size(axes)
         scale = axes.transData + axes.transAxes.inverted()
         spots = {dot: tuple(map(float, scale.transform((dot.x, dot.y)) * size)) for dot in self.dots}
-        marks = [*spots.values()]
+        marks = [*spots.values(), *(spots[dot] for dot in self.dots if dot.label for _ in range(3))]
         for line in axes.lines:
             ends = scale.transform(line.get_xydata()) * size
             if len(ends) == 2:
@@ -132,15 +126,18 @@ class Roofline:
             place = _free(spots[dot], wide, size, taken, marks)
             if place:
                 taken.append((*place, wide))
-                page.text(left + place[0], bottom - place[1] + 4, dot.label, TINY, "text", zorder=9)
+                offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
+                leader = {"arrowstyle": "-", "linewidth": 0.6, "color": page.ink("muted"), "shrinkA": 0, "shrinkB": 4}
+                page.note(axes, dot.label, (dot.x, dot.y), offset, color=page.ink("text"), arrowprops=leader, zorder=9,
+                          bbox=page.halo())  # fmt: skip
 
 
 def _free(
     spot: Sequence[float], wide: float, size: tuple[float, float], taken: list[tuple[float, float, float]],
     dots: Iterable[Sequence[float]],
 ) -> tuple[float, float] | None:  # fmt: skip
-    """Left end and middle of the words, on the fewest ``dots``; None where they would lie on other words."""
-    places: list[tuple[int, tuple[float, float]]] = []
+    """Left end and middle of the words, near and on few ``dots``; None where they would lie on other words."""
+    places: list[tuple[float, tuple[float, float]]] = []
     for reach in (0, 5, 12, 20):
         for x, y in ((8, 0), (-wide - 8, 0), (-wide / 2, 13), (-wide / 2, -13), (8, 10), (8, -10), (-wide - 8, 10)):
             left, middle = spot[0] + x + math.copysign(reach, x), spot[1] + y + (math.copysign(reach, y) if y else 0)
@@ -148,7 +145,7 @@ def _free(
             inside = 0 <= left <= size[0] - wide and 6 <= middle <= size[1] - 6
             if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
                 hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
-                places.append((hits, (left, middle)))
+                places.append((hits + reach / 8, (left, middle)))
     return min(places, key=lambda place: place[0])[1] if places else None
 
 

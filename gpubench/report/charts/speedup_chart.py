@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...statistics import ALWAYS, CROSSES
-from ..judgement import MEASURES, Crossing, crossing_of
-from ..labels import Row, family, grouped, listed, size_label, size_text
+from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
+from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .headline_chart import ratio_text
-from .layouts import Curve, LinePanels, Mark, Panel, too_wide
+from .layouts import Curve, LinePanels, Mark, Panel
 from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .wording import caption, hollow_marks, settings, title_name, warning
+from .wording import caption, settings, title_name, warning
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -86,9 +86,9 @@ def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> 
     left = len(panels) - len(shown)
     note += f"{left} more settings are in speedup.csv. " if left else ""
     first = "" if single else f" ({drawn[0].title})"
-    title = f"{title_name(workload)}{first}: {_finding(data, said, size)}"
-    subtitle = f"Speedup over {base}, {dtype}; ◆ from this size on the other is faster"
-    words = caption(used, data.naming, note)
+    title = f"{title_name(workload)}{first}{_against(data, used)}: {_finding(data, said, size)}"
+    subtitle = f"Speedup over {base}, {dtype}{_sign(drawn)}"
+    words = caption(used, data.naming, note, lines=True)
     return Figure(f"speedup-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
 
 
@@ -106,18 +106,29 @@ def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> F
         ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_CURVES]
         curves = []
         for line in ends:
-            label, hollow = f"{ratio_text(line.points[-1].y)} {line.terms['dtype']}", hollow_marks(line.rows, used)
+            dtype, value = str(line.terms["dtype"]), ratio_text(line.points[-1].y)
             mark = _mark(crossing_of(line, RESIDENT), line, size)
-            curves.append(Curve(line.points, str(line.terms["dtype"]), label, False, hollow, mark))
+            curves.append(data.curve(line, value, used, dtype, role=dtype, mark=mark))
         panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
-    best = max((line for line in lines if not _emulated(line, lines)), key=lambda line: line.points[-1].y)
+    sound = [line for line in lines if not _emulated(line, lines) and not withheld(line.row)]
     base = data.naming.baseline(used)
-    title = f"{title_name(workload)} by dtype: {data.naming.subject(best.row)} is up to "
-    title += f"{ratio_text(best.points[-1].y)} as fast in {best.terms['dtype']}"
-    subtitle = f"Speedup over {base} in the same dtype; data stays on the device"
+    title = f"{title_name(workload)} by dtype{_against(data, used)}"
+    if sound:
+        best = max(sound, key=lambda line: line.points[-1].y)
+        title += f": {data.naming.subject(best.row)} is up to {ratio_text(best.points[-1].y)} as fast in "
+        title += str(best.terms["dtype"])
+    subtitle = f"Speedup over {base} in the same dtype; data stays on the device{_sign(panels)}"
     chart = LinePanels(tuple(panels), "", (), _slower(base))
-    words = caption(used, data.naming, _uncertainty(used))
+    words = caption(used, data.naming, _uncertainty(used), lines=True)
     return Figure(f"speedup-by-dtype-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
+
+
+def _sign(panels: Sequence[Panel]) -> str:
+    """What the marks at 1× mean, where there are some."""
+    exact = [curve.mark.low == curve.mark.high for panel in panels for curve in panel.curves if curve.mark]
+    if any(exact):
+        return "; ◆ from this size on the other is faster"
+    return "; thick bar at 1×: faster from a size within" if exact else ""
 
 
 def _emulated(line: Line, lines: Sequence[Line]) -> bool:
@@ -138,34 +149,39 @@ def _words(line: Line) -> str:
 
 
 def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[Row], named: bool) -> Curve:
-    copies = regime == ONE_SHOT
-    end, last = line.points[-1], line.rows[-1]
-    value = "too noisy" if too_wide(end.low, end.high) else ratio_text(end.y)
+    copies, last = regime == ONE_SHOT, line.rows[-1]
     alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
-    hollow = hollow_marks(line.rows, used) if not copies else frozenset()
-    return Curve(line.points, data.naming.role(last), f"{value} {words}".strip(), copies, hollow, mark, not copies)
+    how = {"dashed": True, "whiskers": False, "doubts": frozenset()} if copies else {}
+    return data.curve(line, ratio_text(line.points[-1].y), used, words, mark=mark, **how)
 
 
 def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
     """The crossover where it is known; without an interval the two sizes that it lies between."""
     known = crossing.crossover
     sizes = [point.x for point in line.points]
-    if known.size is None or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
+    if known.size is None or crossing.disputed or _doubtful(line) or crossing.anywhere(sizes[0], sizes[-1]):
         return None
     if known.low is None or known.high is None:
         low = max((x for x in sizes if x <= known.size), default=sizes[0])
         high = min((x for x in sizes if x >= known.size), default=sizes[-1])
-        return Mark(low, high, f"{_rounded(low, size)} to {_rounded(high, size)}")
-    if not known.low or known.high == math.inf or too_wide(known.low, known.high):
+        return Mark(low, high, f"{rounded_size(low, size)} to {rounded_size(high, size)}")
+    if not known.low or known.high == math.inf or too_noisy(known.low, known.high):
         return None
-    return Mark(known.size, known.size, f"{size_label(size)} ≈ {_rounded(known.size, size)}")
+    return Mark(known.size, known.size, f"{size_label(size)} ≈ {rounded_size(known.size, size)}")
 
 
-def _rounded(value: float, name: str) -> str:
-    """A size to two digits."""
-    return size_text(float(f"{value:.2g}"), name)
+def _doubtful(line: Line) -> bool:
+    return any(withheld(row) == ABOVE_PEAK for row in line.rows)
+
+
+def _against(data: ChartData, rows: Sequence[Row]) -> str:
+    """``, PyTorch against NumPy`` where the same device is compared with itself."""
+    first = rows[0]
+    if first["implementation"] == first["baseline_implementation"]:
+        return ""
+    return f", {data.naming.subject(first)} against {implementation_name(first['baseline_implementation'])}"
 
 
 def _since(crossing: Crossing, line: Line, size: str) -> str:
@@ -176,8 +192,8 @@ def _since(crossing: Crossing, line: Line, size: str) -> str:
     if mark and mark.low == mark.high:
         return f"from {mark.words}"
     if mark:
-        return f"from between {label} = {_rounded(mark.low, size)} and {_rounded(mark.high, size)}"
-    if known.kind == CROSSES or crossing.disputed:
+        return f"from between {label} = {rounded_size(mark.low, size)} and {rounded_size(mark.high, size)}"
+    if known.kind == CROSSES or crossing.disputed or _doubtful(line):
         return _UNSURE
     if known.kind == ALWAYS:
         return "at every size measured"

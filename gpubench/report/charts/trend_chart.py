@@ -27,7 +27,7 @@ class TrendChart:
         """Up to two columns of panels."""
         series = self.trend.series[:MOST_PANELS]
         rows, columns = grid(len(series))
-        keys = [Key("a run", "accelerator0", "mark"), Key("level", "muted", "line")]
+        keys = [Key("a run", "accelerator0", "mark"), Key("level", "muted", "rule")]
         if any(each.changes for each in series):
             keys.append(Key("change", "accelerator1", "dashed"))
         page = Page(figure, theme, rows * _HEIGHTS[min(rows, 3)], keys)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from ...runfile.schema import Run
+from ..judgement import withheld
 from ..labels import Row, flagged, grouped, heading, implementation_name, listed, setting, shorten, size_text
 from ..table import BASE, records
 from .theme import ACCELERATORS, CPUS
@@ -39,11 +40,11 @@ _SHARE_FLAGGED = 1 / 3
 class Naming:
     """Names, colours and shapes of a report's devices; each run's CPU and each implementation count as one."""
 
-    def __init__(self, results: pd.DataFrame) -> None:
+    def __init__(self, results: pd.DataFrame, labels: Mapping[tuple[str, str], str] | None = None) -> None:
         rows = [row for row in records(results) if row["_result"].times]
         sources = {_source(row): row for row in sorted(rows, key=lambda row: row["implementation"] == "numpy")}
         self.several = len({run for run, _, _ in sources}) > 1
-        plain = {source: _device_name(row) for source, row in sources.items()}
+        plain = {source: _device_name(row, labels or {}) for source, row in sources.items()}
         self._names: dict[tuple[str, str, str], str] = {}
         self._roles: dict[tuple[str, str, str], str] = {}
         for source, name in plain.items():
@@ -97,16 +98,16 @@ def _source(row: Row, side: str = "") -> tuple[str, str, str]:
     return str(row[f"{side}run"]), str(row[f"{side}device"]), "numpy" if implementation == "numpy" else ""
 
 
-def _device_name(row: Row) -> str:
+def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:
     if row["implementation"] == "numpy":
         return "NumPy"
     machine = row["_run"].machine
     device = machine.device(row["device"])
-    name = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label or device.name
+    name = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label
+    name = labels.get((device.name, device.label)) or name or ("CPU" if device.name == "cpu" else device.name)
     threads = machine.threads or row["threads"]
-    if not device.accelerator and threads:
-        return f"{shorten(name if device.label else 'CPU', 28)}, {threads} thread{'s' * (threads != 1)}"
-    return shorten(name, 28)
+    counted = f", {threads} thread{'s' * (threads != 1)}" if threads and not device.accelerator else ""
+    return f"{shorten(name, 28)}{counted}"
 
 
 def group_of(workload: str) -> str:
@@ -167,10 +168,10 @@ def hollow_marks(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
     return frozenset(() if warning(among) else (i for i, row in enumerate(rows) if flagged(row)))
 
 
-def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow") -> str:
+def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow", lines: bool = False) -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the rows, baselines included, and the note.
 
-    ``doubt`` says how flagged results are drawn, where some are.
+    ``doubt`` says how flagged results are drawn, where some are; on ``lines`` those that are withheld have no mark.
     """
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
     cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
@@ -190,6 +191,8 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
     )
     if doubt and hollow_marks(rows, rows):
         note += f"{doubt}: noisy measurement (details in summary.md). "
+    if lines and any(map(withheld, rows)):
+        note += "No mark: too noisy, or above the measured peak, which can't be. "
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()

@@ -25,10 +25,9 @@ def rows_of(figure: Figure) -> NamedRows:
 
 
 def pair_of(workload: str, speedup: float, **how: Any) -> list[dict[str, Any]]:
+    dtype = how.pop("dtype", "float32")
     return [
-        records.benchmark(
-            Case(workload, device, how.pop("dtype", "float32"), {"n": 10}, size="n", devices=(device,)), median, **how
-        )
+        records.benchmark(Case(workload, device, dtype, {"n": 10}, size="n", devices=(device,)), median, **how)
         for device, median in (("cpu", 1e-3), ("cuda:0", 1e-3 / speedup))
     ]
 
@@ -66,6 +65,38 @@ def test_what_is_too_noisy_has_no_mark(tmp_path: Path) -> None:
     marks = [entry.marks[0] for entry in rows_of(plan(tmp_path, data)["headline"]).entries]
     assert [mark.words for mark in marks] == ["2.0×", "unknown (too noisy)", "2.0×"]
     assert marks[1].value is None
+
+
+ABOVE = {"cuda:0": {"bandwidth": [], "throughput": {"float32": 1e9}, "launch_floor_s": 1e-6}}
+
+
+def test_the_title_of_a_headline_is_made_from_sound_rows_in_the_plainest_dtype(tmp_path: Path) -> None:
+    data = run_of(
+        pair_of("matmul.square", 3.0),
+        pair_of("matmul.square", 90.0, dtype="float64"),
+        pair_of("a.x", 2.0),
+        pair_of("a.y", 70.0, work={"flops": 1e9, "bytes": 1.0}),
+        ceilings=ABOVE,
+    )
+    figure = plan(tmp_path, data)["headline"]
+    assert figure.title == "Synthetic H: 2.0× to 3.0× the speed of Synthetic, 2 threads"
+    shown = [mark.words for entry in rows_of(figure).entries for mark in entry.marks]
+    assert "90×" in shown
+    assert "— above the measured peak" in shown
+    assert not any("70×" in words for words in shown)
+
+
+def test_a_rate_above_the_measured_peak_has_no_mark_and_no_number(tmp_path: Path) -> None:
+    marks = [mark("mine.job", 1e-3, flops=flops, bytes=1.0) for flops in (1e5, 5e5, 1e9)]
+    data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=ABOVE)
+    figure = plan(tmp_path, data)["throughput-mine"]
+    assert isinstance(figure.chart, LinePanels)
+    (curve,) = figure.chart.panels[0].curves
+    assert (curve.withheld, curve.label) == (frozenset({2}), "above peak")
+    assert "up to 500 MFLOP/s" in figure.title
+    assert "No mark: too noisy, or above the measured peak" in figure.caption
+    (line,) = [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) == 3]
+    assert line.get_markevery() == [0, 1]
 
 
 def test_two_machines_have_a_mark_each(tmp_path: Path) -> None:
@@ -199,6 +230,7 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     ]
     page = drawn(figure)
     assert len(page.canvas.axes) == 1
+    assert {note.get_text() for note in page.canvas.axes[0].texts if note.arrow_patch} == {"add", "n × n"}
     assert faults(page) == []
     shown = words(page)
     assert {"add", "n × n", *(roof.label for roof in chart.roofs)} <= set(shown)

@@ -8,6 +8,7 @@ import math
 import random
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ def test_text_is_text_in_fonts_that_most_have(tmp_path: Path) -> None:
     (figure,) = plan(tmp_path, crossing(), kinds=("speedup",)).values()
     svg = render([figure], ("svg",), (LIGHT,))[f"{figure.name}-light.svg"].decode()
     assert "a.b" in "".join(ET.fromstring(svg).itertext())
+    assert "10⁴ to 10⁵" in "".join(ET.fromstring(svg).itertext())  # a stroke around letters would make them paths
     assert "'DejaVu Sans', 'Verdana'" in svg
     assert re.search(r'<svg[^>]* width="600pt"', svg)  # 800 pixels
 
@@ -215,6 +217,21 @@ def test_lines_of_text_fit_their_room() -> None:
     assert all(text_width(line, 12) <= 200 for line in lines)
     assert lines[-1].endswith("…")
     assert wrapped("", 200, 12) == []
+    assert wrapped("the device wins from n ≈ 21k", 160, 12) == ["the device wins from", "n ≈ 21k"]
+
+
+def test_the_lines_of_a_title_are_about_equally_long(tmp_path: Path) -> None:
+    figure = replace(next(iter(plan(tmp_path, crossing()).values())), title="word " * 14 + "alone")
+    lines = [text.get_text() for text in Page(figure, LIGHT, 100).canvas.texts if "word" in text.get_text()]
+    assert len(lines) == 2
+    assert min(map(len, lines)) > 0.6 * max(map(len, lines))
+    assert " ".join(lines) == figure.title
+
+
+def test_a_leader_shows_only_where_a_label_was_moved(tmp_path: Path) -> None:
+    (figure,) = plan(tmp_path, crossing(), kinds=("speedup",)).values()
+    labels = [text for text in drawn(figure).canvas.axes[0].texts if getattr(text, "arrow_patch", None)]
+    assert [label.arrow_patch.get_visible() for label in labels] == [False]
 
 
 def test_places_move_apart_as_little_as_it_takes() -> None:

@@ -56,6 +56,9 @@ def test_the_crossover_stands_on_its_line_and_in_the_title(tmp_path: Path) -> No
     figure = speedup(tmp_path, with_processes())
     assert figure.title == "a.b: the Synthetic H wins from n ≈ 11k"
     (size,) = diamonds(axes := axes_of(figure))
+    (diamond,) = [line for line in axes.lines if line.get_marker() == "D"]
+    assert diamond.get_markerfacecolor() == colour(LIGHT, "accelerator0")  # hollow are noisy measurements alone
+    assert "◆" in figure.subtitle
     assert size == pytest.approx(11_400, rel=0.05)
     assert "n ≈ 11k" in [text.get_text() for text in axes.texts]
     assert "CPU faster" in [text.get_text() for text in axes.texts]
@@ -69,6 +72,7 @@ def test_without_an_interval_the_sizes_on_either_side_are_all_that_is_said(tmp_p
     assert diamonds(axes) == []
     assert any(list(line.get_xdata()) == [1e4, 1e5] and set(line.get_ydata()) == {1.0} for line in axes.lines)
     assert "10⁴ to 10⁵" in [text.get_text() for text in axes.texts]
+    assert "thick bar at 1×" in figure.subtitle
 
 
 def test_no_crossover_no_mark(tmp_path: Path) -> None:
@@ -83,6 +87,7 @@ def test_no_crossover_no_mark(tmp_path: Path) -> None:
     data["benchmarks"] += extra
     figure = speedup(tmp_path, data)
     assert diamonds(axes_of(figure)) == []
+    assert "◆" not in figure.subtitle
     assert figure.title == "a.b: the Synthetic H isn't faster up to n = 10⁴"
 
 
@@ -155,6 +160,8 @@ def test_a_dtype_has_its_colour_and_an_emulated_one_never_leads(tmp_path: Path) 
     (half,) = [curve for curve in curves(figure) if curve.role == "float16"]
     assert half.points[-1].y == max(curve.points[-1].y for curve in curves(figure))  # 200 times slower on that CPU
     assert not figure.title.endswith(" float16")
+    assert any(curve.mark for curve in curves(figure))
+    assert "◆" in figure.subtitle
 
 
 def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
@@ -162,3 +169,9 @@ def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
     assert isinstance(figure.chart, LinePanels)
     assert [panel.title for panel in figure.chart.panels] == ["out", "allocating", "inplace"]
     assert figure.title.startswith("Elementwise add (out): ")
+
+
+def test_two_implementations_of_one_device_are_both_named(tmp_path: Path) -> None:
+    figures = plan(tmp_path, records.cpu_run(), kinds=("speedup",))
+    assert figures
+    assert all(", PyTorch against NumPy" in figure.title for figure in figures.values())

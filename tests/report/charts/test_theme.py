@@ -128,6 +128,7 @@ def test_colours_stand_out(theme: str) -> None:
 def test_shape_stands_beside_colour() -> None:
     for roles in ((*ACCELERATORS, *CPUS), DTYPE_ROLES, VERDICTS):
         assert len({MARK_SHAPES[role] for role in roles}) == len(roles)
+    assert not {MARK_SHAPES[role] for role in (*ACCELERATORS, *CPUS, *DTYPE_ROLES)} & {"D", "d"}  # a crossover's
 
 
 def test_a_light_picture_in_the_other_theme_has_no_light_colour_left() -> None:

@@ -1,0 +1,145 @@
+"""What a benchmark may leave changed in its process: recorded before it, put back after it, and named."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..runfile.flags import Flag
+from .precision import float32_state, set_float32_state
+
+AUTOCAST_KINDS = ("cpu", "cuda")
+OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
+"""Beginnings of environment variables that pytest and torch set by themselves."""
+
+_Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+class State:
+    """The settings of this process before a test's body; not those that its fixtures make and undo."""
+
+    def __init__(self) -> None:
+        self._settings, self._modules = _settings("torch" in sys.modules), len(sys.modules)
+        self._before = self._read()
+        self._changed: dict[str, Any] = {}
+
+    def compare(self) -> None:
+        """Note what has changed since; right after the body. What a teardown puts back still is no fault."""
+        after = self._read()
+        names = {name for name in self._before | after if self._before.get(name) != after.get(name)}
+        if len(sys.modules) > self._modules:
+            names.discard("warnings filters")  # modules add their own when they are imported
+        self._changed = {name: after.get(name) for name in names}
+
+    def restore(self) -> tuple[Flag | None, list[str]]:
+        """Put back what is still changed; returns the flag that names it, and what can't be put back."""
+        now = self._read() if self._changed else {}
+        left = {name: self._before.get(name) for name in sorted(self._changed) if now.get(name) == self._changed[name]}
+        if not left:
+            return None, []
+        for name, before in left.items():
+            with contextlib.suppress(Exception):  # what can't be written is seen below
+                self._write(name, before)
+        texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
+        again = self._read()
+        stuck = [name for name, before in left.items() if again.get(name) != before]
+        return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
+
+    def _read(self) -> dict[str, Any]:
+        """All settings by name; environment variables have a dollar sign."""
+        kept = (name for name in os.environ if not name.lstrip("_").startswith(OF_LIBRARIES))
+        variables = {f"${name}": os.environ[name] for name in kept}
+        return {name: read() for name, (read, _) in self._settings.items()} | variables
+
+    def _write(self, name: str, value: Any) -> None:
+        if not name.startswith("$"):
+            self._settings[name][1](value)
+        elif value is None:
+            del os.environ[name[1:]]
+        else:
+            os.environ[name[1:]] = value
+
+
+@functools.cache
+def _settings(with_torch: bool) -> dict[str, _Setting]:
+    """What reads and what writes each setting, by name."""
+    settings: dict[str, _Setting] = {
+        "working folder": (_working_folder, os.chdir),
+        "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
+        "time.perf_counter": _attribute(time, "perf_counter"),
+    }
+    return settings | dict(_of_torch()) if with_torch else settings
+
+
+def _of_torch() -> Iterator[tuple[str, _Setting]]:
+    """Those of torch, and of NumPy, which it needs."""
+    import numpy
+    import threadpoolctl
+    import torch
+
+    for number, pool in enumerate(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers):
+        yield f"threads of {pool.internal_api} {number}", (pool.get_num_threads, pool.set_num_threads)
+    yield "NumPy's error state", (numpy.geterr, lambda value: numpy.seterr(**value))
+    yield "torch threads", (torch.get_num_threads, torch.set_num_threads)
+    yield "torch inter-op threads", (torch.get_num_interop_threads, torch.set_num_interop_threads)
+    yield "default dtype", (torch.get_default_dtype, torch.set_default_dtype)
+    yield "default device", (lambda: str(torch.get_default_device()), _set_default_device)
+    yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # its end is its context's alone
+    yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
+    yield "autocast", (_autocast, _set_autocast)
+    yield "float32 precision", (float32_state, set_float32_state)
+    yield "deterministic mode", (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode)
+    yield "mkldnn.enabled", _attribute(torch.backends.mkldnn, "enabled")
+    for name in ("enabled", "benchmark", "deterministic"):
+        yield f"cudnn.{name}", _attribute(torch.backends.cudnn, name)
+    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+        yield name, _attribute(torch.backends.cuda.matmul, name)
+
+
+def _attribute(owner: Any, name: str) -> _Setting:
+    return functools.partial(getattr, owner, name, None), functools.partial(setattr, owner, name)
+
+
+def _working_folder() -> str | None:
+    with contextlib.suppress(FileNotFoundError):  # it was removed
+        return os.getcwd()
+    return None
+
+
+def _set_filters(filters: tuple[Any, ...]) -> None:
+    warnings.simplefilter("default")  # tells the module that they changed
+    warnings.filters[:] = filters  # type: ignore[index]
+
+
+def _set_default_device(name: str) -> None:
+    import torch
+
+    torch.set_default_device(None if name == "cpu" else name)  # the CPU, once set, slows every call of torch
+
+
+def _autocast() -> tuple[Any, ...]:
+    """How deep contexts are nested, whether casts are kept, and for each kind whether it is on and its dtype."""
+    import torch
+
+    torch.autocast_increment_nesting()
+    kinds = ((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in AUTOCAST_KINDS)
+    return torch.autocast_decrement_nesting(), torch.is_autocast_cache_enabled(), *kinds
+
+
+def _set_autocast(value: tuple[Any, ...]) -> None:
+    import torch
+
+    depth, keep, *kinds = value
+    while _autocast()[0] > depth:
+        torch.autocast_decrement_nesting()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(keep)
+    for kind, (enabled, dtype) in zip(AUTOCAST_KINDS, kinds, strict=True):
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)

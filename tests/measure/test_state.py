@@ -1,0 +1,173 @@
+"""What a benchmark leaves changed is named, put back, or ends its process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpubench.measure.state import State
+from gpubench.runfile.flags import ADVICE
+
+LEAKS = {
+    "torch threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "default device": lambda: torch.set_default_device("meta"),
+    "grad mode": lambda: torch.set_grad_enabled(False),
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16).__enter__(),
+    "deterministic mode": lambda: torch.use_deterministic_algorithms(True),
+    "mkldnn.enabled": lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    "float32 precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "cudnn.benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+    "NumPy's error state": lambda: np.seterr(all="raise"),
+    "$LEFT_BEHIND": lambda: os.environ.update(LEFT_BEHIND="1"),
+    "$TO_REMOVE": lambda: os.environ.pop("TO_REMOVE"),
+    "working folder": lambda: os.chdir("/"),
+    "warnings filters": lambda: warnings.simplefilter("error"),
+    "time.perf_counter": lambda: setattr(time, "perf_counter", lambda: 0.0),
+}
+
+
+def values():
+    """All that :data:`LEAKS` change, read without the code under test."""
+    cuda, cpu = torch.backends.cudnn.benchmark, torch.is_autocast_enabled("cpu")
+    modes = torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled
+    torch_values = torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    rest = np.geterr(), dict(os.environ), Path.cwd(), list(warnings.filters), time.perf_counter
+    return (cuda, cpu, torch.ones(1).device, *modes, *torch_values, *rest)
+
+
+@pytest.fixture
+def around(monkeypatch):
+    """Whatever a broken restore leaves is undone by hand."""
+    State()
+    torch.use_deterministic_algorithms(False)  # both import what adds a filter or a variable
+    monkeypatch.setenv("TO_REMOVE", "1")
+    threads, folder, filters, clock = torch.get_num_threads(), Path.cwd(), warnings.filters[:], time.perf_counter
+    yield
+    time.perf_counter, warnings.filters[:] = clock, filters
+    os.chdir(folder)
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    torch.use_deterministic_algorithms(False)
+    torch.backends.mkldnn.enabled, torch.backends.cudnn.benchmark = True, False
+    torch.set_float32_matmul_precision("highest")
+    np.seterr(all="warn", under="ignore")
+    os.environ.pop("LEFT_BEHIND", None)
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_setting_left_changed_is_named_and_put_back(around, name):
+    before, state = values(), State()
+    LEAKS[name]()
+    assert values() != before
+    state.compare()
+    flag, stuck = state.restore()
+    assert flag.name in ADVICE
+    assert name in flag.seen
+    assert "LEFT_BEHIND=" not in flag.seen
+    assert stuck == []
+    assert values() == before
+
+
+def test_nested_autocast_is_left_by_as_many_contexts(around):
+    state = State()
+    for _ in range(2):
+        torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+    state.compare()
+    state.restore()
+    torch.autocast_increment_nesting()
+    assert torch.autocast_decrement_nesting() == 0
+
+
+def test_what_is_put_back_meanwhile_is_no_fault(around):
+    state = State()
+    np.seterr(all="raise")
+    state.compare()
+    np.seterr(all="warn", under="ignore")  # by a teardown
+    assert state.restore() == (None, [])
+
+
+def test_what_torch_and_pytest_set_by_themselves_is_no_fault(monkeypatch):
+    state = State()
+    for name in ("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "TORCHINDUCTOR_CACHE_DIR", "PYTEST_CURRENT_TEST"):
+        monkeypatch.setenv(name, "new")
+    state.compare()
+    assert state.restore() == (None, [])
+
+
+def test_a_benchmark_that_changes_nothing_costs_less_than_a_millisecond():
+    def seconds():
+        begin = time.process_time()
+        for _ in range(20):
+            state = State()
+            state.compare()
+            assert state.restore() == (None, [])
+        return (time.process_time() - begin) / 20
+
+    assert min(seconds() for _ in range(5)) < 1e-3
+
+
+CASES = """
+import os, pytest, torch
+
+entered = []
+
+@pytest.fixture(autouse=True)
+def clean():
+    assert torch.get_num_threads() == 2
+    assert not torch.is_inference_mode_enabled()
+    assert "LEFT_BEHIND" not in os.environ
+
+def test_threads(gpubench):
+    torch.set_num_threads(1)
+    gpubench(torch.neg, gpubench.randn(8))
+
+def test_fails(gpubench):
+    os.environ["LEFT_BEHIND"] = "secret"
+    raise ValueError("mine")
+
+def test_patches(gpubench, monkeypatch):
+    monkeypatch.setenv("MINE", "1")
+    gpubench(torch.neg, gpubench.randn(8))
+
+def test_inference(gpubench):
+    entered.append(torch.inference_mode())
+    entered[0].__enter__()
+    gpubench(torch.neg, gpubench.randn(8))
+
+@pytest.mark.parametrize("n", range(4))
+def test_follows(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "test_it.py").write_text(CASES)
+    options = ["--preset=smoke", "--processes=1", "--device=cpu", "--threads=2", "--no-ceilings"]
+    command = [sys.executable, "-m", "gpubench", "run", "bench", "-o", "out", *options]
+    subprocess.run(command, cwd=tmp_path, check=False, capture_output=True)
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    (failed,) = run["gpubench"]["unmeasured"]
+    assert failed["reason"] == "ValueError: mine (left changed: $LEFT_BEHIND)"
+    seen = {}
+    for bench in run["benchmarks"]:
+        (process,) = bench["extra_info"]["gpubench"]["processes"]
+        for flag in process["flags"]:
+            if flag["flag"] == "altered":
+                seen[bench["extra_info"]["gpubench"]["workload"]] = flag["seen"]
+    assert len(run["benchmarks"]) == 7
+    assert seen == {
+        "it.threads": "left changed: torch threads (2 → 1)",
+        "it.inference": "left changed: grad mode (True → False), inference mode (False → True)",
+    }

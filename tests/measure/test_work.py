@@ -1,0 +1,58 @@
+"""What a case declares: numbers of any library, and nothing that a results file can't hold."""
+
+import numpy as np
+import pytest
+import torch
+
+from gpubench.errors import UsageError
+from gpubench.measure.work import plain_number
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (3, 3),
+        (2.5, 2.5),
+        (np.prod((3, 4)), 12),
+        (np.float32(0.5), 0.5),
+        (np.array([7]), 7),
+        (torch.tensor(3), 3),
+        (torch.ones(1), 1.0),
+        (None, None),
+    ],
+)
+def test_numbers_of_any_library_become_pythons_own(value, plain):
+    number = plain_number("flops", value)
+    assert (number, type(number)) == (plain, type(plain))
+
+
+def test_counts_are_whole():
+    assert plain_number("items", 16.0, whole=True) == 16
+    assert type(plain_number("items", np.float64(16), whole=True)) is int
+    with pytest.raises(UsageError, match=r"items must be a whole number, not 2\.5"):
+        plain_number("items", 2.5, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (0, "above 0 and at most 1e+30, not 0"),
+        (-1, "not -1"),
+        (float("nan"), "above 0"),
+        (float("inf"), "at most 1e+30"),
+        pytest.param(10**5000, "at most 1e+30", id="huge"),
+        pytest.param(-(10**5000), "above 0", id="far below"),
+        ("many", "a number, not str"),
+        (True, "a number, not bool"),
+        (1j, "a number, not complex"),
+        ([1], "a number, not list"),
+        (np.ones(2), "a single number"),
+        (torch.ones(3), "a single number: a Tensor with 3 elements"),
+        (torch.ones(1, device="meta"), "a single number"),
+    ],
+)
+def test_what_is_no_amount_is_refused_with_its_reason(value, says):
+    with pytest.raises(UsageError) as caught:
+        plain_number("flops", value)
+    assert str(caught.value).startswith("flops must be ")
+    assert says in str(caught.value)

@@ -1,0 +1,91 @@
+"""A journal takes whatever a benchmark says, and is read whatever its size."""
+
+import json
+import math
+
+import pytest
+import records
+
+from gpubench.errors import UsageError
+from gpubench.runfile import ledger, reader, writer
+from gpubench.runfile.schema import Case
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+LOOP: list = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (math.nan, None),
+        (-math.inf, None),
+        pytest.param(10**5000, "int that has no text", id="long"),
+        (2**70, str(2**70)),
+        ({(1, 2): {None: 1}, 3: {4}}, {"(1, 2)": {"None": 1}, "3": "{4}"}),
+        ([Silent(), b"x", 1 + 2j], ["Silent that has no text", "b'x'", "(1+2j)"]),
+        ((True, None, "text", 1, 1.5), [True, None, "text", 1, 1.5]),
+    ],
+)
+def test_any_value_is_written(tmp_path, value, written):
+    journal = ledger.Ledger(tmp_path / "ledger")
+    journal.append("finish", process=0, after=value)
+    assert json.loads((tmp_path / "ledger").read_text())["after"] == written
+
+
+def test_a_value_that_holds_itself_is_written(tmp_path):
+    journal = ledger.Ledger(tmp_path / "ledger")
+    journal.append("finish", process=0, after=LOOP)
+    (event,) = ledger.Follower(journal.path, begin=True).events()
+    assert "[[...]]" in json.dumps(event["after"])
+
+
+def made_up(path, cases, processes, samples):
+    """A journal of so many cases, each measured by all processes."""
+    names = [f"test_a.py::test_b[{n}]" for n in range(cases)]
+    known = [Case("a.b", "cpu", "float32", {"n": n}, size="n", devices=("cpu",)) for n in range(cases)]
+    run = records.run_file([])
+    facts = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
+    facts |= {"cases": names, "identities": {name: case.as_dict() for name, case in zip(names, known, strict=True)}}
+    times = [1.2345678901234567e-05 * (1 + i / 1e9) for i in range(samples)]
+    written = json.dumps(times)
+    with path.open("w") as file:
+        run = {"event": "run", "schema_version": 1, "processes": processes, "options": [], "paths": [str(path)]}
+        file.write(json.dumps(run | {"inode": path.stat().st_ino}) + "\n")
+        for process in range(processes):
+            session = {"event": "session", "process": process, "fingerprint": {"code": "stub"}, "estimated_s": 1.0}
+            file.write(json.dumps(session | facts) + "\n")
+            for name, case in zip(names, known, strict=True):
+                mark = records.benchmark(case, times[0], rounds=samples) | {"fullname": name}
+                mark["extra_info"]["gpubench"]["processes"][0]["kept"] = samples
+                mark["stats"] |= {"data": "samples", "total": sum(times), "rounds": samples}
+                who = {"process": process, "fullname": name}
+                file.write(json.dumps({"event": "start", **who, "name": name, "case": case.as_dict()}) + "\n")
+                end = json.dumps({"event": "end", **who, "status": "ok", "benchmark": mark})
+                file.write(end.replace('"samples"', written) + "\n")
+            file.write(json.dumps({"event": "finish", "process": process}) + "\n")
+
+
+def test_the_largest_run_is_read_again(tmp_path):
+    """3,000 cases in three processes of 200 samples."""
+    made_up(tmp_path / "ledger", 3000, 3, 200)
+    events = ledger.read_ledger(tmp_path / "ledger")
+    assert sum(event["event"] == "end" for event in events) == 9000
+    writer.write(tmp_path / "run.json", ledger.assemble(events))
+    assert reader.check_run(tmp_path, ledger.assemble(events)).results
+    results = reader.read(tmp_path / "run.json").results
+    assert len(results) == 3000
+    assert {len(samples) for result in results for samples in result.times.samples} == {200}
+
+
+def test_a_line_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "LONGEST_LINE", 1000)
+    journal = ledger.Ledger(tmp_path / "ledger")
+    with pytest.raises(UsageError, match="at most 1000"):
+        journal.append("finish", process=0, after="x" * 1000)
+    assert (tmp_path / "ledger").read_bytes() == b""
