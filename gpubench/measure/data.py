@@ -122,3 +122,10 @@ def tensors(*values: Any) -> list[torch.Tensor]:
 def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Equal for tensors that are the same memory."""
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape
+
+
+def reference_data(seed: int, *, meta: bool = False) -> Data:
+    """The same values in float64 on the CPU, to hold results against."""
+    import torch
+
+    return Data(CPU, torch.float64, seed, meta=meta)

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..devices import CPU, find_device
+from ..devices import find_device
 from ..errors import Unmeasurable, WrongAnswer
-from ..measure.data import Data
+from ..measure.data import Data, reference_data
 from ..measure.precision import torch_dtype
 from ..measure.verify import unchecked
 from ..runfile.schema import Check
@@ -59,7 +59,7 @@ class TrainingJob:
         Raises WrongAnswer when they differ by more than rounding in the job's dtype explains."""
         if rank.number:
             return unchecked("checked by rank 0")
-        exact = Data(CPU, torch.float64, self.seed)
+        exact = reference_data(self.seed)
         reference = training.trainer(self.task, exact, self.batch, rows=self.rows, **self.options)
         reference.backward()
         error = training.relative_error(gradient, reference.gradient())

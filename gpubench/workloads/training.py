@@ -18,10 +18,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from ..devices import CPU
 from ..errors import UsageError, WrongAnswer
 from ..measure.clock import DeviceClock
-from ..measure.data import Data, require_memory
+from ..measure.data import Data, reference_data, require_memory
 from ..measure.precision import compiled
 from . import models
 
@@ -237,7 +236,7 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
 
     counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
     with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta has no data to look at
-        learner = trainer(name, Data(CPU, torch.float32, 0, meta=True), batch, **options)
+        learner = trainer(name, reference_data(0, meta=True), batch, **options)
         with FlopCounterMode(display=False) as forward:
             learner.forward()
         with FlopCounterMode(display=False) as both:  # the first backward makes the graph
@@ -280,7 +279,7 @@ def require_learning(losses: Sequence[float], reference: Sequence[float]) -> Non
 def require_task_learned(losses: Sequence[float], seed: int) -> None:
     """Hold a loss curve of the tabular task against the float64 curve of one process on the CPU."""
     options: dict[str, Any] = {"update": "adam", "rate": TABULAR_RATE, "rows": TABULAR_ROWS}
-    exact = trainer("tabular", Data(CPU, torch.float64, seed), TABULAR_BATCH, **options)
+    exact = trainer("tabular", reference_data(seed), TABULAR_BATCH, **options)
     require_learning(losses, loss_curve(exact, TABULAR_EPOCHS))
 
 
