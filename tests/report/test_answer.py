@@ -271,3 +271,8 @@ def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
     pairs = speedup.pair(results).table
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), [run])
     assert (found.sentence, found.cards, found.times) == ("Nothing was measured.", (), ())
+
+
+def test_copies_alone_are_something_measured(tmp_path: Path) -> None:
+    found = answered(tmp_path, [mark("transfer.create", "cpu", 1e-3)])
+    assert found.sentence == "1 benchmark measured, of copies or of several devices: gpubench show lists them."
