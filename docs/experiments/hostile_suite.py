@@ -2,7 +2,8 @@
 
     gpubench run docs/experiments/hostile_suite.py --processes 1 --deadline 20 -o out
 
-``attack.py`` runs it and checks that every healthy case is measured and every hostile one is a row with its reason.
+``python docs/experiments/attack.py hostile`` runs it and checks that every healthy case is measured and every hostile
+one is a row with its reason.
 """
 
 from __future__ import annotations

@@ -79,7 +79,6 @@ def launcher_store(rank: Rank, deadline_s: float) -> Store:
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
     """Join the process group through a store that all ranks share. Raises RankFailure when the others don't in time."""
     resolve_vector_math()
-    torch.set_num_threads(rank.threads)
     device, timeout = torch.device(rank.device), timedelta(seconds=deadline_s)
     options: dict[str, Any] = {"rank": rank.number, "world_size": rank.world_size, "timeout": timeout}
     if device.index is not None:
@@ -290,10 +289,14 @@ class TorchrunGroup:
             dist.barrier(group=self._control)
             start = time.monotonic()
             answer: Any
+            usual = torch.get_num_threads()
+            torch.set_num_threads(self._rank.threads)  # the rest of this pytest keeps its own
             try:
                 answer = function(self._rank, *arguments)
             except Exception as error:
                 answer = _sendable(error, self._rank.number)
+            finally:
+                torch.set_num_threads(usual)
             dist.all_gather_object(answers, (time.monotonic() - start, answer), group=self._control)
         except Exception as error:
             self.broken = RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="error")
@@ -326,6 +329,7 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
     share_progress(counts, rank.number)
     answer = None
     try:
+        torch.set_num_threads(rank.threads)
         join_process_group(rank, _PATIENCE * deadline_s, FileStore(store, rank.world_size))
         while True:
             report_progress()

@@ -264,7 +264,7 @@ def test_stop(gpubench):
     calls = []
     def stop(x):
         calls.append(1)
-        if len(calls) > 20:
+        if len(calls) > 8:
             os.kill(os.getpid(), signal.SIGINT)
     gpubench(stop, gpubench.randn(4), check=False)
 """
