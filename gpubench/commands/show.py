@@ -80,5 +80,6 @@ def _cells(row: dict[str, Any], several: bool) -> tuple[str, ...]:
 
 def _spread(row: dict[str, Any]) -> str:
     if row["low_s"] is not None and row["high_s"] is not None:
-        return f"±{(row['high_s'] - row['low_s']) / 2 / row['_result'].times.median_s:.1%}"
+        spread = (row["high_s"] - row["low_s"]) / 2 / row["_result"].times.median_s
+        return f"±{spread:.1%}" if spread <= 1 else "too noisy"
     return "" if row["iqr_s"] is None else f"~{row['iqr_s'] / 2 / row['_result'].times.median_s:.1%}"

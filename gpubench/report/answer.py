@@ -261,15 +261,17 @@ def _size(row: Row) -> str:
 
 
 def _machines_sentence(table: Table) -> str:
-    """``H200 against L4: 5.0× on matrix products, 2.3× slower on networks.``, from a table of like devices."""
+    """``H200 against L4: 5.0× on matrix products (float32, n=2048), 2.3× slower on networks (lenet).``, from a table of
+    like devices: one benchmark stands for a kind of work, so it is named."""
     base, names = table.columns[2].removeprefix("time, "), table.columns[3:]
     for most in (9, 4, 2, 1):
         sentences = []
         for i, name in enumerate(names[:2], 3):
-            cells = [(row[0], row[1].rpartition(", ")[2], row[i].partition(" (")[0]) for row in table.rows]
+            cells = [(row[0], *row[1].partition(" ")[::2], row[i].partition(" (")[0]) for row in table.rows]
             words = [
-                f"{cell} on {_IN_WORDS.get(kind, kind)}" + f" ({size})" * (kind == MATRIX)
-                for kind, size, cell in cells
+                f"{cell} on {_IN_WORDS.get(kind, kind)}"
+                + (f" ({how})" if kind == MATRIX else f" ({name.rpartition('.')[2]})" if kind in WORK_KINDS else "")
+                for kind, name, how, cell in cells
                 if "×" in cell
             ]
             sentences += [f"{name} against {base}: {listed(words, most)}."] * bool(words)
@@ -334,7 +336,7 @@ def _cpu_sentence(rows: list[Row]) -> str:
         parts.append(f"{cells.rate} in {_IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
         row = next(iter(kinds.values()))[0]
-        parts = [f"{row['workload']} takes {seconds_text(row['_result'].times.median_s)}"]
+        parts = [f"{row['workload']} takes {timing(row).time}"]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
     return f"{machine}: {', '.join(parts)}.{_threads_pay(rows)}"

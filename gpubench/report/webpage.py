@@ -285,7 +285,8 @@ def _explained(crossings: Sequence[Row], devices: _Devices) -> tuple[dict[str, s
         key = _key(row[LINE].row, name)
         start = crossover_text(row[CROSSING], row[LINE], name)
         copies = "" if row["regime"] == RESIDENT else "with copies "
-        value = TOO_NOISY if too_noisy(last.low, last.high) else times_text(last.y)
+        noisy = TOO_NOISY if too_noisy(last.low, last.high) else ""
+        value = withheld(row[LINE].row) or noisy or times_text(last.y)
         words = f"{copies}{value} at {size_label(name)} = {size_text(last.x, name)}, faster from: {start}"
         findings.setdefault(key, {}).setdefault(place, []).append(words)
         if "≈" in start and row["crossover"]:

@@ -262,6 +262,21 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
 
+def test_a_benchmark_that_stands_for_a_kind_of_work_is_named(tmp_path: Path) -> None:
+    runs = []
+    for name, factor in (("a", 1.0), ("b", 0.5)):
+        path = tmp_path / f"{name}.json"
+        marks = [*both("matmul.square", 1.0, 0.1 * factor), *both("models.lenet", 1.0, 0.1 / factor)]
+        path.write_text(json.dumps(records.run_file(marks, devices=BOTH, label=f"Machine {name}", processes=3)))
+        runs.append(reader.read(path))
+    results = table.results_table(runs)
+    pairs = speedup.pair(results).table
+    tables = machines.machine_tables(results)
+    found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
+    words = "2.0× on matrix products (float32, n=64), 2.0× slower on networks (lenet)."
+    assert words in found.sentence
+
+
 def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
     left = [records.unmeasured(Case("a.b", "cpu", "float32", {}))]
     path = tmp_path / "run.json"

@@ -188,6 +188,21 @@ def test_a_speedup_that_its_interval_denies_is_no_number(tmp_path: Path) -> None
         assert (row["doubt"], row["speedup"]) == (doubt, None if doubt else 10)
 
 
+def test_the_sentence_of_the_explorer_has_no_speedup_above_a_peak(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(
+            Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), seconds, work={"flops": flops}
+        )
+        for n in (8, 64)
+        for device, seconds, flops in (("cpu", 1e-3, 1e3), ("cuda:0", 1e-5, 1e18))
+    ]
+    ceilings = {name: records.ceilings(name) for name in ("cpu", "cuda:0")}
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU), processes=3, ceilings=ceilings))
+    (words,) = data["findings"].values()
+    assert "above the measured peak at n = 64" in words
+    assert "×" not in words
+
+
 def test_what_can_be_trusted_leads_the_numbers(tmp_path: Path) -> None:
     def sides(
         name: str, cpu: tuple[float, ...], gpu: tuple[float, ...], dtype: str = "float32", **how: Any

@@ -248,7 +248,7 @@ function drawExplorer() {
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : label(end), ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : end === own.at(-1) ? label(end) : `unsure ${data.devices[device].short}`, ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
