@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import options
-from ..errors import UsageError
+from ..errors import GpubenchError, UsageError
 
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
@@ -69,7 +69,16 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _require_writable(args)
-    return _show(replace(_compare(args), fail_missing=args.fail_missing), args)
+    try:
+        comparison = replace(_compare(args), fail_missing=args.fail_missing)
+    except GpubenchError as error:
+        if args.github_summary:  # a red job says there why
+            from ..compare.document import append_step_summary
+            from ..report.render import escape
+
+            append_step_summary(f"No verdict: {escape(str(error))}\n", Path(args.github_summary))
+        raise
+    return _show(comparison, args)
 
 
 def _compare(args: argparse.Namespace) -> Comparison:

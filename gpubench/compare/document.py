@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..format import text
+from ..format import counted, text
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
@@ -153,7 +153,7 @@ def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
         words += f" in {shorten(str(least.key))}, {most.more} in {shorten(str(most.key))}"
     hopeless = len(advised) - len(solvable)
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
-    return words + (f"; {hopeless} need {quieter}." if hopeless else ".")
+    return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
 
 
 def _remarks(comparison: Comparison) -> tuple[Table, Table]:

@@ -26,6 +26,10 @@ LOOSEST = {"float64": 1e-10, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bf
 """However long the reduction, an error beyond this is a wrong answer, not rounding."""
 
 
+_CHAIN = 100
+"""An error beyond the tolerance by less than that may be the rounding of many steps."""
+
+
 def unchecked(reason: str) -> Check:
     """The outcome of a case that has no reference, and why."""
     return Check("unchecked", reason=reason)
@@ -109,7 +113,10 @@ def compare(result: Any, expected: Any, allowed: float) -> Check:
         worst = max(worst, _error(left, right))
     if not worst <= allowed:
         kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
-        raise WrongAnswer(f"wrong answer: {kind}, rounding explains {allowed:.3g}")
+        text = f"wrong answer: {kind}, rounding explains {allowed:.3g}"
+        if worst <= _CHAIN * allowed:
+            text += " in one step; a chain of steps rounds more: pass check=, a reference that makes the same steps"
+        raise WrongAnswer(text)
     return Check("passed", worst, allowed)
 
 

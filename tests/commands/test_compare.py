@@ -309,6 +309,14 @@ def test_github_summary_is_appended_and_kept_under_its_limit(save, capsys, tmp_p
     assert "Cut off" in target.read_text()
 
 
+def test_a_red_job_says_why_on_its_page(save, capsys, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    files = ["--base", save("base.json", run_file()), "--new", str(tmp_path / "nothing.json")]
+    assert main(["compare", *files, "--github-summary", str(summary)]) == 2
+    assert summary.read_text().startswith("No verdict: ")
+    assert "nothing.json" in summary.read_text()
+
+
 def test_truncation_closes_what_it_opened_and_cuts_whole_lines() -> None:
     content = "<details>\n" + "| é | row |\n" * 100
     cut = document.truncated(content, 400)
