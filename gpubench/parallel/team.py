@@ -79,6 +79,7 @@ def launcher_store(rank: Rank, deadline_s: float) -> Store:
 def join_process_group(rank: Rank, deadline_s: float, store: Store) -> None:
     """Join the process group through a store that all ranks share. Raises RankFailure when the others don't in time."""
     resolve_vector_math()
+    torch.set_num_threads(rank.threads)
     device, timeout = torch.device(rank.device), timedelta(seconds=deadline_s)
     options: dict[str, Any] = {"rank": rank.number, "world_size": rank.world_size, "timeout": timeout}
     if device.index is not None:
@@ -272,7 +273,9 @@ class TorchrunGroup:
         from torch._C._distributed_c10d import PrefixStore
 
         self._joins += 1
+        usual = torch.get_num_threads()
         join_process_group(self._rank, self._deadline_s, PrefixStore(f"gpubench {self._joins}", self._store))
+        torch.set_num_threads(usual)
         patience = timedelta(seconds=_PATIENCE * self._deadline_s)
         self._control = dist.new_group(backend="gloo", timeout=patience)
 
@@ -329,7 +332,6 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
     share_progress(counts, rank.number)
     answer = None
     try:
-        torch.set_num_threads(rank.threads)
         join_process_group(rank, _PATIENCE * deadline_s, FileStore(store, rank.world_size))
         while True:
             report_progress()

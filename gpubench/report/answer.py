@@ -326,7 +326,7 @@ def _cpu_sentence(rows: list[Row]) -> str:
     """What the machine reaches of its measured peaks, and where threads pay."""
     kinds = representatives(rows)
     if not kinds:
-        what = f"{counted(len(rows), 'benchmark')} measured, of copies or of several devices: gpubench show lists them."
+        what = f"{counted(len(rows), 'benchmark')} measured, of copies or multi-GPU work: gpubench show lists them."
         return what if rows else "Nothing was measured."
     parts = []
     for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds and not judgement.withheld(kinds[kind][0])):

@@ -290,4 +290,4 @@ def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
 
 def test_copies_alone_are_something_measured(tmp_path: Path) -> None:
     found = answered(tmp_path, [mark("transfer.create", "cpu", 1e-3)])
-    assert found.sentence == "1 benchmark measured, of copies or of several devices: gpubench show lists them."
+    assert found.sentence == "1 benchmark measured, of copies or multi-GPU work: gpubench show lists them."
