@@ -242,7 +242,6 @@ class Cuda(TorchDevice):
         return self._sides[self.index]
 
     def kernels_s(self, call: Callable[[], Any]) -> float | None:
-        from torch.autograd import DeviceType
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
@@ -250,7 +249,7 @@ class Cuda(TorchDevice):
             self.synchronize()
         with warnings.catch_warnings():  # of earlier profiles, whose events are gone
             warnings.simplefilter("ignore")
-            events = [event for event in profiled.events() if event.device_type == DeviceType.CUDA]
+            events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
         mine = [event for event in events if event.device_index == self.index and not event.is_user_annotation]
         return sum(event.time_range.elapsed_us() for event in mine) / 1e6 or None
 
