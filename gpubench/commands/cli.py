@@ -20,6 +20,7 @@ COMMANDS = {
     # heading: {name in gpubench.commands: help}
     "Measure": {
         "run": "benchmark this machine (about 8 minutes, results in out/)",
+        "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
         "recover": "make a results file from the journal of an interrupted run",
     },
@@ -35,6 +36,7 @@ EXAMPLES = {
     "gpubench run": "everything",
     "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
     "gpubench run bench/": "your own benchmarks",
+    "gpubench time 'a @ b' --setup … --size …": "one expression",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare --base before/ --new after/": "two versions",
 }
