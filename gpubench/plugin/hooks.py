@@ -117,7 +117,7 @@ class Plugin:
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                require_room(len(cases), self.session.settings.processes)
+                require_room(cases, self.session.settings.processes)
                 recorder = Recorder(self.config, self.session, path)
                 recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
             self.recorder = recorder

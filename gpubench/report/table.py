@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import RunFileError
 from ..runfile.reader import clean
-from ..runfile.schema import Result, Run, Scalar
+from ..runfile.schema import MOST_NAMES, Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .metrics import METRICS, MeasuredCase, rate_of_work
 
@@ -25,7 +25,6 @@ LEADING = (
 )  # fmt: skip
 """What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
 _TERMS = ("dtype", "variant", "implementation", "regime", "cache")
-MOST_NAMES = 500
 CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""

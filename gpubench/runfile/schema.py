@@ -26,6 +26,8 @@ TIMERS = ("device_clock", "timer", "replay")
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
+MOST_NAMES = 500
+"""Different names of parameters in one table, which has a column for each."""
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]
@@ -130,7 +132,7 @@ class Parallel(Struct, frozen=True):
     microbatches: Annotated[Count | None, _is("of a pipeline")] = None
     phases: Annotated[_Amounts, _is("seconds of each part of a step")] = field(default_factory=dict)
     rows: Annotated[_Rows, _is("rows of each batch on each replica", max_length=MOST_CASES)] = ()
-    losses: Annotated[Sequence[Finite], _is("the loss of each epoch, from a fresh start")] = ()
+    losses: Annotated[Sequence[Finite | None], _is("loss of each epoch from a fresh start; null if not finite")] = ()
     workers: Annotated[Whole | None, _is("worker processes of an input pipeline")] = None
 
 
