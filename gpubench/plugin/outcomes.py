@@ -58,6 +58,14 @@ def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
     return stuck
 
 
+def ruined() -> str | None:
+    """Which device can't be used any more after a case without a result, and why: every later case would fail."""
+    for device in in_use() if "torch" in sys.modules else ():
+        if why := device.ruined():
+            return f"{device} is unusable ({without_paths(why)[:LONGEST_REASON]})"
+    return None
+
+
 def free_memory() -> None:
     """Free what a failed case holds through its traceback, lest the next one finds no memory."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger

@@ -197,12 +197,10 @@ class Recorder:
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
         self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
-    def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
+    def report(self, item: pytest.Item, when: str, status: str, reason: str) -> None:
         """One phase of a test has ended; after the last, the case's result goes to the ledger."""
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
-        if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
-            self.abandon(item, f"a device is unusable in this process ({reason})")
         if when == "teardown":
             self._end(item)
 
