@@ -128,7 +128,8 @@ def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str], sample
     times = _times(path, place, benchmark, measured, samples)
     flags = _flags(measured.processes)
     flags += _apart(times, flags)
-    return Result(*structs.astuple(measured), times=times, flags=flags, fullname=benchmark.fullname or "")
+    values: tuple[Any, ...] = (*structs.astuple(measured), schema.OK, None, times, flags, benchmark.fullname or "")
+    return Result(*values)
 
 
 def _plain(path: Path, place: _Place, benchmark: schema.Benchmark, samples: bool) -> Result:
