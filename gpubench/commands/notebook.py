@@ -1,4 +1,4 @@
-"""BenchmarkFile from Python and from notebooks, in the process that asks: functions and values needn't be sent anywhere."""
+"""Timing from Python and from notebooks, in the process that asks: functions and values needn't be sent anywhere."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def _imported(modules: Iterable[str]) -> dict[str, Any]:
 
 
 def _expressions(
-    texts: Sequence[str], wanted: BenchmarkFile, names: Mapping[str, Any], words: list[str], setup: str, against: str | None,
-    check: bool,
+    texts: Sequence[str], wanted: BenchmarkFile, names: Mapping[str, Any], words: list[str], setup: str,
+    against: str | None, check: bool,
 ) -> Results:  # fmt: skip
     """Measure expressions that see these names."""
     sizes = [name for group, _ in wanted.sizes for name in group]
