@@ -298,19 +298,16 @@ def _false_alarm(code: Any, text: str) -> bool:
 
 
 def damaged_file(number: int) -> Broken:
-    """A mutated run file through tables, comparison, conversion and the terminal."""
+    """A mutated run file through the tables, and in turn through the terminal, a conversion and a comparison."""
     with tempfile.TemporaryDirectory(prefix="file-") as name:
         path, sound = Path(name) / "run.json", Path(name) / "sound.json"
         path.write_bytes(drawn("file", number))
         sound.write_text(json.dumps(mutations.RUNS[0]))
-        broken = _commands(
-            [
-                ["report", str(path), "-o", f"{name}/out", "--no-charts"],
-                ["show", str(path)],
-                ["export", str(path), "-o", f"{name}/exported", f"--to={EXPORTS[number % len(EXPORTS)]}"],
-            ]
-        )
-        broken += _commands([["compare", "--base", str(sound), "--new", str(path), "--across-machines"]], (0, 1, 2, 3))
+        export = ["export", str(path), "-o", f"{name}/exported", f"--to={EXPORTS[number % len(EXPORTS)]}"]
+        compare = ["compare", "--base", str(sound), "--new", str(path), "--across-machines"]
+        further = (["show", str(path)], export, compare)[number // len(EXPORTS) % 3]
+        broken = _commands([["report", str(path), "-o", f"{name}/out", "--no-charts"]])
+        broken += _commands([further], (0, 1, 2, 3) if further is compare else (0, 2))
         return broken + _tables(Path(name) / "out")
 
 

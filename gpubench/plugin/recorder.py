@@ -242,8 +242,10 @@ def _superseded(journal: Path, run_file: Path) -> bool:
 
     The journal of ``gpubench run``, of a session that was killed or is under way, and anybody's file are not.
     """
+    if not journal.is_file():
+        return False
     try:
-        events = {event["event"] for event in read_ledger(journal)} if journal.is_file() else set()
+        events = {event["event"] for event in read_ledger(journal)}
     except RunFileError:
         return False
     written = run_file.exists() and run_file.stat().st_mtime_ns >= journal.stat().st_mtime_ns
