@@ -293,15 +293,12 @@ class WorkerGroup:
 
 
 class TorchrunGroup:
-    """The ranks that torchrun started, on one machine or several: each must call :meth:`run` at the same point.
-
-    ``rank`` is this process's; its threads may be others in the next run.
-    """
+    """The ranks that torchrun started, on one machine or several: each must call :meth:`run` at the same point."""
 
     def __init__(self, rank: Rank, deadline_s: float) -> None:
         self.broken: RankFailure | None = None
         self.altered: list[Flag] = []
-        self.rank, self._deadline_s = rank, deadline_s
+        self._rank, self._deadline_s = rank, deadline_s
         self._store = launcher_store(rank, deadline_s)
         self._joins = 0
         share_progress([0] * rank.world_size, rank.number)
@@ -312,10 +309,17 @@ class TorchrunGroup:
 
         self._joins += 1
         usual = torch.get_num_threads()
-        join_process_group(self.rank, self._deadline_s, PrefixStore(f"gpubench {self._joins}", self._store))
+        join_process_group(self._rank, self._deadline_s, PrefixStore(f"gpubench {self._joins}", self._store))
         torch.set_num_threads(usual)
         patience = timedelta(seconds=_PATIENCE * self._deadline_s)
         self._control = dist.new_group(backend="gloo", timeout=patience)
+
+    def move(self, rank: Rank) -> None:
+        """Have this rank's device and threads from now on; every rank must move at the same point."""
+        if rank != self._rank and not self.broken:
+            self.close()
+            self._rank = rank
+            self._join()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank.
@@ -325,14 +329,14 @@ class TorchrunGroup:
         """
         if self.broken:
             raise self.broken
-        gathered: list[Any] = [None] * self.rank.world_size
+        gathered: list[Any] = [None] * self._rank.world_size
         try:
             dist.barrier(group=self._control)
             start = time.monotonic()
             usual = torch.get_num_threads()
-            torch.set_num_threads(self.rank.threads)  # the rest of this pytest keeps its own
+            torch.set_num_threads(self._rank.threads)  # the rest of this pytest keeps its own
             try:
-                answer = _watched(self.rank, function, arguments, Exception)
+                answer = _watched(self._rank, function, arguments, Exception)
             finally:
                 torch.set_num_threads(usual)
             dist.all_gather_object(gathered, (time.monotonic() - start, answer), group=self._control)
