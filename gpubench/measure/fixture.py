@@ -140,7 +140,7 @@ class Gpubench(Inputs):
         nbytes: float | None = None,
         items: float | None = None,
         unit: str = "element",
-        check: Callable[..., Any] | bool = True,
+        check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
         devices: Iterable[str] = (),
         threads: int | None = None,
@@ -152,7 +152,8 @@ class Gpubench(Inputs):
         - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
           counted from the call where torch can; declared ones must agree with that.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False`` records the case as unchecked.
+          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
         - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
           and of the result are known without being named.

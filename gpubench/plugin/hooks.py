@@ -117,7 +117,7 @@ class Plugin:
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                require_room(len(cases), self.session.settings.processes)
+                require_room(cases, self.session.settings.processes)
                 recorder = Recorder(self.config, self.session, path)
                 recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
             self.recorder = recorder
@@ -229,6 +229,8 @@ class Plugin:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
+        for old, new in self.recorder.kept if self.recorder else ():
+            terminalreporter.write_line(f"gpubench: {old.name} was there before and is now {new.name}")
         path = self.config.getoption("benchmark_json", None)
         if path and Path(path).exists():
             terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")
