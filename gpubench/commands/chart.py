@@ -81,9 +81,14 @@ def _picture(args: argparse.Namespace) -> bytes:
         print(f"gpubench chart: {words}", file=sys.stderr)
     if args.title:  # the title that it replaces begins with what was measured
         given["subtitle"] = f"{figure.title.rpartition(': ')[0] or figure.title}: {figure.subtitle}"
-    given |= {name: _TABLES.sub("gpubench report", getattr(figure, name)) for name in ("caption", "notice")}
-    (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
+    (content,) = render([dataclasses.replace(on_its_own(figure), **given)], [suffix], [args.theme]).values()
     return content
+
+
+def on_its_own(figure: Figure) -> Figure:
+    """The figure without the names of a report's other files."""
+    words = {name: _TABLES.sub("gpubench report", getattr(figure, name)) for name in ("caption", "notice")}
+    return dataclasses.replace(figure, **words)
 
 
 def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
