@@ -33,9 +33,10 @@ def break_even_figures(data: ChartData) -> list[Figure]:
         drawn += panel_of(title, sweep.size, curves)
     ends = [(line.points[-1].y, workload_name(sweep.workload), line) for sweep, lines in turns for line in lines]
     (least, _, _), (most, name, line) = (choose(ends, key=lambda end: end[0]) for choose in (min, max))
-    title = f"At their largest size, copies are amortized within {_calls_text(most)} ({name}"
-    title += f", {data.naming.device(line.row)})" if len(data.devices(used)) > 1 else ")"
-    title += f", at the least {_calls_text(least)}" if least < most else ""
+    title = f"Copies are amortized within {_calls_text(most)} at the largest size"
+    if least < most:
+        where = f"{name}, {data.naming.device(line.row)}" if len(data.devices(used)) > 1 else name
+        title = title.replace("within ", f"within {least:,.0f} to ") + f" (most: {where})"
     subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
     chart = LinePanels(tuple(drawn), CALL_UNIT, data.keys(used))

@@ -185,7 +185,7 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
     for curve, label, end, place in zip(curves, labels, ends, spread(ends, _WORD, 4, room - 4), strict=True):
         label.set_position((right, low * math.exp(place / scale)))
         apart = width * math.log(right / curve.points[-1].x) / math.log(right / left)
-        if label.arrow_patch and abs(end - place) <= 2 and apart < _NEAR:
+        if label.arrow_patch and (curve.cut or (abs(end - place) <= 2 and apart < _NEAR)):
             label.arrow_patch.set_visible(False)
         elif label.arrow_patch and apart >= _NEAR:  # not to be taken for the line
             label.arrow_patch.set(linestyle=(0, (1, 3)), linewidth=1.0)

@@ -190,7 +190,8 @@ def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[Na
 
 def plainest(found: Sequence[Notable]) -> list[Notable]:
     """Of each workload its first setting: titles aren't made from dtypes that stand beside it."""
-    return list({(each.group, each.name): each for each in reversed(found)}.values())
+    first = {(each.group, each.name): each for each in reversed(found)}
+    return [each for each in found if first[each.group, each.name] is each]
 
 
 def sound(line: Line) -> tuple[tuple[Point, ...], tuple[Row, ...]]:

@@ -27,7 +27,7 @@ def price_figures(data: ChartData) -> list[Figure]:
     places = Counter(data.naming.order(row) for each in found for row in each.rows)
     base = max(places, key=lambda place: (places[place], place), default=0)  # CPUs come last
     marks = len(places) - 1
-    pairs = []
+    pairs: list[tuple[Notable, Row]] = []
     for each in found if marks == 1 else plainest(found):
         against = [row for row in each.rows if data.naming.order(row) == base]
         others = tuple(row for row in each.rows if data.naming.order(row) != base)

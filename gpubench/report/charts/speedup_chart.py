@@ -20,6 +20,8 @@ _COPIES = "With copies: inputs copied from pageable memory, one call, results co
 _MOST_DEFAULT = 2
 """Workloads, each of another family, that a report shows unless it is asked for all."""
 _UNSURE = "unsure"
+_MOST_WORDS = 50
+"""Letters of a finding where a title has one for each of two devices."""
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
 
@@ -247,6 +249,9 @@ def _finding(data: ChartData, crossed: Sequence[_Crossed], size: str) -> str:
         if words == _UNSURE:
             parts.append(f"unsure from which size {subject} wins")
             continue
+        if len(by_subject) > 1 and len(words) > _MOST_WORDS:
+            sizes = [_since(each.crossing, each.line, size).startswith(("from", "at every")) for each in resident]
+            words = f"in {sum(sizes)} of {len(sizes)} settings"
         verb = "isn't faster" if words.startswith("up to") else "wins"
         parts.append(f"{subject} {verb} {words}{''.join(_with_copies(each, size) for each in copied)}")
     return "; ".join(parts)

@@ -311,7 +311,7 @@ def test_break_even_counts_calls(tmp_path: Path) -> None:
     assert all(point.y >= 1 for panel in figure.chart.panels for curve in panel.curves for point in curve.points)
     assert "break-even" not in plan(tmp_path, records.cpu_run())
     most = max((float(label.split()[0].replace(",", "")), label) for label in labels)[1]
-    assert figure.title.startswith(f"At their largest size, copies are amortized within {most} (")
+    assert figure.title.startswith(f"Copies are amortized within 1 to {most} at the largest size (most: ")
 
 
 def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None:
