@@ -153,13 +153,13 @@ def _draw(results: Results, path: Path) -> None:
     """The speedup by size, or the time where there is nothing to compare; said where there is too little to draw."""
     from ..report.charts.pictures import render
     from ..runfile.writer import replace
-    from .chart import figures_of, on_its_own
+    from .chart import figures_of
 
     table = results.table
     for kind in ("speedup", "time"):
         with contextlib.suppress(UsageError):
             figure = figures_of(table, kind, {})[0]
-            (content,) = render([on_its_own(figure)], [path.suffix.removeprefix(".")], ["light"]).values()
+            (content,) = render([figure], [path.suffix.removeprefix(".")], ["light"]).values()
             replace(path, content)
             print(path)
             return
