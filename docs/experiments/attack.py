@@ -203,7 +203,7 @@ def hostile(number: int) -> Broken:
     suite = Path(__file__).with_name("hostile_suite.py")
     with tempfile.TemporaryDirectory(prefix="hostile-") as name:
         folder = Path(name)
-        done = call([*RUN, str(suite), "--processes=1", "--deadline=10", f"--seed={number}"], folder, 3 * 3600)
+        done = call([*RUN, str(suite), "--processes=1", "--deadline=60", f"--seed={number}"], folder, 3 * 3600)
         if not (folder / "out/run.json").exists():
             return [f"no run file: {done.stderr[-500:]}"]
         measured, refused = rows_of(folder / "out/run.json")
