@@ -119,7 +119,7 @@ class Gpubench(Inputs):
         if not session.settings.plan:
             home.settle()
         self._held_bytes = home.allocated_memory()
-        self._captured_bytes = 0
+        self._peak_bytes: int | None = None
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         self._replayed = replayed or ReplayTimer()
@@ -140,7 +140,7 @@ class Gpubench(Inputs):
         nbytes: float | None = None,
         items: float | None = None,
         unit: str = "element",
-        check: Callable[..., Any] | bool = True,
+        check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
         devices: Iterable[str] = (),
         threads: int | None = None,
@@ -152,7 +152,8 @@ class Gpubench(Inputs):
         - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
           counted from the call where torch can; declared ones must agree with that.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False`` records the case as unchecked.
+          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
         - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
           and of the result are known without being named.
@@ -221,7 +222,7 @@ class Gpubench(Inputs):
         result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
-            self._captured_bytes = self.home.peak_memory() or 0
+            self._peak_bytes = self.home.peak_memory()
         # Nothing but the first call says how long the reference takes; a CPU is slower than most accelerators.
         reference_s = first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
@@ -236,7 +237,10 @@ class Gpubench(Inputs):
     def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
         """Call until warm. The machine is watched from here on: a few short rounds alone may be too short to judge."""
         before = disturbance.look(self._clock.devices)
+        self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         call_s, round_s = self._warm_seconds(prepared, verified)
+        # Not that of the rounds: some of them keep a call's result during the next one.
+        self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         budget.require(call_s, "seen in warm-up", self.allowance)
         uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
         if uncounted and verified.again and prepared.work.flops:
@@ -251,7 +255,6 @@ class Gpubench(Inputs):
         latency_s = None
         if self.enabled and warm.call_s < LONG_CALL and verified.again and self._flush is None:
             latency_s = latency(verified.again, self._clock)
-        self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         # The device's clocks have risen by now; from here on they must not fall.
         before = dataclasses.replace(warm.before, clocks=disturbance.look(self._clock.devices).clocks)
         result = self._rounds(prepared, verified, warm)
@@ -259,7 +262,7 @@ class Gpubench(Inputs):
             device.synchronize()
         after = disturbance.look(self._clock.devices)
         flags = tuple(disturbance.disturbed(before, after, self._session.threads))
-        return Timed(result, latency_s, self._peak_bytes(prepared.counted), flags)
+        return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
         """What else the record says: the precision in force and, once in a run, what only an accelerator has."""
@@ -405,15 +408,14 @@ class Gpubench(Inputs):
             return benchmark.pedantic(verified.call, request.args, request.kwargs, rounds=few)
         return benchmark(verified.call, *request.args, **request.kwargs)
 
-    def _peak_bytes(self, counted: Counted | None) -> int | None:
+    def _memory_bytes(self, counted: Counted | None) -> int | None:
         """The most that the case held at once, inputs included: by its device's allocator, or on a CPU, which has none
         that counts, from the call's tensors."""
         if not self.home.accelerator:
             return counted.held_bytes + counted.peak_bytes if counted else None
-        peak = self.home.peak_memory()
-        if peak is None or self._held_bytes is None:
+        if self._peak_bytes is None or self._held_bytes is None:
             return None
-        return max(0, max(peak, self._captured_bytes) - self._held_bytes)
+        return max(0, self._peak_bytes - self._held_bytes)
 
 
 def _present(name: str) -> Device:

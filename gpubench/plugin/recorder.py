@@ -18,7 +18,7 @@ import pytest
 from ..errors import RunFileError, UsageError
 from ..format import counted
 from ..measure import environment
-from ..measure.budget import CEILINGS_S, COMPILE_S, RANKS_S
+from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
@@ -30,7 +30,7 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-MEASURING_FILES = ("format.py", "options.py", "statistics.py")
+MEASURING_FILES = ("expression.py", "format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 
@@ -172,9 +172,7 @@ class Recorder:
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
-        if session.settings.ceilings:
-            seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
-        return seconds
+        return seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """What must be equal for the numbers of two sessions to belong to one run."""
