@@ -101,9 +101,9 @@ def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"{args.svg}: a picture is .svg or .png")
-    read = {Path(path).resolve() for path in (*args.base, *args.new)}
+    read = {os.path.realpath(path) for path in (*args.base, *args.new)}
     for path in map(Path, filter(None, (args.svg, args.github_summary))):
-        if path.is_dir() or not os.access(path.parent, os.W_OK) or path.resolve() in read:
+        if path.is_dir() or not os.access(path.parent, os.W_OK) or os.path.realpath(path) in read:
             raise UsageError(f"{path}: can't be written there")
     if args.svg:
         from ..compare.document import DRAWN, dark_path

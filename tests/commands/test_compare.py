@@ -472,7 +472,7 @@ def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> N
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_output_is_no_slowdown(save) -> None:
     run = save("run.json", run_file())
-    for words in (["show", run], ["compare", "--base", run, "--new", run]):
+    for words in (["show", run], ["compare", "--base", run, "--new", run], ["run", "--help"]):
         command = [sys.executable, "-m", "gpubench", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with open("/dev/full", "w") as full:
