@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from ..devices import CPU, Device, find_device
+from ..devices import CPU, Demo, Device, Load, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
@@ -23,7 +23,7 @@ from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
 from .data import Data, bare_tensors, tensors
 from .precision import apply, matmul_precision, torch_dtype
-from .probes import device_time, energy, flush, latency, transfer
+from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
@@ -197,7 +197,11 @@ class Gpubench(Inputs):
         if request.setup is not None and not args and not kwargs:
             args, kwargs = _arguments(request.setup())
         # Counted once, by the first process of a run.
-        counted = count(request.function, args, kwargs) if self.first else None
+        counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
+        if self.home.simulated and counted is None:
+            raise Unmeasurable(
+                f"{self.home.label}: its model needs work that PyTorch can count, and this call has none"
+            )
         work = agree(request.work, counted)
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
@@ -220,6 +224,8 @@ class Gpubench(Inputs):
         self.home.reset_peak_memory()
         start = self._clock()
         result = call(*prepared.args, **prepared.kwargs)
+        if isinstance(self.home, Demo):
+            call = stand_in(self.home, self._load(prepared), result)
         first_s = self._clock() - start
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
@@ -261,7 +267,7 @@ class Gpubench(Inputs):
         for device in self._clock.devices:
             device.synchronize()
         after = disturbance.look(self._clock.devices)
-        flags = tuple(disturbance.disturbed(before, after, self._session.threads))
+        flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
         return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
@@ -269,6 +275,9 @@ class Gpubench(Inputs):
         record: dict[str, Any] = {"precision": environment.switches()}
         if not (self.enabled and self.first and self.home.accelerator):
             return record
+        if isinstance(self.home, Demo):
+            load, outputs = self._load(prepared), bare_tensors(timed.result)
+            return record | simulated_probes(self.home, load, bare_tensors(prepared.args), outputs)
         if verified.again is None:
             record["device_reason"] = "the case sets up before every call"
         elif sum(used.accelerator for used in self._clock.devices) > 1:
@@ -332,6 +341,13 @@ class Gpubench(Inputs):
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
+    def _load(self, prepared: Prepared) -> Load:
+        """What a simulated device takes its time for."""
+        counted = prepared.counted
+        assert counted is not None
+        dtype = compute_dtype(self.case.dtype, self.case.variant)
+        return Load(prepared.work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
 
@@ -339,6 +355,8 @@ class Gpubench(Inputs):
         """
         allowed = {str(self.home), *map(str, further)}
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
+        if self.home.simulated:
+            used.discard(self.home.torch_name)
         if others := sorted(used - allowed):
             raise UsageError(
                 f"a tensor of this case is on {', '.join(others)}, not on {self.home}:"
