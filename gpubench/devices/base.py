@@ -76,6 +76,10 @@ class Device(ABC):
     def release_memory(cls) -> None:
         """Return memory that is cached but unused to the devices of this kind."""
 
+    @classmethod  # noqa: B027
+    def release_pinned_memory(cls) -> None:
+        """Return page-locked host memory that is cached but unused to the system."""
+
     @classmethod
     def interconnect(cls, count: int) -> str | None:
         """What joins the first ``count`` devices: ``NVLink``, ``PCIe``, ``memory``."""

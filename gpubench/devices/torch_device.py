@@ -1,7 +1,8 @@
-"""Devices that torch's own module describes, and the kinds that are nothing but that: Intel's, and out-of-tree ones."""
+"""Devices that torch's own module describes, and the kinds that are nothing but that: out-of-tree ones."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ class TorchDevice(Device):
     """A kind known by its ``torch.<kind>`` module, through torch's contract for device modules."""
 
     torch: ClassVar[Any] = _Torch()
+    caches_pinned_memory: ClassVar[bool] = False
+    """Whether torch keeps this kind's page-locked host memory. Asked of another kind, torch may end the process."""
 
     @classmethod
     def _module(cls) -> Any:
@@ -65,6 +68,15 @@ class TorchDevice(Device):
     @classmethod
     def release_memory(cls) -> None:
         cls._ask("empty_cache")
+        cls.release_pinned_memory()
+
+    @classmethod
+    def release_pinned_memory(cls) -> None:
+        if not cls.caches_pinned_memory:
+            return
+        public = getattr(getattr(cls.torch, "accelerator", None), "empty_host_cache", None)  # since torch 2.13
+        with contextlib.suppress(RuntimeError, AttributeError):
+            (public or cls.torch._C._host_emptyCache)()
 
     @property
     def label(self) -> str:

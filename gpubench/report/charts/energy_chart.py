@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from ...format import text
 from ..labels import Row
+from ..speedup import on_accelerator
 from .layouts import NamedRows, RowMark
 from .material import ChartData, marked
 from .page import Figure
 from .wording import caption, hollow_marks, warning
+
+_GPU_NOTE = "Idle power included; the CPU's energy isn't. "
 
 
 def energy_figures(data: ChartData) -> list[Figure]:
@@ -24,7 +27,9 @@ def energy_figures(data: ChartData) -> list[Figure]:
     names = ", ".join(data.devices(shown))
     title = f"{names}: energy per item, at {text(min(powers), 'W', 2)} to {text(max(powers), 'W', 2)} while it works"
     subtitle = "Energy per item, from the device's own counter, log scale; lower is better"
-    words = caption(shown, data.naming, "Idle power included; the CPU's energy isn't. ", "*")
+    counted = {on_accelerator(row) for row in shown}
+    note = "Idle power included. A CPU's is that of all its sockets. " if False in counted else _GPU_NOTE
+    words = caption(shown, data.naming, note, "*")
     return [Figure("energy", "energy", title, subtitle, words, chart, 6.0, True, warning(shown))]
 
 

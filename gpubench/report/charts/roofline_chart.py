@@ -190,7 +190,8 @@ def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
     hollow = hollow_marks(rows, rows)
     dots = []
     for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
-        work, dtype = row["_result"].work, compute_dtype(row["dtype"] or "", row["variant"] or "")
+        work, precision = row["_result"].work, row["_result"].precision
+        dtype = compute_dtype(row["dtype"] or "", row["variant"] or "", precision)
         dots.append(Dot(work.flops / work.bytes, height, dtype, best.get(i, ""), i in hollow))
     used = {dot.dtype for dot in dots}
     flat = [
