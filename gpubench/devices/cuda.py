@@ -252,7 +252,7 @@ class Cuda(TorchDevice):
             "l2_bytes": getattr(properties, "L2_cache_size", None),
             "platform": "rocm" if hip else "cuda",
             "driver": None if hip else driver(),
-            **({"unknown": rocm.missing(rocm.address(properties))} if hip else {}),
+            **({"unknown": rocm.why_unknown(rocm.address(properties))} if hip else {}),
             **self.limits(),
         }
 

@@ -1,7 +1,7 @@
 """What AMD's management library (amdsmi) and the kernel tell of an AMD GPU.
 
 Written from their documentation (rocm.docs.amd.com/projects/amdsmi, the kernel's amdkfd topology); not run on an AMD
-GPU yet. Each answer may be missing; :func:`missing` says why none is there.
+GPU yet. Each answer may be missing; :func:`why_unknown` says why none is there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def address(properties: Any) -> str | None:
         return None
 
 
-def missing(place: str | None) -> str | None:
+def why_unknown(place: str | None) -> str | None:
     """Why nothing is known of clocks, throttling and energy, or ``None``."""
     library, reason = _library()
     if library is None:

@@ -36,7 +36,7 @@ def library(monkeypatch):
 
 
 def test_what_the_library_tells_of_the_gpu_at_a_place(library):
-    assert rocm.missing(PLACE) is None
+    assert rocm.why_unknown(PLACE) is None
     assert rocm.clocks(PLACE) == {"sm": 2.1e9, "memory": 1.3e9}
     assert rocm.energy_j(PLACE) == pytest.approx(61.0)
     assert rocm.throttle_reasons(PLACE) == ("power limit",)
@@ -48,13 +48,13 @@ def test_an_older_library_names_the_counter_otherwise(library):
 
 
 def test_what_is_missing_says_so(library, monkeypatch):
-    assert rocm.missing("0000:99:00") == "amdsmi knows no GPU at 0000:99:00"
-    assert rocm.missing(None) == "this PyTorch doesn't say where on the PCI bus a GPU is"
+    assert rocm.why_unknown("0000:99:00") == "amdsmi knows no GPU at 0000:99:00"
+    assert rocm.why_unknown(None) == "this PyTorch doesn't say where on the PCI bus a GPU is"
     library.amdsmi_get_clock_info = lambda gpu, domain: {"clk": "N/A"}
     assert rocm.clocks(PLACE) is None
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     rocm._library.cache_clear()
-    assert str(rocm.missing(PLACE)).startswith("amdsmi can't be imported")
+    assert str(rocm.why_unknown(PLACE)).startswith("amdsmi can't be imported")
     assert (rocm.clocks(PLACE), rocm.energy_j(PLACE), rocm.throttle_reasons(PLACE)) == (None, None, ())
 
 
@@ -63,7 +63,7 @@ def test_a_library_that_fails_to_start_says_why(library):
         raise RuntimeError("no driver")
 
     library.amdsmi_init = fail
-    assert rocm.missing(PLACE) == "amdsmi can't be used: no driver"
+    assert rocm.why_unknown(PLACE) == "amdsmi can't be used: no driver"
 
 
 def test_the_place_of_a_gpu(monkeypatch):
