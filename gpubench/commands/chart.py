@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..options import add_expression, chosen
+from ..runfile.reader import clean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
     from ..runfile.writer import replace
 
     replace(Path(args.output), _picture(args))
-    print(args.output)
+    print(clean(args.output))
     return 0
 
 

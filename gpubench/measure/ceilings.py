@@ -41,17 +41,18 @@ class Effort:
 
 EFFORTS = {
     "smoke": Effort(0.002, 0.002, 1 << 22),
+    "brief": Effort(0.015, 0.08, 1 << 28),
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }
 
 
-def measure_ceilings(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
+def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
     """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
     measured = {}
     for device, dtypes in wanted.items():
         try:
-            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[preset])
+            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[effort])
         except RuntimeError as error:
             warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
     return measured

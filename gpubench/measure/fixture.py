@@ -112,7 +112,10 @@ class Gpubench(Inputs):
     ) -> None:
         # Before any data is made: what the device holds by then isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
+        if not session.settings.plan:
+            home.settle()
         self._held_bytes = home.allocated_memory()
+        self._captured_bytes = 0
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         self._replayed = replayed or ReplayTimer()
@@ -133,7 +136,7 @@ class Gpubench(Inputs):
         nbytes: float | None = None,
         items: float | None = None,
         unit: str = "element",
-        check: Callable[..., Any] | bool = True,
+        check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
         devices: Iterable[str] = (),
         threads: int | None = None,
@@ -145,7 +148,8 @@ class Gpubench(Inputs):
         - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
           counted from the call where torch can; declared ones must agree with that.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False`` records the case as unchecked.
+          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
         - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
           and of the result are known without being named.
@@ -209,9 +213,12 @@ class Gpubench(Inputs):
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
             poison(prepared.args, prepared.kwargs)
+        self.home.reset_peak_memory()
         start = self._clock()
         result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
+        if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
+            self._captured_bytes = self.home.peak_memory() or 0
         # Nothing but the first call says how long the reference takes; a CPU is slower than most accelerators.
         reference_s = first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
@@ -418,7 +425,9 @@ class Gpubench(Inputs):
         if not self.home.accelerator:
             return counted.held_bytes + counted.peak_bytes if counted else None
         peak = self.home.peak_memory()
-        return None if peak is None or self._held_bytes is None else max(0, peak - self._held_bytes)
+        if peak is None or self._held_bytes is None:
+            return None
+        return max(0, max(peak, self._captured_bytes) - self._held_bytes)
 
 
 def _present(name: str) -> Device:

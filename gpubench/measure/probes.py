@@ -30,6 +30,9 @@ MOST_CALLS = 50
 LONGEST_HOLD, TRIES = 0.5, 4
 LAGS = 0.5
 """Largest share of a device's time that launching may take where the device isn't held."""
+HELD, KERNELS, MARKED = "held", "kernels", "marked"
+"""How the device's time was measured: calls queued behind a wait, the sum of the kernels of one call, or marks around
+calls that were not held back."""
 FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 """Copies each way: at least and at most so many, within about so long."""
 
@@ -90,11 +93,12 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
 
 class DeviceTime(NamedTuple):
-    """Median seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
+    """Seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
 
     device_s: float | None
     launch_s: float | None
     device_reason: str | None = None
+    device_method: str | None = None
 
 
 def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
@@ -105,8 +109,9 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
 
     ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
     its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
-    was queued; otherwise fewer are queued behind a longer wait, and it is given up at half a second.
-    A call of more than a second (:data:`LONG_S`) is made once, and a device that can't be held isn't.
+    was queued; otherwise fewer are queued behind a longer wait, up to half a second. Where that doesn't help, a call
+    is profiled and the times of its kernels are summed. A call of more than a second (:data:`LONG_S`) is made once, and
+    a device that can't be held isn't.
     """
     if call_s > LONG_S:
         return _unheld(call, device, 1, flush)
@@ -117,8 +122,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     failures = 0
     while len(times) < REPEATS:
         if failures == TRIES or hold_s > LONGEST_HOLD:
-            why = "the call waits for the device itself, or has more launches than fit its queue"
-            return DeviceTime(None, launch_s, why)
+            return _profiled(call, device, launch_s)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
             return _unheld(call, device, 1 if flush else calls, flush)
@@ -128,7 +132,22 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
             # Too many launches for the queue, or too short a wait: less of the one, more of the other.
             calls, failures = max(1, calls // 4), failures + 1
             hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
-    return DeviceTime(statistics.median(times) or None, launch_s)
+    device_s = statistics.median(times)
+    if not device_s:
+        return DeviceTime(None, launch_s, "the call took no time that the device's clock shows")
+    return DeviceTime(device_s, launch_s, device_method=HELD)
+
+
+def _profiled(call: Callable[[], Any], device: Device, launch_s: float) -> DeviceTime:
+    """The device's time by its kernels, of a call that can't be held: gaps are left out, overlaps count twice."""
+    why = "the call waits for the device itself, or has more launches than fit its queue"
+    try:
+        device_s = device.kernels_s(call)
+    except (RuntimeError, ImportError) as error:
+        return DeviceTime(None, launch_s, f"{why}; it can't be profiled: {' '.join(str(error).split())}")
+    if device_s is None:
+        return DeviceTime(None, launch_s, f"{why}; no profiler shows its kernels")
+    return DeviceTime(device_s, launch_s, device_method=KERNELS)
 
 
 def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:
@@ -187,7 +206,7 @@ def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable
     device_s = start.elapsed_time(end) / 1e3 / calls
     if launch_s > LAGS * device_s:
         return DeviceTime(None, launch_s, "launching takes about as long as the device, which isn't held meanwhile")
-    return DeviceTime(device_s, launch_s)
+    return DeviceTime(device_s, launch_s, device_method=MARKED)
 
 
 def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:

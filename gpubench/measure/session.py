@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..devices import Choice, Device, find_device, select
@@ -21,6 +21,8 @@ from .disturbance import canary, impossible, slow_threads
 from .precision import computed_dtype, matmul_precision
 from .work import Counted
 
+BRIEF_BUDGET_S = 8.0
+"""Of one expression: whoever times it wants to know it, and waits."""
 MOST_REMEASURED = 3
 """Ceilings are measured again at most this often in a run."""
 
@@ -44,6 +46,7 @@ class Settings:
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False
+    brief: bool = False
     process: int = 0
     processes: int = 1
 
@@ -82,7 +85,8 @@ class Session:
     """State of one measuring process. torch is imported by the first question that needs it."""
 
     settings: Settings
-    unmeasured: list[Unmeasured] = field(default_factory=list)
+    unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
+    """By full name."""
     begun: dict[str, Case] = field(default_factory=dict)
     estimates: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())
@@ -98,13 +102,23 @@ class Session:
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
         given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
-        return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
+        preset = PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
+        return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
 
     @property
     def plan(self) -> dict[str, Any]:
         """What ``--gpubench-plan`` writes: the estimate of each case, and of one device's ceilings in seconds."""
-        ceilings_s = CEILINGS_S[self.settings.preset] if self.settings.ceilings else 0.0
-        return {"cases": self.estimates, "ceilings_s": ceilings_s}
+        return {"cases": self.estimates, "ceilings_s": self.ceilings_s}
+
+    @property
+    def _peaks(self) -> str:
+        """With how much effort peaks are measured."""
+        return "brief" if self.settings.brief else self.settings.preset
+
+    @property
+    def ceilings_s(self) -> float:
+        """Estimated seconds for the peaks of one device."""
+        return CEILINGS_S[self._peaks] if self.settings.ceilings else 0.0
 
     @property
     def first(self) -> bool:
@@ -126,7 +140,7 @@ class Session:
             if device := find_device(case.device).device:
                 wanted.setdefault(device, set()).add(computed_dtype(case, device))
         _ = self.threads
-        return ceilings.measure_ceilings(wanted, self.settings.preset)
+        return ceilings.measure_ceilings(wanted, self._peaks)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
@@ -151,7 +165,7 @@ class Session:
             if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self._peaks).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return flags
 

@@ -8,10 +8,12 @@ import json
 import math
 import os
 import re
+import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
 """Names that many machines have: they give nobody away, and are words of other meanings too."""
 _PLACE = re.compile(
     r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
+    r"|(?<=['\"])(?:~|[A-Za-z]:)?(?:[/\\][^/\\'\"\n]+)+[/\\](?P<quoted>[^/\\'\"\n]+)(?=['\"])"  # with spaces
     r"|(?:(?<![\w.])|(?<=[\s'\"=,(\[]-[A-Za-z])|(?<=^-[A-Za-z]))"  # also of an option: -I/opt/include
     r"(?:~|[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?P<last>[^\s/\\:'\"]+)"
 )
@@ -35,6 +38,9 @@ _ADDRESS = re.compile(
 )
 """Of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
 
+_UNLOCKED_S = 10.0
+"""A younger folder may be one that its process is about to lock."""
+
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """Write JSON whole or not at all: a reader never meets half a file, and a failure leaves the old one.
@@ -43,16 +49,36 @@ def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """
     path = Path(path)
     try:
-        content = json.dumps(data, allow_nan=False).encode()
-        try:
-            content = msgspec.json.format(content, indent=1)  # ten times as fast as json
-        except msgspec.DecodeError:  # half a character, of a file name
-            content = json.dumps(data, allow_nan=False, indent=1).encode()
+        replace(path, _parts(data))
     except ValueError as error:
         raise RunFileError(f"{clean(str(path))}: run: expected finite numbers only ({error})") from None
     except RecursionError:
         raise RunFileError(f"{clean(str(path))}: run: expected fewer levels of nesting") from None
-    replace(path, content, b"\n")
+
+
+def _parts(data: Mapping[str, Any]) -> Iterator[bytes]:
+    """JSON indented by 1, benchmark by benchmark: as a whole, that of a large run takes a gigabyte."""
+    opening = b"{\n "
+    for key, value in data.items():
+        yield opening + _indented(key) + b": "
+        opening = b",\n "
+        if not isinstance(value, list) or not value:
+            yield _indented(value, 1)
+            continue
+        yield b"[\n  "
+        for place, entry in enumerate(value):
+            yield b",\n  " * bool(place) + _indented(entry, 2)
+        yield b"\n ]"
+    yield b"\n}\n" if data else b"{}\n"
+
+
+def _indented(value: Any, levels: int = 0) -> bytes:
+    content = json.dumps(value, allow_nan=False).encode()
+    try:
+        content = msgspec.json.format(content, indent=1)  # ten times as fast as json
+    except msgspec.DecodeError:  # half a character, of a file name
+        content = json.dumps(value, allow_nan=False, indent=1).encode()
+    return content.replace(b"\n", b"\n" + levels * b" ")
 
 
 def fit(value: Any, levels: int = 40) -> Any:
@@ -77,8 +103,9 @@ def text_of(value: object) -> str:
         return f"{type(value).__name__} that has no text"
 
 
-def replace(path: Path, *content: bytes) -> None:
-    """Put ``content`` in place of the file in one step. Raises UsageError where that can't be done."""
+def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Put ``content``, whole or in parts, in place of the file in one step. Raises UsageError where that can't be
+    done."""
     temporary = None
     for part in path.parent.glob(f".{glob.escape(path.name[:40])}.*.part"):
         with suppress(OSError, UsageError):
@@ -91,7 +118,7 @@ def replace(path: Path, *content: bytes) -> None:
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(temporary, 0o666 & ~mask)  # mkstemp's own mode would hide a published file from others
-            stream.writelines(content)
+            stream.writelines([content] if isinstance(content, bytes) else content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
@@ -102,6 +129,20 @@ def replace(path: Path, *content: bytes) -> None:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)  # there is nothing left to remove after a success
+
+
+@contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """A temporary folder. Those that killed processes left go first; that of a living one is locked."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError, UsageError):
+            if time.time() - left.stat().st_mtime > _UNLOCKED_S:
+                Lock(left)
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        lock = Lock(name)
+        yield Path(name)
+        lock.release()
 
 
 class Lock:
@@ -147,5 +188,5 @@ def without_paths(text: str) -> str:
 
 def _shown(place: re.Match[str]) -> str:
     if place["url"] is None:
-        return place["last"]
+        return place["quoted"] or place["last"]
     return place["url"] if _PUBLIC.match(place["url"]) else "(url)"

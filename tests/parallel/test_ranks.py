@@ -12,7 +12,7 @@ from gpubench import devices
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
 from gpubench.parallel import team
-from gpubench.parallel.ranks import Ranks, _flags_of_ranks, measure_rank
+from gpubench.parallel.ranks import Ranks, _flags_of_ranks, circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.runfile.flags import Flag
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -28,10 +28,10 @@ from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
+@pytest.mark.parametrize("duty", ["none", "careless", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = Training("linear", "ddp", 8)
-    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
+    job = duties.Careless() if duty == "careless" else Training("linear", "ddp", 8)
+    arguments = {{"die": (1, 9), "stop": (1,), "fail": (1,)}}.get(duty)
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
@@ -64,7 +64,10 @@ def run(pytester):
 
 def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
     _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
-    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "after"]
+    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "careless", "after"]
+    flags = [b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in data["benchmarks"]]
+    seen = [[flag["seen"] for flag in each if flag["flag"] == "altered"] for each in flags]
+    assert seen == [[], [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)], []]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
     assert rows == {
         "die": ("crashed", "rank 1: killed by SIGKILL"),
@@ -233,3 +236,11 @@ def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(monkeypat
     assert returned == []
     team._release_memory(Rank(0, 2, "virtual:0", 1))
     assert returned == ["virtual"]
+
+
+def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    second = VirtualDevice(1)
+    names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
+    assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
+    assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]

@@ -2,17 +2,24 @@
 
 import getpass
 import json
+import math
 import socket
+import tempfile
 
+import msgspec
 import pytest
+import records
 
-from gpubench.runfile.writer import without_paths
+from gpubench.errors import RunFileError
+from gpubench.runfile import writer
+from gpubench.runfile.writer import without_paths, write
 
 
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("No such file: '/home/jane/secret project/x.py'", "No such file: 'secret project/x.py'"),
+        ("No such file: '/home/jane/secret project/x.py'", "No such file: 'x.py'"),
+        ("'/a b/c' isn't '/d/e f/g h.py', /i/j", "'c' isn't 'g h.py', j"),
         ("can't open /home/jane/a.so: denied", "can't open a.so: denied"),
         (r"error in C:\Users\jane\b.py", "error in b.py"),
         ("17 FLOP at 3 GB/s and 1/2", "17 FLOP at 3 GB/s and 1/2"),
@@ -35,6 +42,24 @@ def test_names_of_host_and_user_are_left_out(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "skynet-7")
     monkeypatch.setattr(getpass, "getuser", lambda: "jconnor")
     assert without_paths("jconnor@skynet-7 is down") == "(user)@(host) is down"
+
+
+def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(writer, "_UNLOCKED_S", -1.0)
+    (tmp_path / "gpubench-list-killed").mkdir()
+    (tmp_path / "gpubench-list-killed/log").touch()
+    (tmp_path / "gpubench-other").mkdir()
+    with writer.scratch("gpubench-list-") as living, writer.scratch("gpubench-list-") as second:
+        assert {path.name for path in tmp_path.iterdir()} == {living.name, second.name, "gpubench-other"}
+    assert [path.name for path in tmp_path.iterdir()] == ["gpubench-other"]
+
+
+def test_a_fresh_folder_that_isnt_locked_yet_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "gpubench-list-fresh").mkdir()
+    with writer.scratch("gpubench-list-"):
+        assert (tmp_path / "gpubench-list-fresh").exists()
 
 
 CASES = """
@@ -63,3 +88,34 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
         assert str(pytester.path) not in text
     assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
     assert json.loads(text)["commit_info"]["project"] == (pytester.path.name if identify else "")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"a": [], "b": {}, "c": None},
+        {"a": [[]], "b": [{}, [1, [2]], "a\nb\\"], "c": {"d": [{"e": []}, 1.5]}, "é": "é"},
+        pytest.param(records.gpu_run(processes=2), id="run"),
+    ],
+)
+def test_a_file_written_in_parts_is_the_whole_one_indented(tmp_path, data):
+    write(tmp_path / "run.json", data)
+    content = (tmp_path / "run.json").read_bytes()
+    assert content == msgspec.json.format(json.dumps(data).encode(), indent=1) + b"\n"
+
+
+def test_half_a_character_is_written_as_its_escape(tmp_path):
+    data = {"a": [{"name": "\ud800"}, {"name": "b\nc"}], "b": ["\udfff"]}
+    write(tmp_path / "run.json", data)
+    assert json.loads((tmp_path / "run.json").read_bytes()) == data
+
+
+def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "run.json"
+    write(path, {"a": [1]})
+    before = path.read_bytes()
+    with pytest.raises(RunFileError, match=r"run\.json: run: expected finite numbers only"):
+        write(path, {"a": [1, {"b": 2}, math.nan]})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
