@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .base import KINDS, Device, Memory, register
 from .cpu import Cpu
-from .torch_device import TorchDevice, out_of_tree_kind
+from .torch_device import TorchDevice, Xpu, out_of_tree_kind
 
 __all__ = [
     "CPU", "Choice", "Device", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present", "register",
@@ -23,6 +23,7 @@ __all__ = [
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
     importlib.import_module(f"{__name__}.{_module.name}")
+register(Xpu)
 
 CPU = Cpu()
 

@@ -1,12 +1,15 @@
-"""Devices that torch's own module describes, and the kinds that are nothing but that: out-of-tree ones."""
+"""Devices that torch's own module describes, and the kinds that are little but that: Intel's, and out-of-tree ones."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .base import Device, Memory
+
+if TYPE_CHECKING:
+    import torch
 
 
 class _Torch:
@@ -100,6 +103,26 @@ class TorchDevice(Device):
 
     def reset_peak_memory(self) -> None:
         self._ask("reset_peak_memory_stats", self.index)
+
+
+class Xpu(TorchDevice):
+    """Intel GPUs, whose events time their work; a queue of theirs can't be held. Written from the documentation of
+    ``torch.xpu``; not run on one yet."""
+
+    kind = "xpu"
+    caches_pinned_memory = True
+
+    def lacks(self, dtype: str) -> str | None:
+        if dtype == "float64" and not getattr(self._ask("get_device_properties", self.index), "has_fp64", True):
+            return f"{self.label} has no float64"
+        return super().lacks(dtype)
+
+    def record_event(self) -> torch.Event:
+        event = self._ask("Event", True)  # enable_timing
+        if event is None:
+            raise NotImplementedError("torch.xpu has no events that time")
+        event.record(self._module().current_stream(self.index))
+        return event  # type: ignore[no-any-return]
 
 
 @functools.cache
