@@ -9,7 +9,7 @@ every ten seconds, so a call that is killed loses no more. The next call begins 
 nothing again. Steps come in the order of their worth. A machine without a network needs the libraries that it lacks as
 wheels: ``--wheels FOLDER``; the first line of a call names them. Refuses, with one line, where there is no CUDA GPU.
 
-``--device``, ``--small``, ``--tests`` and ``--suite`` are for rehearsals without a GPU.
+``--device``, ``--small``, ``--tests``, ``--suite`` and ``--saved-every`` are for rehearsals without a GPU.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 ARCHIVE = "validation.tar.gz"
 LIMIT_S, SAVED_EVERY_S = 540.0, 10.0
+"""Seconds of a call, and between two savings."""
 PATIENCE_S = 25.0
 """What a process that is asked to stop may take to write down what it has."""
 LARGEST_LOG = 1 << 20
@@ -99,6 +100,7 @@ class Call:
     small: bool = False
     tests: str = "tests"
     suite: tuple[str, ...] = ()
+    saved_every_s: float = SAVED_EVERY_S
     site: Path | None = None
     state: dict[str, Any] = field(default_factory=dict)
     _saved_s: float = 0.0
@@ -138,7 +140,7 @@ class Call:
 
     def save_now_and_then(self) -> None:
         """Called every second while a step works."""
-        if time.monotonic() - self._saved_s >= SAVED_EVERY_S:
+        if time.monotonic() - self._saved_s >= self.saved_every_s:
             self.save()
 
     def _write_page(self) -> None:
@@ -576,7 +578,7 @@ def require_gpu(device: str) -> str:
 def begin(args: argparse.Namespace, scratch: Path) -> Call:
     """Unpack what earlier calls have left. Raises Refused."""
     call = Call(args.out.resolve(), scratch / "work", time.monotonic(), args.limit, args.device, args.small)
-    call.tests, call.suite = args.tests, tuple(args.suite or ())
+    call.tests, call.suite, call.saved_every_s = args.tests, tuple(args.suite or ()), args.saved_every
     call.work.mkdir()
     if args.wheels:
         call.site = scratch / "site"
@@ -645,6 +647,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--tests", default="tests", help=argparse.SUPPRESS)
     parser.add_argument("--suite", action="append", help=argparse.SUPPRESS)
+    parser.add_argument("--saved-every", type=float, default=SAVED_EVERY_S, help=argparse.SUPPRESS)
     parser.add_argument("--measure", choices=MEASURED, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not args.out and not args.list:
