@@ -27,7 +27,7 @@ COMMANDS = {
     "Look at results": {
         "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
-        "chart": "draw one picture: speedup, rate, time, roofline or break-even",
+        "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },

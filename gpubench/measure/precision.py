@@ -114,7 +114,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     dtype = torch_dtype(autocast_dtype(device))
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device.kind, dtype=dtype):
+        with torch.autocast(device.torch_name.partition(":")[0], dtype=dtype):
             return call(*args, **kwargs)
 
     return autocast

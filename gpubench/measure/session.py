@@ -228,4 +228,6 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         with matmul_precision("float32"):
-            return environment.machine(self.settings.machine)
+            chosen = (choice.device for choice in self.choices)
+            simulated = [device for device in chosen if device and device.simulated]
+            return environment.machine(self.settings.machine, simulated)
