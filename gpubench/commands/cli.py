@@ -36,7 +36,7 @@ EXAMPLES = {
     "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
     "gpubench run bench/": "your own benchmarks",
     "gpubench report a/run.json b/run.json -o both": "two machines",
-    "gpubench compare --base before/ --new after/": "two versions",
+    "gpubench compare before/ after/": "two versions",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE = 2

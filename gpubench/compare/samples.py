@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,10 @@ SMOKE = "smoke"
 """The preset that only tries each case's code."""
 FASTEST = 0.1
 """The share of a process's rounds that counts as undisturbed."""
+BUSY = "contended"
+"""The flag of a case during whose rounds other programs used the cores."""
+MOSTLY = 0.5
+"""Other programs used the cores of a process if that share of its cases is flagged for it."""
 LATE = 1.5
 """A round that takes this many medians was delayed."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
@@ -45,7 +49,8 @@ class Observation:
     """A process's seconds per call of a case: the median of its rounds, their fastest tenth, the fastest.
 
     ``late`` is the share of its delayed rounds; ``process`` numbers run and process within a side. A ``smoke`` run has
-    too few rounds to prove anything; in a ``contended`` process more threads were slower than one.
+    too few rounds to prove anything; in a ``contended`` process more threads were slower than one. ``busy`` means that
+    other programs used the cores while this case was timed.
     """
 
     median_s: float
@@ -55,6 +60,7 @@ class Observation:
     process: tuple[int, int] = (0, 0)
     smoke: bool = False
     contended: bool = False
+    busy: bool = False
 
     def scaled(self, factor: float) -> Observation:
         """The same with all times multiplied."""
@@ -63,6 +69,15 @@ class Observation:
 
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
+
+
+def busy_processes(side: Cases) -> set[tuple[int, int]]:
+    """The processes in which other programs used the cores during most cases."""
+    flags: defaultdict[tuple[int, int], list[bool]] = defaultdict(list)
+    for observations in side.values():
+        for each in observations:
+            flags[each.process].append(each.busy)
+    return {process for process, each in flags.items() if sum(each) >= MOSTLY * len(each)}
 
 
 @dataclass(slots=True)
@@ -85,6 +100,8 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """
     side = Side(name)
     for path in map(Path, paths):
+        if path.is_fifo() and path.absolute().parts[1:2] not in (("dev",), ("proc",)):  # a shell's <(…) is there
+            raise UsageError(f"{path}: a named pipe may never be written to: copy it to a file first")
         for run in folder.runs(path, read) if path.is_dir() else [read(path)]:
             content = folder.identity(run.path)
             if content in side.contents:
@@ -136,7 +153,8 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
     place, contended = (number, process.index), process.index in run.slow_threads
-    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended)
+    busy = any(flag.name == BUSY for flag in process.flags)
+    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended, busy)
 
 
 def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -189,6 +207,8 @@ def doubts(base: Side, new: Side) -> list[str]:
         if slow:
             words = f"the machine was busy in {slow} of {total} processes (all threads slower than one)"
             lines.append(f"{side.name}: {words}")
+        if count := len(busy_processes(side.cases)):
+            lines.append(f"{side.name}: other programs used the cores in {count} of {total} processes")
     return lines
 
 

@@ -352,3 +352,86 @@ def test_a_pair_in_which_one_sides_threads_were_slow_is_left_out():
     (only,) = seen.look(last=True)
     assert only.processes == (6, 6)
     assert only.ratio.value == pytest.approx(1.0)
+
+
+def agrees(verdict, threshold=0.05):
+    """Whether the printed interval says what the verdict says."""
+    low, value, high = verdict.ratio.low, verdict.ratio.value, verdict.ratio.high
+    if verdict.verdict == SLOWER:
+        return 1 < low <= value <= high and value >= 1 + threshold - 1e-9
+    if verdict.verdict == FASTER:
+        return low <= value <= high < 1 and value <= 1 / (1 + threshold) + 1e-9
+    if verdict.verdict == SAME:
+        return 1 / (1 + threshold) < low <= high < 1 + threshold
+    straddled = [bound for bound in (1.0, 1 + threshold, 1 / (1 + threshold)) if low - 1e-9 <= bound <= high + 1e-9]
+    return low <= value <= high and bool(straddled)
+
+
+@pytest.mark.parametrize("shared", [1.0, 1.03, 1.166, 0.9])
+@pytest.mark.parametrize(("runs", "keys"), [(1, CASES), (4, CASES), (1, CASES[:3]), (4, CASES[:3])])
+def test_an_interval_says_what_its_verdict_says(shared, runs, keys):
+    """Of drift that all cases share, of cases that change by a little or much, and of busy neighbours."""
+    random = np.random.default_rng(4)
+    words_found = set()
+    for round_ in range(40):
+        base, new = (drifting(random, keys, runs, drift=0.02, factor=factor) for factor in (1.0, shared))
+        for i, key in enumerate(keys):
+            factor = np.exp(0.05 * i * random.choice([-1, 1]))
+            fast = factor if round_ % 3 else 1.0  # of some only the medians change
+            new[key] = [replace(one, median_s=one.median_s * factor, fast_s=one.fast_s * fast) for one in new[key]]
+        for verdict in judge(base, new):
+            words_found.add(verdict.verdict)
+            assert agrees(verdict), verdict
+            assert bool(verdict.reason) == (verdict.verdict == INCONCLUSIVE)
+    assert {SLOWER, INCONCLUSIVE} <= words_found
+    assert len(words_found) == 4 or shared > 1.1 or len(keys) < 10
+
+
+@pytest.mark.parametrize("most", [8, 20, 40])
+def test_an_interval_of_pairs_says_what_its_verdict_says(most):
+    random = np.random.default_rng(most)
+    words_found = set()
+    for _ in range(30):
+        seen = Sequential(most, 0.05)
+        for _ in range(most):
+            drift = np.exp(random.normal(0, 0.1))
+            base, new = (
+                {key: observed([drift * factor**i * np.exp(random.normal(0, 0.02))]) for i, key in enumerate(CASES[:6])}
+                for factor in (1.0, 1.03)
+            )
+            seen.add(base, new)
+            if seen.due:
+                seen.look()
+        for verdict in seen.look(last=True):
+            words_found.add(verdict.verdict)
+            assert agrees(verdict), verdict
+    assert SLOWER in words_found or most == 8
+
+
+def beside_others(cases, *processes):
+    """The same, with other programs that used the cores of these processes."""
+    return {key: [replace(one, busy=one.process[0] in processes) for one in seen] for key, seen in cases.items()}
+
+
+def test_a_process_beside_other_programs_is_no_evidence_against_one_alone():
+    random = np.random.default_rng(8)
+    base, new = side(random, 3, 0.01), side(random, 3, 0.01, slower=CASES[0], factor=1.5)
+    assert words(judge(base, new))[CASES[0]] == SLOWER
+    (first, *_) = judge(base, beside_others(new, 0, 2))
+    assert (first.verdict, first.p) == (INCONCLUSIVE, None)
+    assert first.reason == "machine busy: in 0 of 3 processes of base and 2 of 3 of new"
+    assert "measure again" in first.advice
+    (first, *_) = judge(beside_others(base, 0, 1, 2), beside_others(new, 0, 1, 2))
+    assert (first.verdict, first.processes) == (SLOWER, (3, 3))
+    (first, *_) = judge(base, beside_others(new, 1))
+    assert (first.verdict, first.processes) == (SLOWER, (3, 2))
+
+
+def test_what_other_programs_slowed_in_all_cases_is_no_slowdown():
+    """Twice as slow as a whole, no round late and no self-check slow: the flags alone show it."""
+    random = np.random.default_rng(8)
+    base, new = side(random, 3, 0.01), side(random, 3, 0.01)
+    slow = {key: [replace(one, median_s=2 * one.median_s, fast_s=2 * one.fast_s) for one in seen]
+            for key, seen in new.items()}  # fmt: skip
+    assert set(words(judge(base, slow)).values()) == {SLOWER}
+    assert set(words(judge(base, beside_others(slow, 1, 2))).values()) == {INCONCLUSIVE}
