@@ -7,7 +7,6 @@ tenths of the rounds differ too: a busy neighbour delays many rounds, a change o
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,8 @@ FALSE_DISCOVERIES = 0.025
 """The false discovery rate: one comparison of unchanged code in forty may say slower."""
 LEAST_SPREAD = 0.003
 """Lower bound on the spread between processes; the smallest measured in any case."""
+PAIR_SPREAD = math.sqrt(2) * LEAST_SPREAD
+"""The same of the ratios of pairs."""
 SINGLE_SPREAD = 0.25
 """Spread assumed for a single process a side: that of the noisiest case over 24 processes on an idle machine."""
 USUAL_SPREAD = 0.03
@@ -47,14 +48,13 @@ TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset qui
 QUIETER = "the machine was busy: measure again, use fewer --threads, or use --interleave"
 
 _Processes = Sequence[Observation]
-_Proof = tuple[Change, ...]
 _Process = tuple[int, int]
 
 
 class Conditions:
     """What the machine did to each process: delayed its rounds, or ran slower than at other times. Sides are 0 for base
     and 1 for new; ``moved`` means that they are different machines. ``pairs`` are the numbers of the runs of base and
-    new that were made one after the other: what they share shows how far a drift of the machine can be."""
+    new that were made one after the other."""
 
     def __init__(self, base: Cases, new: Cases, moved: bool = False, pairs: Sequence[tuple[int, int]] = ()) -> None:
         self._late = [_late(side) for side in (base, new)]
@@ -69,16 +69,17 @@ class Conditions:
         """Standard deviation from run to run of a drift that can't be told from a change of a case."""
         self.pairs = pairs
         self.common: Change | None = None
-        """The change that all cases share, where the runs of pairs tell it from a drift."""
+        """The change that all cases share in pairs of runs: a change of the code unless it is ``shared`` drift."""
         if moved or len(keys) < LEAST_CASES:
             self.drift = 0.0 if pairs else RUN_DRIFT
             return
         speeds = _speeds(keys, (base, new))
         if pairs:
-            before, after = map(_run_means, speeds)
-            changes = [after[late] - before[early] for early, late in pairs if early in before and late in after]
-            if len(changes) >= 2:
-                self._speed, self.common = speeds, statistics.paired_change(changes, math.sqrt(2) * LEAST_SPREAD)
+            changes = self.in_pairs(*map(_run_means, speeds))
+            if len(changes) > 1:
+                self._speed, self.common = speeds, statistics.paired_change(changes, PAIR_SPREAD)
+                proven = min(self.common.larger_p(), self.common.inverse().larger_p()) <= FALSE_DISCOVERIES
+                self.shared = 0.0 if proven else self.common.log
             return
         shared = [median(side.values()) for side in speeds]
         runs = [len({run for run, _ in side}) for side in speeds]
@@ -111,6 +112,11 @@ class Conditions:
         base, new = kept if len(shares) < 2 else alone
         return base, new
 
+    def unequal(self, sides: tuple[_Processes, _Processes], kept: tuple[_Processes, _Processes]) -> bool:
+        """Whether a larger share of one side's processes was left out because the machine was busy."""
+        timed = [[each for each in side if not each.smoke] for side in sides]
+        return len({len(few) / len(every) for few, every in zip(kept, timed, strict=True) if every}) > 1
+
     def company(self, sides: tuple[_Processes, _Processes]) -> str:
         """In how many processes of a case the machine was busy."""
         busy = [
@@ -126,6 +132,10 @@ class Conditions:
     def speed(self, side: int, observation: Observation) -> float:
         """The factor by which that process was slower than usual in all cases."""
         return math.exp(self._speed[side][observation.process]) if self._speed else 1.0
+
+    def in_pairs(self, before: Mapping[int, float], after: Mapping[int, float]) -> list[float]:
+        """The difference of each pair, from what each run of base and of new has."""
+        return [after[late] - before[early] for early, late in self.pairs if early in before and late in after]
 
     def hidden_variance(self, observations: _Processes) -> float:
         """Variance of the mean of their logarithms by the drift that they don't show: a run's processes share it."""
@@ -202,11 +212,12 @@ class Verdict:
 class _Evidence:
     """A case before the others' p values are known.
 
-    ``measured`` is the change of the times as they are; of ``proofs``, one must be significant in all its tests. Both
+    ``measured`` is the change of the times as they are; all ``tests`` must be significant. Both
     are empty for processes whose spread isn't known. ``times`` are those of base and new, ``processes`` count what
     they rest on, and ``runs`` the runs on the side that has fewest. ``unfit`` says why they prove nothing, and
     ``remedy`` what to do; ``shared`` that the case changed as all cases did. ``drift`` is the standard deviation from
     run to run where the processes don't show it, ``spread`` that of what ``noun`` names, NaN where it isn't known.
+    ``strict`` are further tests for slower and for faster, where ``busy`` says how unequally the sides were disturbed.
     """
 
     ratio: Interval
@@ -222,7 +233,9 @@ class _Evidence:
     drift: float = 0.0
     noun: str = "processes"
     measured: Change | None = None
-    proofs: tuple[_Proof, ...] = ()
+    tests: tuple[Change, ...] = ()
+    strict: tuple[Change, ...] = ()
+    busy: str = ""
 
 
 def judge(
@@ -258,15 +271,12 @@ def tail(adjusted: Sequence[float], level: float) -> float:
 
 
 def _agreeing(each: _Evidence, word: str, tails: tuple[float, float]) -> Interval:
-    """The interval that says what the verdict says: the estimate and the intervals of the proof lie in it; where
-    nothing is proven, those of all tests and of the measured times."""
+    """The interval that says what the verdict says: the estimate and the intervals of all tests lie in it; where
+    nothing is proven, that of the measured times too."""
     if each.measured is None:
         return each.ratio
-    changes: Sequence[Change] = [each.measured, *itertools.chain(*each.proofs)]
-    if word != INCONCLUSIVE:
-        changes = min(each.proofs, key=lambda proof: max(_p(test, word) for test in proof))
-    below, above = (left_out / len(each.proofs) for left_out in tails)
-    inside = [change.interval(below, above) for change in changes]
+    strict = {SLOWER: each.strict[:1], FASTER: each.strict[1:]}.get(word, (*each.strict, each.measured))
+    inside = [change.interval(*tails) for change in (*each.tests, *strict)]
     low, high = min(span.low for span in inside), max(span.high for span in inside)
     return replace(each.ratio, low=min(low, each.ratio.value), high=max(high, each.ratio.value))
 
@@ -302,57 +312,85 @@ def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, thre
     """From the processes that count; none where fewer than two a side are left of more."""
     base, new = conditions.counting(sides)
     counts = len(base), len(new)
+    busy = f"machine busy: {conditions.company(sides)}"
     if min(counts) < min(2, *map(len, sides)):
         if any(each.smoke for side in sides for each in side):
             return _unproven(*sides, (1.0, 1.0), SMOKE_RUN, TRIED_ONLY)
-        return _unproven(*sides, (1.0, 1.0), f"machine busy: {conditions.company(sides)}", QUIETER)
+        return _unproven(*sides, (1.0, 1.0), busy, QUIETER)
     if min(counts) < 2 and sum(counts) < 4:
         return _single_evidence(base, new)
     if conditions.pairs:
         return _paired_evidence((base, new), conditions, threshold)
-    return _pooled_evidence(base, new, conditions, threshold)
+    evidence = _pooled_evidence(base, new, conditions, threshold)
+    if conditions.unequal(sides, (base, new)):
+        return _stricter(evidence, (base, new), conditions, busy)
+    return evidence
+
+
+def _stricter(
+    evidence: _Evidence, sides: tuple[_Processes, _Processes], conditions: Conditions, busy: str
+) -> _Evidence:
+    """Where more processes of one side were disturbed, what disturbed them may have delayed most rounds of the others
+    too, but not all. So the fastest rounds of the slower side must be slower than the other side's medians as well."""
+    hidden = sum(map(conditions.hidden_variance, sides))
+    medians, fastest = (
+        [[seconds(each) / conditions.speed(i, each) for each in side] for i, side in enumerate(sides)]
+        for seconds in (attrgetter("median_s"), attrgetter("least_s"))
+    )
+    slower = statistics.pooled_change(fastest[1], medians[0], LEAST_SPREAD, hidden)
+    faster = statistics.pooled_change(medians[1], fastest[0], LEAST_SPREAD, hidden)
+    return replace(
+        evidence,
+        slower_p=max(evidence.slower_p, slower.larger_p()),
+        faster_p=max(evidence.faster_p, faster.inverse().larger_p()),
+        strict=(slower, faster),
+        busy=busy,
+    )
 
 
 def _paired_evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float) -> _Evidence:
     """From runs of both sides in turn, each the mean of its processes, which share the machine's state.
 
-    With enough cases there are two proofs of a change: this case changed more than all did; or it did with what all
-    changed from run to run of the pairs. With fewer there is one, the ratios of the pairs.
+    With enough cases the change is what this case changed more than all did, plus what all changed from run to run of
+    the pairs, if that is proven; with fewer it is that of the pairs' ratios.
     """
-    proofs: list[list[Change]] = [[], []] if conditions.common else [[]]
+    tests, measured = [], []
     for seconds in (attrgetter("median_s"), attrgetter("fast_s")):
         before, after = (
             _run_means({each.process: math.log(seconds(each) / conditions.speed(i, each)) for each in side})
             for i, side in enumerate(sides)
         )
-        changes = [after[late] - before[early] for early, late in conditions.pairs if early in before and late in after]
-        if min(len(before), len(after), len(changes)) < 2:
+        changes = conditions.in_pairs(before, after)
+        if len(changes) < 2:
             return _unproven(*sides, (1.0, 1.0), FEW_PAIRS, QUIETER)
         if conditions.common:
-            alone = statistics.pooled_change(_seconds(after), _seconds(before), LEAST_SPREAD)
-            proofs[0].append(alone.plus(conditions.common))
-            proofs[1].append(alone)
+            base_s, new_s = ([math.exp(value) for value in side.values()] for side in (before, after))
+            apart = statistics.pooled_change(new_s, base_s, LEAST_SPREAD)
+            measured.append(apart.plus(conditions.common))
+            tests.append(apart if conditions.shared else measured[-1])
         else:
-            proofs[0].append(statistics.paired_change(changes, math.sqrt(2) * LEAST_SPREAD))
-    measured, least = proofs[0][0], _least_change(threshold)
-    ratio, every = measured.interval(), tuple(map(tuple, proofs))
+            measured.append(statistics.paired_change(changes, PAIR_SPREAD))
+            tests.append(measured[-1])
+    ratio, least = measured[0].interval(), _least_change(threshold)
     middle = math.exp(mean(math.log(each.median_s) for side in sides for each in side))
     return _Evidence(
         ratio,
-        _smallest_p(every, SLOWER, least) if ratio.value >= least else 1.0,
-        _smallest_p(every, FASTER, least) if ratio.value <= 1 / least else 1.0,
-        measured.error * math.sqrt(len(conditions.pairs) / 2),
+        _worst_p(tests, SLOWER, least),
+        _worst_p(tests, FASTER, least),
+        measured[0].error * math.sqrt(len(conditions.pairs) / 2),
         (middle / math.sqrt(ratio.value), middle * math.sqrt(ratio.value)),
         (len(sides[0]), len(sides[1])),
+        shared=_hides_change(ratio, tests[0], least),
         runs=min(map(_runs, sides)),
         noun="runs",
-        measured=measured,
-        proofs=every,
+        measured=measured[0],
+        tests=tuple(tests),
     )
 
 
-def _seconds(logs: Mapping[int, float]) -> list[float]:
-    return [math.exp(value) for value in logs.values()]
+def _hides_change(ratio: Interval, test: Change, least: float) -> bool:
+    """Whether a case changed enough, but no more than all did."""
+    return not 1 / least < ratio.value < least and 1 / least < math.exp(test.log) < least
 
 
 def _pooled_evidence(base: _Processes, new: _Processes, conditions: Conditions, threshold: float) -> _Evidence:
@@ -364,34 +402,28 @@ def _pooled_evidence(base: _Processes, new: _Processes, conditions: Conditions, 
         [[seconds(each) / conditions.speed(i, each) for each in side] for i, side in enumerate(sides)]
         for seconds in (attrgetter("median_s"), attrgetter("fast_s"))
     ]
-    proof = tuple(statistics.pooled_change(new_s, base_s, LEAST_SPREAD, hidden) for base_s, new_s in at_usual_speed)
+    tests = tuple(statistics.pooled_change(new_s, base_s, LEAST_SPREAD, hidden) for base_s, new_s in at_usual_speed)
     measured = statistics.pooled_change(medians[1], medians[0], LEAST_SPREAD, hidden)
-    ratio, change, least = measured.interval(), math.exp(proof[0].log), _least_change(threshold)
+    ratio, least = measured.interval(), _least_change(threshold)
     return _Evidence(
         ratio,
-        _smallest_p((proof,), SLOWER, least),
-        _smallest_p((proof,), FASTER, least),
+        _worst_p(tests, SLOWER, least),
+        _worst_p(tests, FASTER, least),
         max(statistics.pooled_spread(*medians), LEAST_SPREAD),
         mean_times(base, new),
         (len(base), len(new)),
-        shared=not 1 / least < ratio.value < least and 1 / least < change < least,
+        shared=_hides_change(ratio, tests[0], least),
         runs=min(map(_runs, sides)),
         drift=conditions.drift if hidden else 0.0,
         measured=measured,
-        proofs=(proof,),
+        tests=tests,
     )
 
 
-def _smallest_p(proofs: Sequence[_Proof], word: str, least: float) -> float:
-    """Of the proofs whose estimate reaches the least change, each as significant as its worst test, times how many
-    there are to choose from."""
-    sign = 1 if word == SLOWER else -1
-    reached = [proof for proof in proofs if sign * proof[0].log >= math.log(least)]
-    return min((1.0, *(len(proofs) * max(_p(test, word) for test in proof) for proof in reached)))
-
-
-def _p(test: Change, word: str) -> float:
-    return test.larger_p() if word == SLOWER else test.inverse().larger_p()
+def _worst_p(tests: Sequence[Change], word: str, least: float) -> float:
+    """Of all tests, which must all be significant; 1 where the change of the medians is less than the least."""
+    changes = tests if word == SLOWER else [test.inverse() for test in tests]
+    return max(change.larger_p() for change in changes) if changes[0].log >= math.log(least) else 1.0
 
 
 def _single_evidence(base: _Processes, new: _Processes) -> _Evidence:
@@ -425,6 +457,8 @@ def _explain(
     and as a number."""
     if each.shared:
         return SHARED, "all benchmarks changed alike, which may be drift of the machine: use --interleave", None
+    if each.busy and not each.ratio.low <= 1 <= each.ratio.high:
+        return each.busy, QUIETER, None
     known = not math.isnan(each.spread)
     spread, noun, count = each.spread if known else USUAL_SPREAD, each.noun, min(each.processes)
     reason = doubt(ratio, spread, noun) if known else ONE_PROCESS
