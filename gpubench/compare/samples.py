@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import structs
@@ -20,12 +21,14 @@ SMOKE = "smoke"
 """The preset that only tries each case's code."""
 FASTEST = 0.1
 """The share of a process's rounds that counts as undisturbed."""
-BUSY = "contended"
+CONTENDED = "contended"
 """The flag of a case during whose rounds other programs used the cores."""
 MOSTLY = 0.5
 """Other programs used the cores of a process if that share of its cases is flagged for it."""
 LATE = 1.5
 """A round that takes this many medians was delayed."""
+LEAST_PAIRS = 5
+"""Fewer pairs prove less than the same processes do as single observations."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
@@ -153,8 +156,35 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
     place, contended = (number, process.index), process.index in run.slow_threads
-    busy = any(flag.name == BUSY for flag in process.flags)
+    busy = any(flag.name == CONTENDED for flag in process.flags)
     return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended, busy)
+
+
+def alternating_pairs(base: Side, new: Side) -> list[tuple[int, int]]:
+    """Numbers of the runs of base and new that follow one another, pair after pair; empty where the runs of both sides
+    don't alternate, or their time stamps don't tell."""
+    if len(base.runs) != len(new.runs) or len(base.runs) < LEAST_PAIRS:
+        return []
+    moments = [
+        (_moment(run.started), side, i) for side, each in enumerate((base, new)) for i, run in enumerate(each.runs)
+    ]
+    if any(moment is None for moment, _, _ in moments) or len({moment for moment, _, _ in moments}) < len(moments):
+        return []
+    order = sorted((moment, side, i) for moment, side, i in moments if moment is not None)
+    pairs = []
+    for (_, side, i), (_, other, j) in zip(order[::2], order[1::2], strict=True):
+        if side == other:
+            return []
+        pairs.append((j, i) if side else (i, j))
+    return pairs
+
+
+def _moment(text: str | None) -> float | None:
+    """Seconds; a time without its zone is that of this machine."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -194,7 +224,12 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def doubts(base: Side, new: Side) -> list[str]:
-    """A line for each reason why runs, or some of their processes, prove little or nothing."""
+    """A line for each reason why runs, or some of their processes, prove little or nothing. Raises UsageError where
+    one side is simulated: a model's times say nothing about hardware."""
+    simulated = [any(each.simulated for run in side.runs for each in run.machine.devices) for side in (base, new)]
+    if simulated[0] != simulated[1]:
+        name = (base if simulated[0] else new).name
+        raise UsageError(f"{name} was measured on a simulated device (demo): it can't be compared with hardware")
     lines = []
     before, after = (", ".join(sorted({run.preset for run in side.runs if run.preset})) for side in (base, new))
     if before and after and before != after:

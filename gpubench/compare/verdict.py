@@ -45,7 +45,7 @@ FEW_PAIRS = "machine busy: too few undisturbed pairs of runs"
 ONE_PROCESS = "one process per side: its noise is unknown"
 SHARED = "all benchmarks changed alike: perhaps drift"
 TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset quick"
-QUIETER = "the machine was busy: measure again, use fewer --threads, or use --interleave"
+BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
 
 _Processes = Sequence[Observation]
 _Process = tuple[int, int]
@@ -316,7 +316,7 @@ def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, thre
     if min(counts) < min(2, *map(len, sides)):
         if any(each.smoke for side in sides for each in side):
             return _unproven(*sides, (1.0, 1.0), SMOKE_RUN, TRIED_ONLY)
-        return _unproven(*sides, (1.0, 1.0), busy, QUIETER)
+        return _unproven(*sides, (1.0, 1.0), busy, BUSY)
     if min(counts) < 2 and sum(counts) < 4:
         return _single_evidence(base, new)
     if conditions.pairs:
@@ -362,7 +362,7 @@ def _paired_evidence(sides: tuple[_Processes, _Processes], conditions: Condition
         )
         changes = conditions.in_pairs(before, after)
         if len(changes) < 2:
-            return _unproven(*sides, (1.0, 1.0), FEW_PAIRS, QUIETER)
+            return _unproven(*sides, (1.0, 1.0), FEW_PAIRS, BUSY)
         if conditions.common:
             base_s, new_s = ([math.exp(value) for value in side.values()] for side in (before, after))
             apart = statistics.pooled_change(new_s, base_s, LEAST_SPREAD)
@@ -458,7 +458,7 @@ def _explain(
     if each.shared:
         return SHARED, "all benchmarks changed alike, which may be drift of the machine: use --interleave", None
     if each.busy and not each.ratio.low <= 1 <= each.ratio.high:
-        return each.busy, QUIETER, None
+        return each.busy, BUSY, None
     known = not math.isnan(each.spread)
     spread, noun, count = each.spread if known else USUAL_SPREAD, each.noun, min(each.processes)
     reason = doubt(ratio, spread, noun) if known else ONE_PROCESS

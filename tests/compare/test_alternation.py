@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpubench.compare.alternation import LEAST_PAIRS, alternating_pairs
-from gpubench.compare.samples import CaseKey, Observation, Side
+from gpubench.compare.samples import LEAST_PAIRS, CaseKey, Observation, Side, alternating_pairs
 from gpubench.compare.verdict import INCONCLUSIVE, SAME, SLOWER, Conditions, judge
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]

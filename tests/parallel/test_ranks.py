@@ -2,14 +2,17 @@
 times: its device's work, not the queueing."""
 
 import json
+import types
 from pathlib import Path
 
 import psutil
 import pytest
 
 from gpubench import devices
+from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
+from gpubench.parallel import ranks
 from gpubench.parallel.ranks import circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -25,10 +28,10 @@ from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
+@pytest.mark.parametrize("duty", ["none", "careless", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = Training("linear", "ddp", 8)
-    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
+    job = duties.Careless() if duty == "careless" else Training("linear", "ddp", 8)
+    arguments = {{"die": (1, 9), "stop": (1,), "fail": (1,)}}.get(duty)
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
@@ -61,7 +64,10 @@ def run(pytester):
 
 def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
     _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
-    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "after"]
+    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "careless", "after"]
+    flags = [b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in data["benchmarks"]]
+    seen = [[flag["seen"] for flag in each if flag["flag"] == "altered"] for each in flags]
+    assert seen == [[], [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)], []]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
     assert rows == {
         "die": ("crashed", "rank 1: killed by SIGKILL"),
@@ -168,3 +174,12 @@ def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
     names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
     assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
     assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]
+
+
+def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
+    monkeypatch.setattr(ranks, "launched_rank", lambda: Rank(0, 2, "", 1))
+    second = types.SimpleNamespace(home=VirtualDevice(1))
+    with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
+        ranks.Ranks(1.0).group(second, ["virtual:1", "virtual:0"], 1)

@@ -18,7 +18,7 @@ import duties
 
 from gpubench.errors import RankFailure, Unmeasurable
 from gpubench.parallel import team
-from gpubench.parallel.team import Rank, WorkerGroup, context
+from gpubench.parallel.team import Rank, TorchrunGroup, WorkerGroup, context
 
 
 @pytest.fixture
@@ -46,6 +46,24 @@ def test_each_worker_is_a_rank_of_its_own_and_lives_on_between_cases(group):
 
 def test_ranks_have_the_threads_they_were_given(group):
     assert group().run(duties.threads) == [1, 1]
+
+
+def test_what_a_function_leaves_changed_on_a_rank_is_named_and_put_back(group):
+    two = group()
+    two.run(duties.keep_threads, 3)
+    assert [flag.seen for flag in two.altered] == [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)]
+    assert two.run(duties.threads) == [1, 1]
+    assert two.altered == []
+
+
+def test_ranks_in_which_something_cant_be_put_back_end(group):
+    two = group()
+    two.run(duties.keep_inference, 1)
+    (flag,) = two.altered
+    assert flag.seen.startswith("rank 1: left changed: ")
+    assert "inference mode (False → True)" in flag.seen
+    assert two.broken
+    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
 
 
 def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
@@ -168,3 +186,15 @@ def test_ranks_of_one_machine_can_be_reached_from_it_only(tmp_path):
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {"127.0.0.1", "::1"}
     assert done.stdout.strip()
+
+
+def test_torchrun_s_ranks_join_anew_where_a_case_is_on_other_devices(monkeypatch):
+    calls = []
+    monkeypatch.setattr(TorchrunGroup, "close", lambda self: calls.append("close"))
+    monkeypatch.setattr(TorchrunGroup, "_join", lambda self: calls.append(self._rank.device))
+    group = object.__new__(TorchrunGroup)
+    group._rank, group.broken = Rank(0, 2, "cpu", 1), None
+    group.move(Rank(0, 2, "cpu", 1))
+    assert calls == []
+    group.move(Rank(0, 2, "cuda:0", 1))
+    assert calls == ["close", "cuda:0"]
