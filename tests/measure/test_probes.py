@@ -50,7 +50,7 @@ def test_item(gpubench):
 def test_profiled(gpubench):
     gpubench(lambda x: x.neg().sum().item(), gpubench.randn(8), check=False)
 
-@pytest.mark.costs(launch_s=5e-5, delay_s=2e-2)
+@pytest.mark.costs(launch_s=5e-5, delay_s=0.5)
 def test_long(gpubench):
     gpubench(torch.neg, gpubench.randn(250_000))
 
