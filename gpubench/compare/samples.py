@@ -32,6 +32,8 @@ LEAST_PAIRS = 5
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
+_MODES |= {"cudnn_benchmark": "cuDNN benchmark", "cudnn_deterministic": "cuDNN deterministic"}
+_MODES |= {"deterministic": "deterministic algorithms", "variables": "variables"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
