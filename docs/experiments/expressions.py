@@ -54,9 +54,8 @@ def agreement(turns: int) -> None:
                     torchs = Timer("a @ b", globals=names, num_threads=torch.get_num_threads())
                     seconds[timer] = torchs.blocked_autorange(min_run_time=0.3).median
             ratios.append(seconds["ours"] / seconds["theirs"])
-        print(
-            f"n={n}: gpubench / Timer = {statistics.median(ratios):.3f} (in turn: {min(ratios):.3f} to {max(ratios):.3f})"
-        )
+        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+        print(f"n={n}: gpubench / Timer = {statistics.median(ratios):.3f} (in turn: {spread})", flush=True)
 
 
 def by_command(folder: Path) -> Result:
@@ -98,7 +97,7 @@ def doors(repetitions: int) -> None:
     """How often the four overlap, and whether they say the same of the work."""
     overlaps, terms = 0, set()
     medians: dict[str, list[float]] = {name: [] for name in DOORS}
-    for repetition in range(repetitions):
+    for _ in range(repetitions):
         with tempfile.TemporaryDirectory() as folder:
             results = {name: measure(Path(folder)) for name, measure in DOORS.items()}
         ends = [(each.times.q1_s, each.times.q3_s) for each in results.values()]
