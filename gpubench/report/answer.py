@@ -7,44 +7,35 @@ show the same ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pandas as pd
 
 from ..format import counted, seconds_text, text
+from ..runfile.matching import ELEMENTWISE, MATRIX, WORK_KINDS, kind_of
 from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
-from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
-from .labels import Row, device_label, grouped, implementation_name, listed, short_device, times_range, times_text
-from .render import Table
+from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, copies_text, crossover_text, peak_text
+from .labels import Row, arithmetic, device_label, grouped, implementation_name, listed, times_range, times_text
+from .lead import IN_WORDS, lead, size_words
+from .machines import DeviceOfRun, SideBySide
 from .speedup import RESIDENT, on_accelerator
-from .sweep import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, rate_of, representatives
+from .sweep import rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES = 10
-MOST_WORDS = 40
-"""Of a sentence that somebody in a hurry reads."""
-_MOST_SENTENCES, _MOST_WORDS_EACH = 2, 30
-"""Where there are several cards."""
 _BUSY_SHARE = 1 / 3
-_IN_WORDS = {
-    MATRIX: "matrix products",
-    OTHER_MATRIX: "other matrix products",
-    NETWORKS: "networks",
-    TRAINING: "training",
-    ELEMENTWISE: "elementwise work",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
     """One kind of work on a card; the numbers are those of ``row``, one measured pair, and never a mean.
 
-    ``typically``, ``range`` (over workloads, each at its largest size), ``copies`` and ``since`` are ready to print.
-    ``row`` is None where all of them are too noisy or can't be. ``exceptions`` are workloads of which the opposite of
-    the verdict holds.
+    ``typically``, ``range`` (over ``count`` workloads, each at its largest size), ``copies`` and ``since`` are ready to
+    print. ``row`` is None where all of them are too noisy or can't be. ``exceptions`` are workloads, dtypes and
+    variants of which the opposite of the verdict holds.
     """
 
     name: str
@@ -55,6 +46,7 @@ class AnswerRow:
     verdict: str
     row: Row | None
     exceptions: str = ""
+    count: int = 1
 
     @property
     def worth(self) -> str:
@@ -64,7 +56,8 @@ class AnswerRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """As :data:`ANSWER_COLUMNS`."""
-        return self.name, self.typically, self.range, self.copies, self.since, self.worth
+        ends = f"{self.range} ({self.count})" if self.count > 1 else self.range
+        return self.name, self.typically, ends, self.copies, self.since, self.worth
 
 
 ANSWER_COLUMNS = ("work", "typically", "range", "with copies", "faster from", "worth it?")
@@ -111,10 +104,12 @@ def answer(
     speedups: pd.DataFrame,
     crossovers: pd.DataFrame,
     runs: Sequence[Run],
-    machines: Sequence[Table] = (),
+    compared: SideBySide | None = None,
+    costs: Mapping[DeviceOfRun, float] | None = None,
 ) -> Answer:
-    """``results``, ``speedups``, ``crossovers``, ``machines`` as :func:`.table.results_table`, :func:`.speedup.pair`,
-    :func:`.judgement.crossover_table` and :func:`.machines.machine_tables` make them."""
+    """``results``, ``speedups``, ``crossovers``, ``compared``, ``costs`` as :func:`.table.results_table`,
+    :func:`.speedup.pair`, :func:`.judgement.crossover_table`, :func:`.machines.side_by_side` and
+    :func:`.prices.device_prices` make them."""
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
     pairs = records(speedups)
@@ -129,15 +124,12 @@ def answer(
         for members in groups.values()
         if (body := _card_rows(members, crossings))
     )
-    noted = warnings(rows, runs)
-    first = [_machines_sentence(each) for each in machines if each.columns[2].startswith("time, ")][:1]
+    noted, sentence = warnings(rows, runs), lead(cards, compared, costs or {})
     if cards:
-        most_words = MOST_WORDS if len(cards) == 1 else _MOST_WORDS_EACH
-        sentences = [_card_sentence(card, most_words) for card in cards[:_MOST_SENTENCES]]
-        return Answer(" ".join([*first, *sentences]), noted, cards)
+        return Answer(sentence, noted, cards)
     alone = [row for row in rows if row["implementation"] != "numpy"]
     hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
-    return Answer(" ".join([*first, _cpu_sentence(alone)]), noted, (), _timings(alone), hint)
+    return Answer(" ".join(filter(None, [sentence, _cpu_sentence(alone)])), noted, (), _timings(alone), hint)
 
 
 def pair_key(row: Row) -> tuple[int, int]:
@@ -156,8 +148,18 @@ def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row]) -> tup
         sound = [row for row in chosen if judgement.withheld(row) != judgement.ABOVE_PEAK]
         crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
         unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None)
-        rows.append(_row(kind, sound, crossed) if sound else unknown)
+        rows.append(_row(kind, sound, crossed, _in_other_arithmetic(kind, members)) if sound else unknown)
     return tuple(rows)
+
+
+def _in_other_arithmetic(kind: str, members: list[Row]) -> dict[str, Row]:
+    """The typical pair in each dtype and variant, of those that the kind of work was measured in: ``bfloat16``."""
+    work = [row for row in members if kind_of(row["workload"]) == kind]
+    found = {}
+    for name, rows in grouped(work, arithmetic).items():
+        if known := judgement.known_speedups(representatives(rows)[kind]):
+            found[name.removeprefix("float32 ")] = judgement.middle(known)
+    return found
 
 
 def _device(row: Row) -> str:
@@ -187,29 +189,33 @@ def _with_threads(run: Run, device: str, threads: set[int]) -> str:
     return device_label(run, device) + (words if device == "cpu" and threads else "")
 
 
-def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
-    known = [row for row in members if not judgement.too_noisy(row["low"], row["high"])]
-    known.sort(key=lambda row: row["speedup"])
+def _row(kind: str, members: list[Row], crossings: list[Row], others: dict[str, Row]) -> AnswerRow:
+    known = judgement.known_speedups(members)
     if not known:
         return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None)
-    typical = known[(len(known) - 1) // 2]
+    typical = judgement.middle(known)
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
     name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
     judged, since = judgement.verdict(typical), _since(crossings, typical)
-    exceptions = _exceptions(known, judged)
+    exceptions = _exceptions(known, others, judged)
     since = "depends" if exceptions and since == judgement.EVERY_SIZE else since
     cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), since
-    return AnswerRow(name, *cells, judged, typical, exceptions)
+    return AnswerRow(name, *cells, judged, typical, exceptions, len(known))
 
 
-def _exceptions(members: list[Row], judged: str) -> str:
-    """``not lenet`` where the others are worth it, ``only lenet`` where the others aren't."""
+def _exceptions(members: list[Row], others: dict[str, Row], judged: str) -> str:
+    """``not lenet`` where the others are worth it, ``only lenet`` where the others aren't; ``not float64`` likewise."""
     wins, loses = (WORTH_IT, IF_IT_STAYS), (judgement.NOT_WORTH_IT,)
     opposite, word = (loses, "not") if judged in wins else (wins, "only") if judged in loses else ((), "")
     names = [row["workload"].split(".", 1)[-1] for row in members if judgement.verdict(row) in opposite]
-    return f"{word} {listed([labels.shorten(name, 24) for name in names], 1)}" if names else ""
+    names += [
+        name
+        for name, row in others.items()
+        if judgement.verdict(row) in opposite and all(row is not each for each in members)
+    ]
+    return f"{word} {listed([labels.shorten(name, 24) for name in names], 2)}" if names else ""
 
 
 def _since(crossings: Sequence[Row], typical: Row) -> str:
@@ -225,65 +231,6 @@ def _since(crossings: Sequence[Row], typical: Row) -> str:
     if len({word.startswith(("not ", "only ")) for word in words.values()}) > 1:
         return "depends"
     return next((words[id(row)] for row in crossings if row[LINE].row["_result"] is typical["_result"]), "—")
-
-
-def _card_sentence(card: Card, most_words: int) -> str:
-    """``H200: 125× on matrix products (n=4096); only if the data stays on the device: 35× on elementwise work.``"""
-    kinds = grouped(sorted(card.rows, key=_leading), lambda row: row.verdict)
-    sure = kinds.keys() & {WORTH_IT, IF_IT_STAYS}
-    parts = [] if sure else [f"nothing is surely {WORTHWHILE:g}× as fast as on {card.baseline}"]
-    for copies, most in ((True, 9), (False, 9), (False, 4), (False, 2), (False, 1)):
-        known = [(lead, kinds[verdict]) for verdict, lead in _LEADS.items() if verdict in kinds]
-        words = [lead + listed([_words(row, copies) for row in rows], most) for lead, rows in known]
-        sentence = f"{short_device(card.device)}: {'; '.join([*parts, *words])}."
-        if len(sentence.split()) <= most_words:
-            break
-    return sentence
-
-
-_LEADS = {WORTH_IT: "", IF_IT_STAYS: "only if the data stays on the device: "}
-_LEADS |= {judgement.NOT_WORTH_IT: "not worth it: ", UNSURE: "unsure: "}
-
-
-def _words(row: AnswerRow, copies: bool) -> str:
-    """``125× on matrix products (n=4096, with copies 9.7×)``; without the ratio where it decides nothing."""
-    copied = copies and row.verdict == WORTH_IT and row.copies not in ("—", TOO_NOISY, row.typically)
-    details = [_size(row.row) if row.row and row.name == MATRIX else "", f"with copies {row.copies}" * copied]
-    details = list(filter(None, [*details, row.exceptions]))
-    ratio = f"{row.typically} on " if row.verdict in (WORTH_IT, IF_IT_STAYS) else ""
-    return ratio + _IN_WORDS.get(row.name, row.name) + (f" ({', '.join(details)})" if details else "")
-
-
-def _size(row: Row) -> str:
-    """``n=4096``."""
-    case = row["_result"]
-    return labels.setting(case.size, case.params[case.size]) if case.size in case.params else ""
-
-
-def _machines_sentence(table: Table) -> str:
-    """``H200 against L4: 5.0× on matrix products (float32, n=2048), 2.3× slower on networks (lenet).``, from a table of
-    like devices: one benchmark stands for a kind of work, so it is named."""
-    base, names = table.columns[2].removeprefix("time, "), table.columns[3:]
-    for most in (9, 4, 2, 1):
-        sentences = []
-        for i, name in enumerate(names[:2], 3):
-            cells = [(row[0], *row[1].partition(" ")[::2], row[i].partition(" (")[0]) for row in table.rows]
-            words = [
-                f"{cell} on {_IN_WORDS.get(kind, kind)}"
-                + (f" ({how})" if kind == MATRIX else f" ({name.rpartition('.')[2]})" if kind in WORK_KINDS else "")
-                for kind, name, how, cell in cells
-                if "×" in cell
-            ]
-            sentences += [f"{name} against {base}: {listed(words, most)}."] * bool(words)
-        if len(" ".join(sentences).split()) <= MOST_WORDS:
-            break
-    return " ".join(sentences)
-
-
-def _leading(row: AnswerRow) -> int:
-    """Place in the sentence; the user's own work comes before small and thin matrices."""
-    order = (MATRIX, NETWORKS, TRAINING, "", OTHER_MATRIX, ELEMENTWISE)
-    return order.index(row.name if row.name in order else "")
 
 
 def _timings(rows: list[Row]) -> tuple[Timing, ...]:
@@ -318,7 +265,7 @@ def time_text(seconds: float, doubtful: bool) -> str:
 
 def unverified(result: Result) -> str:
     """``(not verified)`` for the user's own benchmark whose result was not compared with a reference."""
-    own = sweep.kind_of(result.workload) == result.workload
+    own = kind_of(result.workload) == result.workload
     return "(not verified)" if own and result.check and result.check.status != "passed" else ""
 
 
@@ -331,9 +278,12 @@ def _cpu_sentence(rows: list[Row]) -> str:
     parts = []
     for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds and not judgement.withheld(kinds[kind][0])):
         cells = timing(kinds[kind][0])
-        details = [_size(kinds[kind][0]) * (kind == MATRIX), f"{cells.peak} of peak" * (cells.peak not in ("", "—"))]
+        details = [
+            size_words(kinds[kind][0]) * (kind == MATRIX),
+            f"{cells.peak} of peak" * (cells.peak not in ("", "—")),
+        ]
         shown = ", ".join(filter(None, details))
-        parts.append(f"{cells.rate} in {_IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
+        parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
         row = next(iter(kinds.values()))[0]
         parts = [f"{row['workload']} takes {timing(row).time}"]
@@ -377,21 +327,22 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     lines = ["Smoke run: it checks that the benchmarks work; its times mean nothing."] * any(smoke)
     if smoke and all(smoke):
         return tuple(lines)
-    flagged = sum(bool(row["_result"].flags) for row in rows)
+    judged = [row for row in rows if kind_of(row["workload"])] or rows
+    noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
-    if rows and (busy or flagged > _BUSY_SHARE * len(rows)):
-        cause = "The machine was busy" if busy else "Many results are doubtful"
-        count = f"{flagged} of {len(rows)} results are flagged (*) and may be far off"
-        effect = count if flagged else "all times may be too long, although no single result is flagged"
-        lines.append(f"{cause}: {effect}. Close other programs and run again before you quote them.")
+    if judged and (busy or noisy > _BUSY_SHARE * len(judged)):
+        cause = "The machine was busy" if busy else "Many results are noisy"
+        count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
+        effect = count if noisy else "all times may be too long, although no single result is noisy"
+        lines.append(f"{cause}: {effect}. Close other programs and run again.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
-        lines.append("Measured in one process: ranges are its spread, not confidence intervals (use --processes 3).")
-    above = [row for row in rows if (row["utilisation"] or 0) > 1]
+        lines.append("One process: ranges are no confidence intervals (use --processes 3).")
+    above = [row for row in judged if (row["utilisation"] or 0) > 1]
     if above:
-        names = listed(list(dict.fromkeys(row["workload"] for row in above)), 3)
+        names = listed(list(dict.fromkeys(row["workload"] for row in above)), 2)
+        hidden = "% of peak" + " and speedup" * any(map(judgement.withheld, above))
         lines.append(
             f"{counted(len(above), 'result')} above 100% of the measured peak, which can't be ({names}): the peak was "
-            "measured too low, or less work was done than declared. Their % of peak is not shown"
-            + (", and of those above 130% no speedup." if any(map(judgement.withheld, above)) else ".")
+            f"measured too low or the work overstated; no {hidden} is shown."
         )
     return tuple(lines)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, text
+from ..runfile.matching import kind_of
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
@@ -23,7 +24,7 @@ from .labels import Names, Row, arithmetic, case_name, device_label, family, gro
 from .metrics import METRICS
 from .render import Summary, Table
 from .speedup import LeftOut, Pairs, pair
-from .sweep import kind_of, rate_of, representative, sweeps
+from .sweep import rate_of, representative, sweeps
 from .table import BASE, CROSSING, LINE, records
 
 MOST_LINES = 25

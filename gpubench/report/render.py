@@ -6,9 +6,9 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +32,8 @@ MANIFEST = ".written-by-gpubench.json"
 """Lists the tables and charts that a report wrote, with the SHA-256 of each."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
+_RUNS = "runs"
+"""Key of the manifest for the results files of a report, relative to its folder."""
 _OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 _LEAST = 4
 """Width to which every column may shrink."""
@@ -132,7 +134,7 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     from rich.text import Text
 
     # rich takes COLUMNS=0 for a terminal in which nothing has room
-    console = console or Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 120)
+    console = console or Console(width=shutil.get_terminal_size((120, 24)).columns)
 
     def plain(words: str, style: str = "") -> Text:
         return Text(writable(words, console.encoding), style)
@@ -206,8 +208,11 @@ def prepare_folder(folder: Path) -> None:
         raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
 
 
-def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
-    """Write everything, and remove what an earlier report left there and this one no longer has.
+def save_report(
+    folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes], runs: Iterable[Path] = ()
+) -> list[Path]:
+    """Write everything, and remove what an earlier report left there and this one no longer has. ``runs`` are the files
+    that it was made of, which the manifest names.
 
     Only files that are as that earlier report wrote them are removed or replaced: what others put there stays. Raises
     UsageError before anything is written.
@@ -228,10 +233,19 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
             (folder / name).unlink()
     # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
     digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
-    replace(folder / MANIFEST, (json.dumps(digests, indent=1, default=sorted) + "\n").encode())
+    manifest = digests | {_RUNS: [os.path.relpath(run, folder) for run in runs]}
+    replace(folder / MANIFEST, (json.dumps(manifest, indent=1, default=sorted) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
+
+
+def sources(folder: Path) -> list[Path]:
+    """The results files that the report in ``folder`` was made of; empty where there is no report."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        names = json.loads((folder / MANIFEST).read_text()).get(_RUNS) or ()
+        return [Path(os.path.normpath(folder / name)) for name in names if isinstance(name, str)]
+    return []
 
 
 def file_names(titles: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..runfile.matching import WORK_KINDS
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from ..version import __version__
@@ -29,7 +30,7 @@ from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
 from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, on_accelerator
-from .sweep import WORK_KINDS, representatives, setting_of
+from .sweep import representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
@@ -71,14 +72,20 @@ _Devices = dict[_Source, dict[str, Any]]
 """By source what the page calls it: ``colour`` is a class of the style sheet, ``shape`` the form of its marks."""
 
 
-def webpage(answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], method: Sequence[Table]) -> str:
+def webpage(
+    answer: Answer,
+    data: Mapping[str, Any],
+    first: Sequence[Table] = (),
+    machines: Sequence[Table] = (),
+    method: Sequence[Table] = (),
+) -> str:
     """The whole page, equal for equal input.
 
-    ``data`` is what :func:`page_data` makes; ``machines`` are tables that compare machines, ``method`` those that say
-    how it was measured.
+    ``data`` is what :func:`page_data` makes; ``first`` are tables that belong to the answer, ``machines`` others that
+    compare machines, ``method`` those that say how it was measured.
     """
     style, script = _asset("page.css"), _asset("page.js")
-    sections = _sections(answer, data, machines, method)
+    sections = _sections(answer, data, first, machines, method)
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=escape(__version__),
@@ -103,7 +110,11 @@ def _hash(content: str) -> str:
 
 
 def _sections(
-    answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], method: Sequence[Table]
+    answer: Answer,
+    data: Mapping[str, Any],
+    first: Sequence[Table],
+    machines: Sequence[Table],
+    method: Sequence[Table],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
@@ -114,7 +125,7 @@ def _sections(
     links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
-        ("answer", "Answer", _tables(answer_tables(answer)) + hint),
+        ("answer", "Answer", _tables((*first, *answer_tables(answer))) + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
         ("explore", "Explore: from which size?", _EXPLORER if measured else ""),

@@ -302,14 +302,6 @@ def test_names_stay_in_their_cells(tmp_path: Path) -> None:
     assert "[red]z[/red]" in stream.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.0123, "0.0123×"), (1.0, "1.00×"), (9.996, "10.0×"), (99.97, "100×"), (1234.5, "1,230×"), (3.2e7, "3.2e+07×")],
-)
-def test_factor(value: float, words: str) -> None:
-    assert labels.factor(value) == words
-
-
 def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -> None:
     mark = records.benchmark(Case("classic.step", "cpu", "float32", devices=("cpu",)), 0.25)
     mark["extra_info"]["gpubench"]["steps"] = 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...format import ratio_text
 from ..judgement import ABOVE_PEAK, withheld
 from ..labels import Row, grouped
 from .layouts import NamedRows, RowMark
@@ -54,12 +55,6 @@ def _ratio(data: ChartData, row: Row, rows: Sequence[Row]) -> RowMark:
         return RowMark(None, role, reason.replace(ABOVE_PEAK, f"— {ABOVE_PEAK}"))
     words = ratio_text(row["speedup"]) + "*" * bool(hollow_marks([row], rows))
     return RowMark(row["speedup"], role, words, row["low"], row["high"], row["one_shot_speedup"])
-
-
-def ratio_text(value: float) -> str:
-    """``130×``, ``0.24×``: two digits."""
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}×" if rounded >= 10 else f"{rounded:.1f}×" if rounded >= 1 else f"{rounded:.2g}×"
 
 
 def _finding(data: ChartData, found: Sequence[Notable], base: str) -> str:

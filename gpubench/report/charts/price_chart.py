@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...format import text
+from ...format import ratio_text, text
 from ..judgement import withheld
 from ..labels import Row
-from ..machines import work_per_money
-from .headline_chart import ratio_text
+from ..prices import work_per_money
 from .layouts import NamedRow, NamedRows, RowMark
 from .material import ChartData
 from .page import Figure

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...format import ratio_text
 from ...statistics import ALWAYS, CROSSES
 from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
 from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
-from .headline_chart import ratio_text
 from .layouts import Curve, LinePanels, Mark, Panel
 from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key

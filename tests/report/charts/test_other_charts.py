@@ -11,7 +11,6 @@ import records
 from drawing import chart_data, drawn, faults, plan, words
 
 from gpubench.report.charts.gpu_time_chart import StackedBars
-from gpubench.report.charts.headline_chart import ratio_text
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
@@ -118,13 +117,6 @@ def test_without_a_gpu_the_headline_shows_shares_of_the_peak(tmp_path: Path) -> 
     data["benchmarks"].append(above)
     (mine,) = [e for e in rows_of(plan(tmp_path, data)["headline"]).entries if e.name == "mine.job"]
     assert (mine.marks[0].value, mine.marks[0].words) == (None, "— above the measured peak")
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(1234.0, "1,200×"), (126.0, "130×"), (9.96, "10×"), (1.04, "1.0×"), (0.24, "0.24×")]
-)
-def test_ratios_have_two_digits(value: float, expected: str) -> None:
-    assert ratio_text(value) == expected
 
 
 @pytest.mark.parametrize(
