@@ -9,7 +9,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
 from gpubench.parallel import data_parallel
-from gpubench.parallel.ranks import device_counts, require_devices
+from gpubench.parallel.ranks import circle, device_counts, require_devices
 from gpubench.workloads import training
 
 pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
@@ -27,7 +27,8 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     require_devices(devices, home, gpubench)
     if mode == "weak":
         rows, batch = rows * devices, batch * devices
-    names = [f"{home.kind}:{index}" for index in range(devices)]
+    used = circle(home, devices)
+    names = [str(each) for each in used]
 
     def fresh(data):
         network = training.network(task, data, **options)
@@ -44,10 +45,10 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "devices": devices,
         "ideal_speedup": data_parallel.split_speedup(rows, batch, devices),
         "rows": data_parallel.split_batches(rows, batch, devices),
-        "interconnect": home.interconnect(devices) if devices > 1 else None,
+        "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
     }
     if not gpubench.data.meta:
-        clock = DeviceClock(type(home)(index) for index in range(devices))
+        clock = DeviceClock(used)
         with matmul_precision(gpubench.case.dtype):
             gpubench.parallel["phases"] = data_parallel.phase_times(network, learner.batches[0][0], clock)
         if epochs:

@@ -39,7 +39,7 @@ def main(words):
         ledger.append("start", process=process, fullname=name, name=name, case=case.as_dict())
         benchmark = records.benchmark(case, 1e-3) | {"fullname": name}
         ledger.append("end", process=process, fullname=name, status="ok", benchmark=benchmark)
-    ledger.append("finish", process=process, poisoned=False)
+    ledger.append("finish", process=process)
     return 0
 
 

@@ -1,7 +1,7 @@
 """The fake backend on a virtual clock, every cost of it scripted: what a kind of device can tell, exactly.
 
 ``-p scripted`` (with tests/ on PYTHONPATH) registers it in place of the real-time one. The marker ``costs`` of a test
-sets ``launch_s``, ``delay_s``, ``copy_byte_per_s`` and ``watts``.
+sets ``launch_s``, ``delay_s``, ``copy_byte_per_s``, ``watts``, and whether calls can be ``profiled``.
 """
 
 import fake_backend
@@ -9,7 +9,7 @@ import pytest
 
 from gpubench import devices
 
-COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0}
+COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0, "profiled": False}
 
 
 class Clock:
@@ -58,6 +58,13 @@ class Scripted(devices.TorchDevice):
 
     def record_event(self):
         return Event(max(CLOCK.time, self._queue().done_at))
+
+    def kernels_s(self, call):
+        before = self._queue().launched
+        call()
+        return (
+            (self._queue().launched - before) * fake_backend.backend.delay_s if fake_backend.backend.profiled else None
+        )
 
     def cache_bytes(self):
         return 1 << 20

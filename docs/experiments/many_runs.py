@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from gpubench.runfile.schema import Case
 
@@ -64,11 +65,35 @@ def _mark(case: Case, chance: random.Random, slower: float) -> dict:
     }  # fmt: skip
 
 
+class Cost(NamedTuple):
+    """What a command took; ``memory_bytes`` is the most that it held at once."""
+
+    wall_s: float
+    cpu_s: float
+    memory_bytes: float
+
+
+def measure_command(words: list[str]) -> Cost:
+    """Run ``gpubench`` with these words. Raises SystemExit where it doesn't do what it is asked for."""
+    code = (
+        "import resource, sys; from gpubench.commands.cli import main; code = main(sys.argv[1:]);"
+        "used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print('used', used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr); sys.exit(code)"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr)
+    cpu_s, memory = map(float, done.stderr.split()[-2:])
+    return Cost(time.monotonic() - began, cpu_s, memory * (1 if sys.platform == "darwin" else 1024))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, nargs="+", default=[250, 500, 1000])
+    parser.add_argument("--no-charts", action="store_true", help="leave out the report with charts")
     args = parser.parse_args()
-    print("| run files | command | time | memory |\n|---:|---|---:|---:|")
+    print("| run files | command | time | CPU time | memory |\n|---:|---|---:|---:|---:|")
     for count in args.runs:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / "runs"
@@ -80,19 +105,12 @@ def main() -> int:
                 "report --no-charts": ["report", str(folder), "-o", f"{name}/out", "--no-charts"],
                 "report --format svg": ["report", str(folder), "-o", f"{name}/out", "--format", "svg"],
             }
+            if args.no_charts:
+                del commands["report --format svg"]
             for what, words in commands.items():
-                code = (
-                    "import resource, sys; from gpubench.commands.cli import main; code = main(sys.argv[1:]);"
-                    "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
-                )
-                began = time.monotonic()
-                done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-                if done.returncode not in (0, 1):
-                    print(done.stderr, file=sys.stderr)
-                    return 1
-                unit = 1 if sys.platform == "darwin" else 1024
-                peak = int(done.stderr.split()[-1]) * unit / 1e9
-                print(f"| {count} | {what} | {time.monotonic() - began:.0f} s | {peak:.2f} GB |", flush=True)
+                cost = measure_command(words)
+                cells = f"{cost.wall_s:.0f} s | {cost.cpu_s:.0f} s | {cost.memory_bytes / 1e9:.2f} GB"
+                print(f"| {count} | {what} | {cells} |", flush=True)
     return 0
 
 

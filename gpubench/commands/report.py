@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
-
 from ..errors import RunFileError, UsageError
 
 if TYPE_CHECKING:
@@ -195,9 +193,7 @@ def _runs_in(path: Path) -> list[Run]:
 
 
 def _lean(path: Path) -> Run:
-    """A run without its samples: no table or chart shows them, and those of a thousand runs don't fit in memory."""
+    """A run without its samples: no table or chart shows them."""
     from ..runfile.reader import read
 
-    run = read(path)
-    lean = (structs.replace(each, times=each.times and structs.replace(each.times, samples=())) for each in run.results)
-    return structs.replace(run, results=tuple(lean))
+    return read(path, samples=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -76,9 +76,20 @@ class Device(ABC):
     def release_memory(cls) -> None:
         """Return memory that is cached but unused to the devices of this kind."""
 
+    def ruined(self) -> str | None:
+        """Why nothing more can be measured on the device in this process, or ``None``.
+
+        Waits for the device: what a failed case left in its queue may fail only now, and again at every later call.
+        """
+        try:
+            self.synchronize()
+        except RuntimeError as error:
+            return " ".join(str(error).split(". ")[0].split()) or type(error).__name__
+        return None
+
     @classmethod
-    def interconnect(cls, count: int) -> str | None:
-        """What joins the first ``count`` devices: ``NVLink``, ``PCIe``, ``memory``."""
+    def interconnect(cls, indices: Sequence[int]) -> str | None:
+        """What joins the devices of these indices: ``NVLink``, ``PCIe``, ``memory``."""
         return None
 
     def lacks(self, dtype: str) -> str | None:
@@ -104,6 +115,9 @@ class Device(ABC):
 
     def reset_peak_memory(self) -> None:  # noqa: B027
         """Start a new peak."""
+
+    def settle(self) -> None:  # noqa: B027
+        """Have libraries allocate what they never return, lest it counts as memory of the first case that needs it."""
 
     def cache_bytes(self) -> int | None:
         """Size of the last cache before the device's memory: what a cold measurement flushes."""
@@ -139,6 +153,10 @@ class Device(ABC):
     def record_event(self) -> torch.Event:
         """Queue a timestamp that is timed on the device's own clock; needed where :meth:`queue_wait` works."""
         raise NotImplementedError
+
+    def kernels_s(self, call: Callable[[], Any]) -> float | None:
+        """Sum of the seconds that each kernel and copy of one call takes on the device; ``None`` if none is seen."""
+        return None
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Capture a call's launches: the function that replays them, and the call's result, which a replay fills.

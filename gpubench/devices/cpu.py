@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ class Cpu(Device):
         return Memory(max(0, free), total)
 
     @classmethod
-    def interconnect(cls, count: int) -> str:
+    def interconnect(cls, indices: Sequence[int]) -> str:
         """Ranks on one CPU exchange data through its memory."""
         return "memory"
 

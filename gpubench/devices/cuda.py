@@ -11,9 +11,9 @@ import itertools
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
 from .base import register
@@ -35,6 +35,10 @@ _REASONS = {
     "HwPowerBrakeSlowdown": "power brake",
 }
 _POLICIES = {"power limit": "NVML_PERF_POLICY_POWER", "heat": "NVML_PERF_POLICY_THERMAL"}
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
 @functools.cache
@@ -68,6 +72,9 @@ class Cuda(TorchDevice):
     kind = "cuda"
     supports_graphs = True
     supports_data_parallel = True
+    _failed_capture: ClassVar[str | None] = None
+    _sides: ClassVar[dict[int, Any]] = {}
+    """Streams beside the usual one, by the device's index: torch captures on none but them."""
 
     @classmethod
     def count(cls) -> int:
@@ -105,9 +112,9 @@ class Cuda(TorchDevice):
         return tuple(filter(has_context, range(cls.torch.cuda.device_count())))
 
     @classmethod
-    def interconnect(cls, count: int) -> str | None:
+    def interconnect(cls, indices: Sequence[int]) -> str | None:
         """NVLink if it joins every pair, else PCIe; ``None`` without the driver's library."""
-        handles = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in range(count)]
+        handles = [cls(index)._nvml(lambda nvml, gpu: gpu) for index in indices]
         library = _library()
         if library is None or None in handles:
             return None
@@ -191,11 +198,10 @@ class Cuda(TorchDevice):
         return event
 
     def capture_graph(self, call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        cuda = self.torch.cuda
+        cuda, side = self.torch.cuda, self._side()
         # Only launches on the current device's streams are captured. The inner context restores the current stream,
         # which a capture that fails leaves on its own.
         with cuda.device(self.index), cuda.stream(cuda.current_stream(self.index)):
-            side = cuda.Stream()
             side.wait_stream(cuda.current_stream())
             with cuda.stream(side):  # what a first call allocates must exist before the capture
                 for _ in range(3):
@@ -207,9 +213,45 @@ class Cuda(TorchDevice):
                 with cuda.graph(graph, stream=side):  # torch's own capture stream stays on the first device used
                     result = call()
             except RuntimeError as error:
-                reason = " ".join(str(error).split())
-                raise Unmeasurable(f"the call can't be captured in a CUDA graph: {reason}") from error
+                # torch ends neither the capture nor the use of the graph's memory: every later allocation may fail.
+                reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {_one_line(error)}"
+                raise Unmeasurable(reason) from error
         return graph.replay, result
+
+    def ruined(self) -> str | None:
+        return self._failed_capture or super().ruined()
+
+    def settle(self) -> None:
+        """cuBLAS has a workspace (32 MiB on Hopper) for each of its handles, one a thread, and stream.
+
+        So a product and its backward pass, which has a thread of its own, run once on both streams.
+        """
+        if self.index in self._sides:
+            return
+        torch, cuda = self.torch, self.torch.cuda
+        with cuda.device(self.index), torch.inference_mode(False), torch.enable_grad():
+            for stream in (cuda.current_stream(), self._side()):
+                with cuda.stream(stream):
+                    x = torch.ones(32, 32, dtype=torch.float32, device=str(self), requires_grad=True)
+                    torch.nn.functional.linear(x @ x, x, x[0]).sum().backward()
+            cuda.synchronize()
+
+    def _side(self) -> Any:
+        if self.index not in self._sides:
+            self._sides[self.index] = self.torch.cuda.Stream(self.index)
+        return self._sides[self.index]
+
+    def kernels_s(self, call: Callable[[], Any]) -> float | None:
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            call()
+            self.synchronize()
+        with warnings.catch_warnings():  # of earlier profiles, whose events are gone
+            warnings.simplefilter("ignore")
+            events = [event for event in profiled.events() if event.device_type.name == "CUDA"]
+        mine = [event for event in events if event.device_index == self.index and not event.is_user_annotation]
+        return sum(event.time_range.elapsed_us() for event in mine) / 1e6 or None
 
     def details(self) -> dict[str, Any]:
         properties, hip = self._properties(), self.torch.version.hip

@@ -23,6 +23,8 @@ REPEATS, QUEUED_S = 5, 0.02
 MOST_CALLS = 50
 """A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
 LONGEST_HOLD, TRIES = 0.5, 4
+HELD, KERNELS = "held", "kernels"
+"""How the device's time was measured: calls queued behind a wait, or the sum of the kernels of one call."""
 FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 """Copies each way: at least and at most so many, within about so long."""
 
@@ -60,11 +62,12 @@ def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: 
 
 
 class DeviceTime(NamedTuple):
-    """Median seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
+    """Seconds per call on the device and on the host; ``device_reason`` where the former is unknown."""
 
     device_s: float | None
     launch_s: float | None
     device_reason: str | None = None
+    device_method: str | None = None
 
 
 def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: Callable[[], Any] | None) -> DeviceTime:
@@ -75,7 +78,8 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
 
     ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
     its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
-    was queued; otherwise fewer are queued behind a longer wait, and it is given up at half a second.
+    was queued; otherwise fewer are queued behind a longer wait, up to half a second. Where that doesn't help, a call
+    is profiled and the times of its kernels are summed.
     """
     calls = max(1, min(MOST_CALLS, int(QUEUED_S / max(call_s, 1e-9))))
     launch_s = _launch(call, device, calls)
@@ -84,8 +88,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     failures = 0
     while len(times) < REPEATS:
         if failures == TRIES or hold_s > LONGEST_HOLD:
-            why = "the call waits for the device itself, or has more launches than fit its queue"
-            return DeviceTime(None, launch_s, why)
+            return _profiled(call, device, launch_s)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
             return DeviceTime(None, launch_s, f"{device.kind} can't be made to wait on the device itself")
@@ -95,7 +98,22 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
             # Too many launches for the queue, or too short a wait: less of the one, more of the other.
             calls, failures = max(1, calls // 4), failures + 1
             hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
-    return DeviceTime(statistics.median(times) or None, launch_s)
+    device_s = statistics.median(times)
+    if not device_s:
+        return DeviceTime(None, launch_s, "the call took no time that the device's clock shows")
+    return DeviceTime(device_s, launch_s, device_method=HELD)
+
+
+def _profiled(call: Callable[[], Any], device: Device, launch_s: float) -> DeviceTime:
+    """The device's time by its kernels, of a call that can't be held: gaps are left out, overlaps count twice."""
+    why = "the call waits for the device itself, or has more launches than fit its queue"
+    try:
+        device_s = device.kernels_s(call)
+    except (RuntimeError, ImportError) as error:
+        return DeviceTime(None, launch_s, f"{why}; it can't be profiled: {' '.join(str(error).split())}")
+    if device_s is None:
+        return DeviceTime(None, launch_s, f"{why}; no profiler shows its kernels")
+    return DeviceTime(device_s, launch_s, device_method=KERNELS)
 
 
 def _launch(call: Callable[[], Any], device: Device, calls: int) -> float:

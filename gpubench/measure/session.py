@@ -83,7 +83,8 @@ class Session:
     """State of one measuring process. torch is imported by the first question that needs it."""
 
     settings: Settings
-    unmeasured: list[Unmeasured] = field(default_factory=list)
+    unmeasured: dict[str, Unmeasured] = field(default_factory=dict)
+    """By full name."""
     begun: dict[str, Case] = field(default_factory=dict)
     estimates: list[dict[str, Any]] = field(default_factory=list)
     started: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat())

@@ -19,6 +19,9 @@ from .data import bare_tensors, memory_key, tensors
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
 
+FUSED = ("flash", "efficient", "cudnn")
+"""Kinds of fused attention in torch's names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -38,10 +41,20 @@ class Counted:
 
 
 def flop_counter() -> FlopCounterMode:
-    """torch's own counter; a context."""
+    """torch's own counter; a context. An attention's backward pass counts as its four products, fused or not: torch
+    counts the fused kernel's fifth, which makes the scores again instead of keeping them."""
+    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    return FlopCounterMode(display=False)  # type: ignore[no-untyped-call]
+    kernels = (getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention_backward", None) for kind in FUSED)
+    formulas = {kernel: _attention_backward for kernel in kernels if kernel}
+    return FlopCounterMode(display=False, custom_mapping=formulas)  # type: ignore[no-untyped-call]
+
+
+def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """FLOPs by shapes: two products as long as the values, two as long as the keys."""
+    batch, heads, queries, size = query
+    return int(4 * batch * heads * queries * key[-2] * (size + value[-1]))
 
 
 def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Counted | None:

@@ -80,7 +80,8 @@ class Ranks:
         flags = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if children else ()
         home = gpubench.home
         network = self._launched is not None and world_size > _local_world_size(world_size)
-        interconnect = "network" if network else home.interconnect(world_size) if world_size > 1 else None
+        indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
+        interconnect = "network" if network else home.interconnect(indices) if world_size > 1 else None
         gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
         gpubench.parallel |= record | times[-1].record
         durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
@@ -96,6 +97,8 @@ class Ranks:
         collective_backend(home.kind)
         if launched is not None:
             if world_size == launched.world_size:
+                if home.index:
+                    raise Unmeasurable(f"torchrun's ranks begin with {home.kind}:0: measured there")
                 return self._group_of_torchrun(launched, names, threads)
             if world_size > 1:
                 raise Unmeasurable(f"torchrun started {launched.world_size} ranks, this case wants {world_size}")
@@ -108,12 +111,14 @@ class Ranks:
         return self._groups[key]
 
     def _group_of_torchrun(self, launched: Rank, names: list[str], threads: int) -> TorchrunGroup:
+        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        name = names[local_rank]
+        if find_device(name).device is None:
+            raise Unmeasurable(f"local rank {local_rank} has no {name}")
+        rank = replace(launched, device=name, threads=threads)
         if self._torchrun_group is None:
-            local_rank = int(os.environ.get("LOCAL_RANK", 0))
-            name = names[local_rank]
-            if find_device(name).device is None:
-                raise Unmeasurable(f"local rank {local_rank} has no {name}")
-            self._torchrun_group = TorchrunGroup(replace(launched, device=name, threads=threads), self._deadline_s)
+            self._torchrun_group = TorchrunGroup(rank, self._deadline_s)
+        self._torchrun_group.move(rank)
         return self._torchrun_group
 
 
@@ -132,7 +137,14 @@ def _devices_and_threads(gpubench: Gpubench, world_size: int, all_threads: bool)
     if not home.indexed:
         return [str(home)] * world_size, threads
     per_machine = min(world_size, _local_world_size(world_size))
-    return [f"{home.kind}:{number % per_machine}" for number in range(world_size)], threads
+    local = [str(each) for each in circle(home, per_machine)]
+    return [local[number % per_machine] for number in range(world_size)], threads
+
+
+def circle(home: Device, count: int) -> list[Device]:
+    """As many devices of a kind, the case's first: with the last one's successor, the first, if need be."""
+    kind = type(home)
+    return [kind((home.index + step) % max(kind.count(), home.index + 1)) for step in range(count)]
 
 
 def require_devices(count: int, home: Device, gpubench: Gpubench) -> None:

@@ -279,6 +279,13 @@ class TorchrunGroup:
         patience = timedelta(seconds=_PATIENCE * self._deadline_s)
         self._control = dist.new_group(backend="gloo", timeout=patience)
 
+    def move(self, rank: Rank) -> None:
+        """Have this rank's device and threads from now on; every rank must move at the same point."""
+        if rank != self._rank and not self.broken:
+            self.close()
+            self._rank = rank
+            self._join()
+
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Return, on every rank, what ``function(rank, *arguments)`` returns on each rank.
 

@@ -117,7 +117,7 @@ class Plugin:
             tests.sort(key=lambda item: self.order.get(item.nodeid, 0))
             cases = {item.nodeid: self.case_of(item) for item in tests}
             with settings.usage_errors():
-                require_room(len(cases), self.session.settings.processes)
+                require_room(cases, self.session.settings.processes)
                 recorder = Recorder(self.config, self.session, path)
                 recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
             self.recorder = recorder
@@ -191,13 +191,17 @@ class Plugin:
         status, reason = outcomes.note(self.session, attempt, item, report, call)
         if self.session.settings.plan:
             return report
+        ruined = None
         if status != OK:
             self._failed.add(item.nodeid)
+            ruined = outcomes.ruined()
         stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
         if self.recorder:
             if stuck:
                 self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")
-            self.recorder.report(item, report.when, status, reason, getattr(call.excinfo, "value", None))
+            if ruined:
+                self.recorder.abandon(item, f"{ruined} in this process")
+            self.recorder.report(item, report.when, status, reason)
         return report
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:

@@ -37,12 +37,12 @@ def note(
             session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
         return status, reason
     if status == OK and report.when == "call":
-        session.unmeasured[:] = [row for row in session.unmeasured if row.fullname != item.nodeid]  # a rerun
+        session.unmeasured.pop(item.nodeid, None)  # a rerun
         if attempt.fixture is not None and not attempt.fixture.called:
             status, reason = "skipped", "the test did not call gpubench(...)"
-    if status != OK and not any(row.fullname == item.nodeid for row in session.unmeasured):
+    if status != OK and item.nodeid not in session.unmeasured:
         case = attempt.fixture.case if attempt.fixture else attempt.case
-        session.unmeasured.append(Unmeasured(case, item.name, item.nodeid, status, reason))
+        session.unmeasured[item.nodeid] = Unmeasured(case, item.name, item.nodeid, status, reason)
     return status, reason
 
 
@@ -53,10 +53,17 @@ def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
         session.raised.append((attempt.case, flag))
         if attempt.fixture is not None:
             attempt.fixture.add_flag(flag)
-        for place, row in enumerate(session.unmeasured):
-            if row.fullname == item.nodeid:
-                session.unmeasured[place] = replace(row, reason=f"{row.reason} ({flag.seen})")
+        if row := session.unmeasured.get(item.nodeid):
+            session.unmeasured[item.nodeid] = replace(row, reason=f"{row.reason} ({flag.seen})")
     return stuck
+
+
+def ruined() -> str | None:
+    """Which device can't be used any more after a case without a result, and why: every later case would fail."""
+    for device in in_use() if "torch" in sys.modules else ():
+        if why := device.ruined():
+            return f"{device} is unusable ({without_paths(why)[:LONGEST_REASON]})"
+    return None
 
 
 def free_memory() -> None:
@@ -72,7 +79,7 @@ def summary_lines(session: Session) -> list[str]:
     """What has no time, and what was flagged, in a line each."""
     lines = []
     if session.unmeasured:
-        counts = Counter(row.status for row in session.unmeasured)
+        counts = Counter(row.status for row in session.unmeasured.values())
         lines.append(f"{', '.join(f'{count} {status}' for status, count in counts.items())} (reasons: pytest -rs)")
     raised = Counter(flag.name for _, flag in session.raised)
     lines += [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]

@@ -23,7 +23,7 @@ from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import MOST_VALUES
-from ..runfile.schema import KEY, MOST_CASES, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
+from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import fit, write
 from ..version import __version__
 from .settings import usage_errors
@@ -56,12 +56,20 @@ def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> None:
             return
 
 
-def require_room(cases: int, processes: int) -> None:
-    """Raise UsageError before anything is measured if the run file of so many cases couldn't be read."""
+def require_room(cases: Mapping[str, Case], processes: int) -> None:
+    """Raise UsageError before anything is measured if the run file of these cases, by full name, couldn't be read or
+    their parameters not be shown in a table."""
     most = min(MOST_CASES, MOST_VALUES // (processes * (SAMPLES_KEPT + 100)))
-    if cases > most:
+    if len(cases) > most:
         refusal = f"at most {most} fit in a run with --processes {processes}: choose some with -k"
-        raise UsageError(f"{counted(cases, 'benchmark')}, {refusal}")
+        raise UsageError(f"{counted(len(cases), 'benchmark')}, {refusal}")
+    for fullname, case in cases.items():
+        if len(case.params) > MOST_PARAMS:
+            raise UsageError(f"{fullname}: {len(case.params)} parameters: a benchmark may have {MOST_PARAMS}")
+    names = {name for case in cases.values() for name in case.params}
+    if len(names) > MOST_NAMES:
+        refusal = f"a table holds {MOST_NAMES}: choose some benchmarks with -k"
+        raise UsageError(f"{len(names)} different names of parameters: {refusal}")
 
 
 def _about(session: Session) -> dict[str, Any]:
@@ -88,20 +96,19 @@ def _began(session: Session) -> dict[str, Any]:
 def complete_run(output: dict[str, Any], session: Session) -> None:
     """Add our top-level keys, thin the raw samples, and take out cases that failed after they were timed: their rows
     are in ``unmeasured``."""
-    failed = {row.fullname for row in session.unmeasured}
     done = {b["fullname"] for b in output["benchmarks"] if KEY in b["extra_info"]}
-    unfinished = session.begun.keys() - done  # of a case that was interrupted, pytest-benchmark keeps some rounds
     reason = "interrupted while it was measured"
-    for fullname in unfinished - failed:
-        name = fullname.rpartition("::")[2]
-        session.unmeasured.append(Unmeasured(session.begun[fullname], name, fullname, "error", reason))
-    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in failed | unfinished]
+    for fullname, case in session.begun.items():
+        if fullname not in done:  # of a case that was interrupted, pytest-benchmark keeps some rounds
+            row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
+            session.unmeasured.setdefault(fullname, row)
+    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in session.unmeasured]
     for benchmark in output["benchmarks"]:
         _thin_samples(benchmark)
     output[KEY] = _about(session) | {
         "finished": _now(),
         "processes": [{"process": 0} | _began(session) | {"after": environment.moment()}],
-        "unmeasured": [case.as_dict() for case in session.unmeasured],
+        "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
     }
     output.update(fit(output))
 
@@ -135,7 +142,6 @@ class Recorder:
             if not path.parent.is_dir():
                 raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
-        self.poisoned = False
         self._outcomes: dict[str, tuple[str, str]] = {}
 
     def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
@@ -191,18 +197,15 @@ class Recorder:
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
         self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
-    def report(self, item: pytest.Item, when: str, status: str, reason: str, error: BaseException | None) -> None:
+    def report(self, item: pytest.Item, when: str, status: str, reason: str) -> None:
         """One phase of a test has ended; after the last, the case's result goes to the ledger."""
         if status != OK:
             self._outcomes.setdefault(item.nodeid, (status, reason))
-        if type(error).__name__ == "AcceleratorError":  # every further case of this process would fail
-            self.abandon(item, f"a device is unusable in this process ({reason})")
         if when == "teardown":
             self._end(item)
 
     def abandon(self, item: pytest.Item, reason: str) -> None:
         """Let another process measure what is left."""
-        self.poisoned = True
         item.session.shouldstop = f"gpubench: {reason}"
 
     def _end(self, item: pytest.Item) -> None:
@@ -216,13 +219,13 @@ class Recorder:
             _thin_samples(benchmark)
             self._append("end", **facts, benchmark=benchmark)
         else:
-            row = next((row for row in self.session.unmeasured if row.fullname == item.nodeid), None)
+            row = self.session.unmeasured.get(item.nodeid)
             reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
             self._append("end", **facts, reason=reason, case=case)
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""
-        facts = {"code": code, "poisoned": self.poisoned, "finished": _now(), "after": environment.moment()}
+        facts = {"code": code, "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()

@@ -72,8 +72,10 @@ def _per(amount: float | None, unit: float | None) -> Number:
 
 def _utilisation(case: MeasuredCase) -> Number:
     result, machine = case.result, case.run.machine
-    link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
     ceilings = case.run.ceilings.get(result.device)
+    if ceilings is None:
+        return None
+    link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
     use = utilisation(result.work, case.times.median_s, compute_dtype(result.dtype, result.variant), ceilings, link)
     return use.fraction if use else None
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import RunFileError
 from ..runfile.reader import clean
-from ..runfile.schema import Result, Run, Scalar
+from ..runfile.schema import MOST_NAMES, Result, Run, Scalar
 from ..runfile.utilisation import PLAUSIBLE
 from .metrics import METRICS, MeasuredCase, rate_of_work
 
@@ -25,7 +25,7 @@ LEADING = (
 )  # fmt: skip
 """What results.csv begins with; the tests' own parameters and the other metrics follow CONFIGURATION."""
 _TERMS = ("dtype", "variant", "implementation", "regime", "cache")
-MOST_NAMES = 500
+_ROWS_AT_ONCE = 10_000
 CONFIGURATION = ("implementation", "regime", "cache", "threads")
 HIDDEN = ("_run", "_result")
 """Columns that no file shows, the Run and the Result that a row was made from."""
@@ -56,17 +56,24 @@ def results_table(runs: Sequence[Run]) -> pd.DataFrame:
     parameters = columns_of(named)
     more = [name for name in METRICS if name not in LEADING]
     columns = [*LEADING, *CONFIGURATION, *parameters.values(), *more, "check", *HIDDEN]
-    rows = [_row(name, run, each, parameters) for name, run in zip(names, runs, strict=True) for each in run.results]
     workloads: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        workloads.setdefault(row["workload"], []).append(row)
+    for each in (each for run in runs for each in run.results):
+        workloads.setdefault(each.workload, []).append({"_result": each})
     sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
-    for row in rows:
-        params = row["_result"].params
-        size = sizes[row["workload"]] or row["_result"].size
-        words = [_setting(name, value) for name, value in params.items() if name != size]
-        row |= {"size_name": size, "size": params.get(size) if size else None, "setting": ", ".join(words) or None}
-    return pd.DataFrame([[row.get(column) for column in columns] for row in rows], columns=columns, dtype=object)
+    empty = dict.fromkeys(columns)
+    rows = [  # lists: a dictionary of so many columns takes four times as much memory
+        list((empty | _row(name, run, each, parameters) | _sized(each, sizes[each.workload])).values())
+        for name, run in zip(names, runs, strict=True)
+        for each in run.results
+    ]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _sized(result: Result, size: str | None) -> dict[str, Scalar]:
+    """Its size, the workload's unless that has none, and the other parameters in words."""
+    size = size or result.size
+    words = [_setting(name, value) for name, value in result.params.items() if name != size]
+    return {"size_name": size, "size": result.params.get(size) if size else None, "setting": ", ".join(words) or None}
 
 
 def _setting(name: str, value: Scalar) -> str:
@@ -110,7 +117,9 @@ def csv_text(table: pd.DataFrame) -> str:
     writer = csv.writer(text, lineterminator="\n")
     shown = [column for column in table.columns if column not in (*HIDDEN, BASE, LINE, CROSSING)]
     writer.writerow([_cell(column) for column in shown])
-    writer.writerows([_cell(value) for value in row] for row in table[shown].itertuples(index=False, name=None))
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        part = table.iloc[start : start + _ROWS_AT_ONCE]
+        writer.writerows(zip(*(_cells(part[column].tolist()) for column in shown), strict=True))
     return text.getvalue()
 
 
@@ -156,6 +165,19 @@ def columns_of(names: Iterable[str]) -> dict[str, str]:
             column = f"param_{column}"
         columns[name] = column
     return columns
+
+
+def _cells(values: list[Any]) -> list[str]:
+    """Those of a column, most of which has one kind of values, or the same texts many times."""
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return [""] * len(values)
+    if kinds <= {int, float}:
+        return ["" if value is None else repr(value) for value in values]
+    if kinds == {str}:
+        cells = {value: _cell(value) for value in set(values)}
+        return [cells[value] for value in values]
+    return [_cell(value) for value in values]
 
 
 def _cell(value: Any) -> str:

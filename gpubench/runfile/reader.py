@@ -18,8 +18,9 @@ import reprlib
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -48,13 +49,16 @@ class Foreign(RunFileError):
     """JSON that isn't a pytest-benchmark file at all: in a folder of run files it may lie about."""
 
 
-def read(path: str | os.PathLike[str]) -> Run:
-    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent."""
+def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
+    """Raises RunFileError for a file that is missing, truncated, foreign or inconsistent.
+
+    Without ``samples`` the run has none: those of a thousand runs don't fit in memory.
+    """
     path = Path(path)
-    return check_run(path, _load(path))
+    return check_run(path, _load(path), samples)
 
 
-def check_run(path: Path, root: Any) -> Run:
+def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
     if not isinstance(root, dict) or "benchmarks" not in root:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
@@ -72,7 +76,7 @@ def check_run(path: Path, root: Any) -> Run:
     file = convert(path, root | {"benchmarks": []}, RunFile)
     machine = _machine(path, file.machine_info or schema.MachineInfo())
     kinds = {device.name: device.kind for device in reversed(machine.devices)}
-    results = [_result(path, number, mark, kinds) for number, mark in enumerate(marks)]
+    results = [_result(path, number, mark, kinds, samples) for number, mark in enumerate(marks)]
     if plain or file.gpubench is None:
         return Run(path, machine, tuple(results), file.datetime, plain=True)
     return _run(path, machine, results, file.gpubench)
@@ -109,25 +113,26 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
     return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision)
 
 
-def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str]) -> Result:
+def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str], samples: bool) -> Result:
     place: _Place = ("benchmarks", number)
     benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
-        return _plain(path, place, benchmark)
+        return _plain(path, place, benchmark, samples)
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
     if accelerators and timer not in schema.TIMERS:
         expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
         _refuse(path, (*place, "options", "timer"), expected, timer)
-    times = _times(path, place, benchmark, measured)
+    times = _times(path, place, benchmark, measured, samples)
     flags = _flags(measured.processes)
     flags += _apart(times, flags)
-    return Result(**structs.asdict(measured), times=times, flags=flags, fullname=benchmark.fullname or "")
+    values: tuple[Any, ...] = (*structs.astuple(measured), schema.OK, None, times, flags, benchmark.fullname or "")
+    return Result(*values)
 
 
-def _plain(path: Path, place: _Place, benchmark: schema.Benchmark) -> Result:
+def _plain(path: Path, place: _Place, benchmark: schema.Benchmark, samples: bool) -> Result:
     """A case of another's test: named by its file, class and function, as ours are by file and function."""
     if benchmark.fullname is None:
         _refuse(path, (*place, "fullname"), "a text", None)
@@ -141,7 +146,7 @@ def _plain(path: Path, place: _Place, benchmark: schema.Benchmark) -> Result:
         _refuse(path, (*place, "params"), f"at most {schema.MOST_PARAMS} parameters", len(given))
     params = {name: _scalar(value) for name, value in given.items()}
     case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
-    times = _times(path, place, benchmark, Measurement("", ""))
+    times = _times(path, place, benchmark, Measurement("", ""), samples)
     return Result(**structs.asdict(case), times=times, fullname=benchmark.fullname)
 
 
@@ -152,18 +157,20 @@ def _scalar(value: Any) -> Any:
     return clean(json.dumps(value)[:LONGEST_TEXT])
 
 
-def _times(path: Path, place: _Place, benchmark: schema.Benchmark, measured: Measurement) -> Times:
+def _times(path: Path, place: _Place, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool) -> Times:
     stats, processes = benchmark.stats, measured.processes
-    samples = array("d", stats.data or ())
-    kept = [process.kept for process in processes] or [len(samples)]
-    if samples and sum(kept) != len(samples):  # or a sample would count for the wrong process
+    data = stats.data or ()
+    kept = [process.kept for process in processes] or [len(data)]
+    if data and sum(kept) != len(data):  # or a sample would count for the wrong process
         expected = f"{sum(kept)} samples, as many as its processes kept,"
-        _refuse(path, (*place, "stats", "data"), expected, len(samples))
-    ends = [sum(kept[: index + 1]) for index in range(len(kept))]
-    shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
+        _refuse(path, (*place, "stats", "data"), expected, len(data))
+    shares: tuple[Sequence[float], ...] = ()
+    if with_samples:
+        samples, ends = array("d", data), accumulate(kept)
+        shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
     medians = [process.median_s for process in processes]
     median = statistics.geometric_mean(medians) if len(medians) > 1 else stats.median
-    alone = Process(0, stats.rounds, len(samples), stats.iterations, stats.median, latency_s=measured.latency_s)
+    alone = Process(0, stats.rounds, len(data), stats.iterations, stats.median, latency_s=measured.latency_s)
     return Times(
         median_s=median,
         mean_s=stats.mean,
@@ -274,27 +281,20 @@ def _ordinary(content: bytearray) -> Any:
         return None
     if not isinstance(root, dict) or b"\\u003" in content:  # an escaped colon
         return None
-    colons, level = 0, [root]
+    colons, objects, lists = 0, [root], list[list[Any]]()
     for _ in range(DEEPEST):
-        texts: list[str] = []
-        inner: list[Any] = []
-        for group in level:
-            entries: Any = group
-            if isinstance(group, dict):
-                colons += len(group)
-                texts += group
-                entries = group.values()
-            kinds = set(map(type, entries))
-            if str in kinds:
-                texts += [entry for entry in entries if type(entry) is str]
-            if not kinds.isdisjoint((dict, list)):
-                inner += [entry for entry in entries if isinstance(entry, dict | list)]
+        lists = [entries for entries in lists if set(map(type, entries)) != {float}]  # not a million samples one by one
+        values = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(lists)]
+        texts = [*chain.from_iterable(objects), *(value for value in values if type(value) is str)]
         together = "".join(texts)
-        if not together.isprintable() or any(len(text) > LONGEST_TEXT for text in texts):
+        if not together.isprintable() or max(map(len, texts), default=0) > LONGEST_TEXT:
             return None
-        colons += together.count(":")
-        level = inner
-    return root if not level and colons == content.count(b":") else None
+        colons += sum(map(len, objects)) + together.count(":")
+        objects = [value for value in values if type(value) is dict]
+        lists = [value for value in values if type(value) is list]
+        if not objects and not lists:
+            return root if colons == content.count(b":") else None
+    return None
 
 
 def _bytes(path: Path) -> bytearray:
@@ -307,7 +307,7 @@ def _bytes(path: Path) -> bytearray:
                     _refuse(path, "file", f"a run file of {excess}")
     except (OSError, ValueError) as error:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
-    if not content.strip():
+    if not content or content.isspace():
         _refuse(path, "file", "a run file, found an empty file")
     return content
 

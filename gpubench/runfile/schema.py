@@ -1,6 +1,7 @@
 """The contract between measuring, supervising and reporting: the keys that we add to a file of pytest-benchmark.
 
-All values are in SI base units; what is unknown is ``None``, never 0 and never NaN.
+All values are in SI base units; what is unknown is ``None``, never 0 and never NaN. What a file has thousands of is
+left out of garbage collection (``gc=False``): it holds no circles.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TIMERS = ("device_clock", "timer", "replay")
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
+MOST_NAMES = 500
+"""Different names of parameters in one table, which has a column for each."""
 
 Amount = Annotated[float, Meta(ge=0, le=1e300)]
 Positive = Annotated[float, Meta(ge=1e-15, le=1e30)]
@@ -46,7 +49,7 @@ def _is(text: str, **limits: Any) -> Meta:
     return Meta(description=text, **limits)
 
 
-class Work(Struct, frozen=True):
+class Work(Struct, frozen=True, gc=False):
     """What one call has to do, whatever the device."""
 
     flops: Annotated[Positive | None, _is("floating-point operations; a multiply-add counts as two")] = None
@@ -55,7 +58,7 @@ class Work(Struct, frozen=True):
     unit: Annotated[str, _is("the name of an item: sample, token, element")] = "element"
 
 
-class Case(Struct, frozen=True):
+class Case(Struct, frozen=True, gc=False):
     """One parametrised point of a workload on one device: its identity, and on which terms it may be compared."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
@@ -83,7 +86,7 @@ class Case(Struct, frozen=True):
         return {"id": self.id, **record}
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, gc=False):
     """What came of comparing a result with its float64 reference."""
 
     status: Annotated[str, _is("passed or unchecked; a wrong result fails the benchmark")]
@@ -92,7 +95,7 @@ class Check(Struct, frozen=True):
     reason: Annotated[str | None, _is("why it is unchecked")] = None
 
 
-class Transfer(Struct, frozen=True):
+class Transfer(Struct, frozen=True, gc=False):
     """Seconds to copy a benchmark's inputs to its device and its outputs back; ``None`` where there is nothing to copy
     that way, or no pinned memory."""
 
@@ -104,7 +107,7 @@ class Transfer(Struct, frozen=True):
     out_pinned_s: Annotated[Positive | None, _is("outputs to page-locked host memory")] = None
 
 
-class Process(Struct, frozen=True):
+class Process(Struct, frozen=True, gc=False):
     """What one process measured of a benchmark."""
 
     index: Annotated[Whole, _is("the number of the process")] = field(name="process")
@@ -117,7 +120,7 @@ class Process(Struct, frozen=True):
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
 
 
-class Parallel(Struct, frozen=True):
+class Parallel(Struct, frozen=True, gc=False):
     """How a benchmark used several devices. Efficiency and speedup are derived by the report."""
 
     method: Annotated[str | None, _is("ddp, pipeline, all_reduce, …; single or one thread for one device")] = None
@@ -130,11 +133,11 @@ class Parallel(Struct, frozen=True):
     microbatches: Annotated[Count | None, _is("of a pipeline")] = None
     phases: Annotated[_Amounts, _is("seconds of each part of a step")] = field(default_factory=dict)
     rows: Annotated[_Rows, _is("rows of each batch on each replica", max_length=MOST_CASES)] = ()
-    losses: Annotated[Sequence[Finite], _is("the loss of each epoch, from a fresh start")] = ()
+    losses: Annotated[Sequence[Finite | None], _is("loss of each epoch from a fresh start; null if not finite")] = ()
     workers: Annotated[Whole | None, _is("worker processes of an input pipeline")] = None
 
 
-class Measurement(Case, frozen=True):
+class Measurement(Case, frozen=True, gc=False):
     """What was measured of one benchmark: its identity, and its numbers but for the statistics in ``stats``.
 
     What is done once (``work``, ``check``, the probes of the device) is done by the first process alone.
@@ -150,6 +153,7 @@ class Measurement(Case, frozen=True):
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None
+    device_method: Annotated[str | None, _is("held: timed behind a wait; kernels: the sum of one call's")] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
     transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
     check: Annotated[Check | None, _is("whether the result is right")] = None
@@ -168,7 +172,7 @@ class Measurement(Case, frozen=True):
             raise ValueError("expected each process once")
 
 
-class Bandwidth(Struct, frozen=True):
+class Bandwidth(Struct, frozen=True, gc=False):
     """Traffic of one access pattern over a footprint of distinct memory."""
 
     pattern: Annotated[str, _is("read, copy, triad or in-place")]
@@ -306,7 +310,7 @@ class MachineInfo(Struct, frozen=True):
 _KEPT = f"at most {SAMPLES_KEPT} samples of each process, process after process"
 
 
-class Stats(Struct, frozen=True):
+class Stats(Struct, frozen=True, gc=False):
     """pytest-benchmark's statistics of seconds per call, over all rounds of all processes."""
 
     median: Positive
@@ -320,19 +324,19 @@ class Stats(Struct, frozen=True):
     data: Annotated[list[Amount] | None, _is(_KEPT)] = None
 
 
-class Options(Struct, frozen=True):
+class Options(Struct, frozen=True, gc=False):
     """pytest-benchmark's options."""
 
     timer: Annotated[str | None, _is(f"{', '.join(TIMERS)} wait for the device")] = None
 
 
-class ExtraInfo(Struct, frozen=True):
+class ExtraInfo(Struct, frozen=True, gc=False):
     """Where pytest-benchmark keeps what plugins add."""
 
     gpubench: Annotated[Measurement | None, _is("absent in a test of pytest-benchmark alone")] = None
 
 
-class Benchmark(Struct, frozen=True):
+class Benchmark(Struct, frozen=True, gc=False):
     """One entry of pytest-benchmark's list."""
 
     stats: Annotated[Stats, _is("its times")]
@@ -351,7 +355,7 @@ class RunFile(Struct, frozen=True):
     gpubench: Annotated[RunFacts | None, _is("the run")] = None
 
 
-class Times(Struct, frozen=True):
+class Times(Struct, frozen=True, gc=False):
     """Wall time in seconds per call; above 0.
 
     ``median_s`` is the median over the rounds, of several processes the geometric mean of their medians: a process is
@@ -373,7 +377,7 @@ class Times(Struct, frozen=True):
     samples: tuple[Sequence[float], ...] = ()
 
 
-class Raised(Struct, frozen=True):
+class Raised(Struct, frozen=True, gc=False):
     """A flag, what was seen where it first came up, and in which of the processes it did."""
 
     name: str
@@ -381,7 +385,7 @@ class Raised(Struct, frozen=True):
     processes: tuple[int, ...]
 
 
-class Result(Measurement, frozen=True):
+class Result(Measurement, frozen=True, gc=False):
     """A benchmark and what came of it: ``times`` exactly when ``status`` is ``ok``, otherwise the ``reason`` why not.
 
     ``flags`` are those of all its processes, each name once.
@@ -416,8 +420,10 @@ class Machine(Struct, frozen=True):
 
     def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
-        known = (device for device in self.devices if device.name == name)
-        return next(known, DeviceFacts(name, name.partition(":")[0]))
+        for device in self.devices:
+            if device.name == name:
+                return device
+        return DeviceFacts(name, name.partition(":")[0])
 
 
 class Run(Struct, frozen=True):

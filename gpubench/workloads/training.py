@@ -22,6 +22,7 @@ from ..errors import UsageError, WrongAnswer
 from ..measure.clock import DeviceClock
 from ..measure.data import Data, reference_data, require_memory
 from ..measure.precision import compiled
+from ..measure.work import flop_counter
 from . import models
 
 if TYPE_CHECKING:
@@ -232,14 +233,12 @@ def trainer(
 
 def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
     """FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't be run there."""
-    from torch.utils.flop_counter import FlopCounterMode
-
     counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
     with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta has no data to look at
         learner = trainer(name, reference_data(0, meta=True), batch, **options)
-        with FlopCounterMode(display=False) as forward:
+        with flop_counter() as forward:
             learner.forward()
-        with FlopCounterMode(display=False) as both:  # the first backward makes the graph
+        with flop_counter() as both:  # the first backward makes the graph
             learner.backward()
         forward_flops, step_flops = float(forward.get_total_flops()), float(both.get_total_flops())
         counted |= {"forward": forward_flops, "backward": step_flops - forward_flops, "step": step_flops}

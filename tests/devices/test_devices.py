@@ -446,8 +446,8 @@ class TestNvml:
         library.NVML_P2P_CAPS_INDEX_NVLINK, library.NVML_P2P_STATUS_OK = 3, 0
         library.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
         library.nvmlDeviceGetP2PStatus = lambda source, target, index: status
-        assert type(gpu("GPU-1", "GPU-2")).interconnect(2) == joined
-        assert type(gpu("GPU-1", None)).interconnect(2) is None
+        assert type(gpu("GPU-1", "GPU-2")).interconnect([0, 1]) == joined
+        assert type(gpu("GPU-1", None)).interconnect([0, 1]) is None
 
     @pytest.mark.parametrize(
         "line",

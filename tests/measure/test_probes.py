@@ -38,6 +38,14 @@ def test_cached(gpubench):
 @pytest.mark.costs(launch_s=5e-5, delay_s=2e-4)
 def test_item(gpubench):
     gpubench(lambda x: x.sum().item(), gpubench.randn(8), check=False)
+
+@pytest.mark.costs(launch_s=5e-5, delay_s=2e-4, profiled=True)
+def test_profiled(gpubench):
+    gpubench(lambda x: x.neg().sum().item(), gpubench.randn(8), check=False)
+
+@pytest.mark.costs(launch_s=5e-5, delay_s=0.0)
+def test_nothing(gpubench):
+    neg(gpubench)
 """
 
 
@@ -98,6 +106,21 @@ def test_a_call_that_waits_for_the_device_has_no_device_time_but_a_reason(script
     record = scripted["test_item", "hot"]["extra_info"]["gpubench"]
     assert record["device_s"] is None
     assert "waits for the device" in record["device_reason"]
+    assert "no profiler shows its kernels" in record["device_reason"]
+
+
+def test_a_call_that_can_t_be_held_has_the_sum_of_its_kernels_and_says_so(scripted):
+    held, summed = (scripted[name, "hot"]["extra_info"]["gpubench"] for name in ("test_all", "test_profiled"))
+    assert held["device_method"] == "held"
+    assert summed["device_method"] == "kernels"
+    assert summed["device_s"] == about(3 * 2e-4)  # the negation, the sum, and the copy of the number
+    assert summed["device_reason"] is None
+
+
+def test_a_device_time_of_zero_is_unknown_with_a_reason(scripted):
+    record = scripted["test_nothing", "hot"]["extra_info"]["gpubench"]
+    assert record["device_s"] is None
+    assert record["device_reason"] == "the call took no time that the device's clock shows"
 
 
 def test_a_cpu_has_neither_device_time_nor_transfers(pytester):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure.work import plain_number
+from gpubench.measure.work import flop_counter, plain_number
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,29 @@ def test_what_is_no_amount_is_refused_with_its_reason(value, says):
         plain_number("flops", value)
     assert str(caught.value).startswith("flops must be ")
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["flash", "efficient"])
+def test_a_fused_attention_does_the_work_of_its_products(kind):
+    """A fused backward pass makes the scores a second time: a fifth product that nobody asked for."""
+    shapes = (2, 3, 64, 16), (2, 3, 32, 16), (2, 3, 32, 16)
+    with torch.device("meta"):
+        query, key, value = (torch.empty(shape, dtype=torch.float16, requires_grad=True) for shape in shapes)
+        gradient, sums = torch.empty(2, 3, 64, 16, dtype=torch.float16), torch.empty(2, 3, 64)
+        offset, number = torch.empty((), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    with flop_counter() as products:
+        scores = (query @ key.transpose(-1, -2)).softmax(-1)
+        (scores @ value).backward(gradient)
+    aten = torch.ops.aten
+    with flop_counter() as fused:
+        if kind == "flash":
+            aten._scaled_dot_product_flash_attention(query, key, value)
+            aten._scaled_dot_product_flash_attention_backward(
+                gradient, query, key, value, gradient, sums, number, number, 64, 32, 0.0, False, offset, offset
+            )
+        else:
+            aten._scaled_dot_product_efficient_attention(query, key, value, None, True)
+            aten._scaled_dot_product_efficient_attention_backward(
+                gradient, query, key, value, None, gradient, sums, offset, offset, 0.0, [True, True, True, False]
+            )
+    assert fused.get_total_flops() == products.get_total_flops() == 6 * 2 * 6 * 64 * 32 * 16

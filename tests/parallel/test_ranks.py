@@ -10,7 +10,7 @@ import pytest
 from gpubench import devices
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.ranks import measure_rank
+from gpubench.parallel.ranks import circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
 
@@ -160,3 +160,11 @@ def test_a_rank_waits_for_its_device(monkeypatch):
     times = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
     assert times.first_s == pytest.approx(2e-3, rel=1e-6)
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
+
+
+def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    second = VirtualDevice(1)
+    names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
+    assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
+    assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]

@@ -7,9 +7,17 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.plugin import recorder
-from gpubench.plugin.recorder import MEASURING_FILES, MEASURING_ROOMS, PACKAGE_FOLDER, code_hash, require_same
+from gpubench.plugin.recorder import (
+    MEASURING_FILES,
+    MEASURING_ROOMS,
+    PACKAGE_FOLDER,
+    code_hash,
+    require_room,
+    require_same,
+)
 from gpubench.runfile.ledger import Ledger, assemble, read_ledger
 from gpubench.runfile.reader import read
+from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, Case
 
 FILES = sorted(
     path.relative_to(PACKAGE_FOLDER).as_posix()
@@ -103,6 +111,7 @@ def test_extra(gpubench, benchmark):
     loop = []
     loop.append(loop)
     benchmark.extra_info.update({"nan": math.nan, "odd": {(1, 2): 10**5000, None: {3}}, "loop": loop})
+    gpubench.parallel = {"method": "single", "devices": 1, "losses": [1.0, math.nan, math.inf]}
     gpubench(torch.neg, gpubench.randn(8))
 
 def test_silent(gpubench):
@@ -117,6 +126,8 @@ def test_no_value_stops_a_run(pytester):
     run = read(pytester.path / "run.json")
     params = [result.params["x"] for result in run.results if result.workload == "odd.parameter"]
     assert params == ["inf", "nan", "x2", 1.5]
+    (trained,) = (result for result in run.results if result.parallel)
+    assert trained.parallel.losses == [1.0, None, None]
     (silent,) = (result for result in run.results if result.status != "ok")
     assert (silent.workload, silent.reason) == ("odd.silent", "Silent: Silent that has no text")
     made = assemble(read_ledger(pytester.path / "run.ledger.jsonl"))
@@ -131,6 +142,40 @@ def test_more_benchmarks_than_can_be_read_again_are_refused_before_measuring(pyt
     result = pytester.runpytest_inprocess("--gpubench-preset=smoke", "--benchmark-json=run.json", "-k", "neg or ranks")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "2 benchmarks, at most 1 fit in a run with --processes 1: choose some with -k" in result.stderr.str()
+
+
+NAMED = """
+import pytest, torch
+
+@pytest.mark.parametrize("n", [1])
+def test_first(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(8))
+
+@pytest.mark.parametrize("m", [1])
+def test_second(gpubench, m):
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+def test_more_names_of_parameters_than_a_table_holds_are_refused_before_measuring(pytester, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_NAMES", 1)
+    pytester.makepyfile(test_it=NAMED)
+    result = pytester.runpytest_inprocess("--gpubench-preset=smoke", "--benchmark-json=run.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    refusal = "2 different names of parameters: a table holds 1: choose some benchmarks with -k"
+    assert refusal in result.stderr.str()
+    assert not list(pytester.path.glob("run*"))
+
+
+def test_what_fits_in_a_table_is_what_a_report_accepts():
+    names = [f"p{i}" for i in range(MOST_NAMES)]
+    cases = {name: Case("a.b", "cpu", params={name: 1}) for name in names}
+    require_room(cases, 3)
+    with pytest.raises(UsageError, match=f"{MOST_NAMES + 1} different names of parameters"):
+        require_room(cases | {"more": Case("a.b", "cpu", params={"more": 1})}, 3)
+    require_room({"a": Case("a.b", "cpu", params=dict.fromkeys(names[:MOST_PARAMS], 1))}, 3)
+    with pytest.raises(UsageError, match=f"a: {MOST_PARAMS + 1} parameters: a benchmark may have {MOST_PARAMS}"):
+        require_room({"a": Case("a.b", "cpu", params=dict.fromkeys(names[: MOST_PARAMS + 1], 1))}, 3)
 
 
 def test_a_ledger_beside_the_results_that_cant_be_read_is_kept(pytester):

@@ -1,4 +1,4 @@
-"""Builds the pretend CUDA libraries for an installed CUDA build of torch: one real runtime, the rest generated stubs.
+"""Builds the pretend CUDA libraries for an installed CUDA build of torch: runtime, NCCL and NVML, the rest stubs.
 
     python tests/pretend_cuda/build.py FOLDER        # then LD_LIBRARY_PATH=FOLDER python ...
 
@@ -27,6 +27,10 @@ UNVERSIONED = {
 SYSTEM = ("GLIBC", "GCC", "CXXABI", "OMP", "GOMP")
 LIBRARY_OF_VERSION = {"NVSHMEM": "libnvshmem_host.so.3"}
 RUNTIME = "libcudart.so"
+OURS = {"libnccl.so.2": "nccl.cpp", "libcupti.so.13": "cupti.cpp", "libnvidia-ml.so.1": "nvml.cpp"}
+"""Libraries that do more than stubs can; NVML isn't asked for by torch."""
+SHARED = ["-shared", "-fPIC", "-O1"]
+CPP = ["g++", "-std=c++17", *SHARED]
 CREATES = re.compile(r"(Create|Alloc)(_v2|WithFlags|Tensor|Filter|Mat)?")
 QUIET = re.compile(
     r"Create|Destroy|Set|Get|Query|Version|bufferSize|Size|Init|Config|Descriptor|Desc|Backend|Comm|Group"
@@ -94,12 +98,10 @@ def stub(name: str) -> str:
         body = "static int context; *(void **)first = &context; return 0;"
     elif "GetVersion" in name and name.startswith("cudnn"):
         body = "return 91900;"
-    elif name in ("ncclGetVersion", "nvrtcVersion", "cuptiGetVersion"):
-        body = "*(int *)first = 22809; return 0;"
+    elif name == "nvrtcVersion":
+        body = "*(int *)first = 13; *(int *)second = 0; return 0;"
     elif "GetErrorString" in name or "GetLastError" in name or "GetResultString" in name:
         body = 'return (long)"pretended";'
-    elif name.startswith("cupti"):
-        body = "return 15;"  # CUPTI_ERROR_NOT_INITIALIZED: no profiler here
     elif name.startswith(("cublas", "cusolver", "cusparse", "cudnn", "cufft")) and not QUIET.search(name):
         body = "return pretend_launch(first);"
     else:
@@ -114,23 +116,34 @@ def build(folder: Path, torch_libraries: Path) -> None:
     runtime = next(name for name in wanted if name.startswith(RUNTIME))
     versions = folder / "runtime.map"
     versions.write_text(f"{runtime} {{ global: *; }};\n")
-    shared = ["-shared", "-fPIC", "-O1"]
-    compiler = ["g++", "-std=c++17", *shared, str(HERE / "runtime.cpp"), f"-Wl,--version-script={versions}"]
+    compiler = [*CPP, str(HERE / "runtime.cpp"), f"-Wl,--version-script={versions}"]
     subprocess.run([*compiler, f"-Wl,-soname,{runtime}", "-o", str(folder / runtime)], check=True)
+    options = [f"-L{folder}", f"-l:{runtime}"]
+    for library, code in OURS.items():
+        command = [*CPP, str(HERE / code), f"-Wl,-soname,{library}", *options, "-o", str(folder / library)]
+        subprocess.run(command, check=True)
     missing = {each.partition("@")[0] for each in wanted.pop(runtime)} - exported(folder / runtime)
     if missing:
         raise SystemExit(f"the pretend runtime lacks {', '.join(sorted(missing))}")
     for library, functions in wanted.items():
         names = sorted(each.partition("@")[0] for each in functions)
+        objects: list[str] = []
+        if library in OURS:
+            names = sorted(set(names) - exported(folder / library))
+            objects = [str(folder / f"{library}.o")]
+            subprocess.run([*CPP[:2], "-fPIC", "-O1", "-c", str(HERE / OURS[library]), "-o", *objects], check=True)
         version = next(iter(functions), "").partition("@")[2]
         source = folder / f"{library}.c"
         source.write_text(HEAD + "\n".join(map(stub, names)) + "\n")
-        options = [f"-Wl,-soname,{library}", f"-L{folder}", f"-l:{runtime}"]
+        linking = [*objects, f"-Wl,-soname,{library}", *options]
         if version:
             script = folder / f"{library}.map"
             script.write_text(f"{version} {{ global: *; }};\n")
-            options.append(f"-Wl,--version-script={script}")
-        subprocess.run(["gcc", "-w", *shared, str(source), *options, "-o", str(folder / library)], check=True)
+            linking.append(f"-Wl,--version-script={script}")
+        linker = "g++" if objects else "gcc"
+        stubs = str(folder / f"{library}.stubs.o")
+        subprocess.run(["gcc", "-w", "-fPIC", "-O1", "-c", str(source), "-o", stubs], check=True)
+        subprocess.run([linker, *SHARED, stubs, *linking, "-o", str(folder / library)], check=True)
 
 
 def exported(library: Path) -> set[str]:

@@ -111,6 +111,7 @@ struct Event {
 };
 
 struct Block { size_t size; int device; uint64_t kind; };
+struct Kernel { const char* name; double start, end; int device; };
 
 std::recursive_mutex lock;
 std::map<uintptr_t, Block> blocks;
@@ -125,6 +126,8 @@ std::set<std::pair<int, int>> peers;
 uint64_t next_id = 1;
 int64_t launches = 0;
 int sticky = 0;
+bool profiling = false;
+std::vector<Kernel> profile;  // what ran while profiling
 thread_local int current = 0, last = 0, thread_mode = 0;
 thread_local struct { Dim grid, block; size_t shared; void* stream; } configuration;
 
@@ -184,7 +187,7 @@ int capturing_error(Stream* stream) {
   return kSuccess;
 }
 
-int submit(Stream* stream, double duration) {
+int submit(Stream* stream, double duration, const char* name = nullptr) {
   std::unique_lock<std::recursive_mutex> guard(lock);
   if (int code = capturing_error(stream)) return code;
   if (stream->capture) {
@@ -201,8 +204,10 @@ int submit(Stream* stream, double duration) {
     wait_until(first);
     guard.lock();
   }
-  stream->busy_until = std::max(now(), stream->busy_until) + duration;
+  double start = std::max(now(), stream->busy_until);
+  stream->busy_until = start + duration;
   stream->ends.push_back(stream->busy_until);
+  if (profiling && name) profile.push_back({name, start, stream->busy_until, stream->device});
   return kSuccess;
 }
 
@@ -216,7 +221,7 @@ int launch(void* handle, const std::string& name, Dim grid, Dim block, void** ar
   double duration = kKernelNs + kThreadNs * threads;
   if (name.find("spin_kernel") != std::string::npos && arguments)
     duration = 1e9 * static_cast<double>(*static_cast<int64_t*>(arguments[0])) / kClockHz;
-  return done(submit(stream, duration));
+  return done(submit(stream, duration, name.c_str()));
 }
 
 std::map<uintptr_t, Block>::iterator block_at(const void* pointer) {
@@ -682,7 +687,7 @@ EXPORT int cudaGraphInstantiateWithFlags(void** executable, void* graph, unsigne
 EXPORT int cudaGraphLaunch(void* executable, void* stream) {
   double duration = 2000;
   for (double node : static_cast<Graph*>(executable)->nodes) duration += kGraphNodeShare * node;
-  return done(submit(stream_of(stream), duration));
+  return done(submit(stream_of(stream), duration, "graph"));
 }
 EXPORT int cudaGraphDestroy(void* graph) { delete static_cast<Graph*>(graph); return done(); }
 EXPORT int cudaGraphExecDestroy(void* graph) { delete static_cast<Graph*>(graph); return done(); }
@@ -719,8 +724,9 @@ EXPORT int __cudaPopCallConfiguration(Dim* grid, Dim* block, size_t* shared, voi
 }
 EXPORT int __cudaGetKernel(const void** kernel, const void* host) { *kernel = host; return kSuccess; }
 EXPORT int cudaLaunchKernel(const void* host, Dim grid, Dim block, void** arguments, size_t, void* stream) {
+  static const std::string unknown = "kernel";
   auto name = names.find(host);
-  return launch(stream, name == names.end() ? "" : name->second, grid, block, arguments);
+  return launch(stream, name == names.end() ? unknown : name->second, grid, block, arguments);
 }
 EXPORT int __cudaLaunchKernel(const void* kernel, Dim grid, Dim block, void** arguments, size_t shared, void* stream) {
   return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
@@ -761,9 +767,23 @@ EXPORT int pretend_launch(void* handle) {
     stream = found == handles.end() ? stream_of(nullptr) : found->second;
     if (++launches == kStickyAt) sticky = kIllegalAddress;
   }
-  submit(stream, 2 * kKernelNs);
+  submit(stream, 2 * kKernelNs, "library");
   return 0;
 }
+EXPORT int pretend_capturing(void* stream) { return stream_of(stream)->capture != nullptr; }
+// For the pretend CUPTI: the kernels since profiling began, their times on the monotonic clock.
+EXPORT void pretend_profile(int on) {
+  std::lock_guard<std::recursive_mutex> guard(lock);
+  profiling = on;
+}
+EXPORT size_t pretend_profiled(Kernel* kernels, size_t room) {
+  std::lock_guard<std::recursive_mutex> guard(lock);
+  size_t count = std::min(room, profile.size());
+  std::copy(profile.begin(), profile.begin() + static_cast<long>(count), kernels);
+  profile.erase(profile.begin(), profile.begin() + static_cast<long>(count));
+  return count;
+}
+EXPORT void pretend_break() { sticky = kIllegalAddress; }
 EXPORT int pretend_context(int device) { return context[device]; }
 
 // The driver's functions that torch asks for by name -------------------------------------------------------------------

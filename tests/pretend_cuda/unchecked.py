@@ -1,10 +1,70 @@
-"""A pytest plugin for the pretend runtime, whose kernels compute nothing: answers aren't checked, cuDNN isn't used."""
+"""A pytest plugin for the pretend runtime, whose kernels compute nothing: answers aren't checked, cuDNN isn't used.
+
+Numbers that ranks make with kernels and read on the host, such as sizes of messages, go through their store instead.
+Processes of ranks import this too.
+"""
+
+import itertools
+import pickle
 
 import torch
+import torch.distributed as dist
 
 from gpubench.measure import verify
 from gpubench.measure.fixture import Gpubench
+from gpubench.parallel import distributed, ranks, team
+from gpubench.workloads import training
 
 torch.backends.cudnn.enabled = False
 torch.backends.cuda.enable_cudnn_sdp(False)
-Gpubench._reference = lambda self, prepared: verify.unchecked("pretend kernels compute nothing")
+team._PRELOADED.append(__name__)
+
+numbers = itertools.count()
+messages = dict.fromkeys(((source, target) for source in range(64) for target in range(64)), 0)
+
+
+def _unchecked(*_, **__):
+    return verify.unchecked("pretend kernels compute nothing")
+
+
+def _decide_on_rank_0(rank, decide):
+    key = f"decision {next(numbers)}"
+    if rank.number == 0:
+        _store().set(key, pickle.dumps(decide()))
+    return pickle.loads(_store().get(key))
+
+
+def _store():
+    return dist.distributed_c10d._get_default_store()
+
+
+def _key(source, target):
+    messages[source, target] += 1
+    return f"objects from {source} to {target}: {messages[source, target]}"
+
+
+def _send_object_list(objects, dst=None, group=None, device=None, group_dst=None, use_batch=False):
+    target = group_dst if dst is None else dst
+    _store().set(_key(dist.get_rank(), target), pickle.dumps(objects))
+
+
+def _recv_object_list(objects, src=None, group=None, device=None, group_src=None, use_batch=False):
+    source = group_src if src is None else src
+    objects[:] = pickle.loads(_store().get(_key(source, dist.get_rank())))
+    return source
+
+
+def _gather_object(each, gathered=None, dst=0, group=None):
+    if dist.get_rank() != dst:
+        return _send_object_list([each], dst)
+    for rank in range(dist.get_world_size()):
+        part = [each]
+        if rank != dst:
+            _recv_object_list(part, rank)
+        gathered[rank] = part[0]
+
+
+Gpubench._reference = distributed.TrainingJob.compare = _unchecked
+training.require_learning = lambda *_: None
+ranks._decide_on_rank_0 = _decide_on_rank_0
+dist.send_object_list, dist.recv_object_list, dist.gather_object = _send_object_list, _recv_object_list, _gather_object

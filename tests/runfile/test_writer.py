@@ -2,11 +2,15 @@
 
 import getpass
 import json
+import math
 import socket
 
+import msgspec
 import pytest
+import records
 
-from gpubench.runfile.writer import without_paths
+from gpubench.errors import RunFileError
+from gpubench.runfile.writer import without_paths, write
 
 
 @pytest.mark.parametrize(
@@ -63,3 +67,34 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
         assert str(pytester.path) not in text
     assert json.loads(text)["machine_info"]["node"] == ("skynet-7" if identify else "")
     assert json.loads(text)["commit_info"]["project"] == (pytester.path.name if identify else "")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"a": [], "b": {}, "c": None},
+        {"a": [[]], "b": [{}, [1, [2]], "a\nb\\"], "c": {"d": [{"e": []}, 1.5]}, "é": "é"},
+        pytest.param(records.gpu_run(processes=2), id="run"),
+    ],
+)
+def test_a_file_written_in_parts_is_the_whole_one_indented(tmp_path, data):
+    write(tmp_path / "run.json", data)
+    content = (tmp_path / "run.json").read_bytes()
+    assert content == msgspec.json.format(json.dumps(data).encode(), indent=1) + b"\n"
+
+
+def test_half_a_character_is_written_as_its_escape(tmp_path):
+    data = {"a": [{"name": "\ud800"}, {"name": "b\nc"}], "b": ["\udfff"]}
+    write(tmp_path / "run.json", data)
+    assert json.loads((tmp_path / "run.json").read_bytes()) == data
+
+
+def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "run.json"
+    write(path, {"a": [1]})
+    before = path.read_bytes()
+    with pytest.raises(RunFileError, match=r"run\.json: run: expected finite numbers only"):
+        write(path, {"a": [1, {"b": 2}, math.nan]})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

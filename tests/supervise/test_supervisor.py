@@ -103,13 +103,24 @@ def test_sleep(gpubench, n):
 POISON = (
     GOOD
     + """
-class AcceleratorError(RuntimeError):
-    pass
+from gpubench import devices, testing
+
+class Board(testing.VirtualDevice):
+    kind, broken = "board", False
+    count = classmethod(lambda kind: 0)
+    indices_in_use = classmethod(lambda kind: (0,))
+
+    def synchronize(self):
+        if Board.broken:
+            raise RuntimeError("an illegal memory access was encountered")
+
+devices.register(Board)
 
 def test_poison(gpubench):
     import pathlib
     pathlib.Path("processes").open("a").write("poisoned\\\\n")
-    raise AcceleratorError("CUDA error: an illegal memory access was encountered")
+    Board.broken = True  # what went wrong is known at the next wait only
+    raise ValueError("no such thing")
 """
 )
 
@@ -222,7 +233,9 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
     result = data(tmp_path)
     assert len(result["benchmarks"]) == 3
     (row,) = result["gpubench"]["unmeasured"]
-    assert "illegal memory access" in row["reason"]
+    assert row["reason"] == "ValueError: no such thing"
+    unusable = "board:0 is unusable (an illegal memory access was encountered) in this process"
+    assert unusable in (tmp_path / "out/run.log").read_text()
     assert (tmp_path / "processes").read_text().count("poisoned") == 1
     events = read_ledger(tmp_path / "out/run.ledger.jsonl")
     starts = [event["fullname"] for event in events if event["event"] == "start"]
