@@ -43,7 +43,11 @@ def main(args: argparse.Namespace) -> int:
             why = row["reason"] or "no reason given"
             lines.append(f"  {_name(row, several)}  {row['device']}  {row['status']}: {why}")
     if any(row["_result"].flags for row in rows):
-        lines.append("* flagged while it was measured, see summary.md")
+        lines.append("* noisy: may be far off; why: the flags in summary.md")
+    if any("~" in cells[3] for cells in measured):
+        lines.append("~ of one process: half its interquartile range")
+    if any("—" in cells[5] for cells in measured):
+        lines.append("— above the measured peak, which can't be")
     print(writable("\n".join(lines), sys.stdout.encoding))
     return 0
 

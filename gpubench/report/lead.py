@@ -6,6 +6,7 @@ work of the suite.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -137,8 +138,10 @@ def _compared_words(ratio: Ratio, ratios: Sequence[Ratio], turned: bool, level: 
         count = len(ratio.known)
         details.append(f"median of {count}" if count > 1 else size_words(ratio.typical) if kind == MATRIX else "")
     others = {each.line.short: _speedup(each, turned) for each in ratios if each.line.kind == kind and each != ratio}
-    apart = {name: other for name, other in others.items() if _differs(value, other, level)}
-    ends = {min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)} if apart else ()
+    apart = {name: other for name, other in others.items() if _differs(value, other, level if kind != MATRIX else 0)}
+    ends = {min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)} if apart else set()
+    if level >= 2 and ends:
+        ends = {max(ends, key=lambda name: abs(math.log(apart[name] / value)))}
     details += [f"{times_text(apart[name])} in {name}" for name in apart if name in ends]
     shown = ", ".join(filter(None, details))
     return f"{times_text(value)} on {IN_WORDS.get(kind, kind)}" + (f" ({shown})" if shown else "")

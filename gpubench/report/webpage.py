@@ -91,7 +91,7 @@ def webpage(
         version=escape(__version__),
         title="How much faster is the GPU?" if answer.cards else "How fast is this machine?",
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
-        warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in answer.warnings),
+        warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in _shown(answer.warnings)),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
         sections="\n".join(f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in sections),
         # A text that ends the element early would be markup.
@@ -99,6 +99,11 @@ def webpage(
         style=style,
         script=script,
     )
+
+
+def _shown(warnings: Sequence[str]) -> Sequence[str]:
+    """Three at most."""
+    return warnings if len(warnings) <= 3 else [*warnings[:2], f"{len(warnings) - 2} more: see summary.md"]
 
 
 def _asset(name: str) -> str:
@@ -125,7 +130,7 @@ def _sections(
     links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
-        ("answer", "Answer", _tables((*first, *answer_tables(answer))) + hint),
+        ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
         ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
@@ -156,8 +161,8 @@ _NUMBERS = """
 <div class="scroll"><table id="table"></table></div>"""
 
 
-def _tables(tables: Iterable[Table]) -> str:
-    cards = "".join(f'<div class="card">{"".join(html_table(table))}</div>' for table in tables)
+def _tables(tables: Iterable[Table], looks: str = "") -> str:
+    cards = "".join(f'<div class="card{looks}">{"".join(html_table(table))}</div>' for table in tables)
     return _VERDICT.sub(lambda words: f'<td class="{_CLASSES[words[1]]}">{words[1]}', cards)
 
 

@@ -48,7 +48,7 @@ def test_speedups(tmp_path: Path) -> None:
     (row,) = rows(words, "Speedup")
     assert row == {
         "benchmark": "a.b float32, n=1000000",
-        "device": "cuda:0",
+        "device": "Synthetic H",
         "against": "the CPU",
         "time": "1.00 ms → 110 µs",
         "speedup": "9.1× (8.7× to 9.5×)",

@@ -218,7 +218,7 @@ function drawExplorer() {
   const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
-  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
   const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
   const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
