@@ -37,7 +37,10 @@ def main(args: argparse.Namespace) -> int:
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
     measured = [_cells(row, several) for row in rows if row["_result"].times]
-    lines = aligned([_COLUMNS, *measured], width) if measured else []
+    shown = [_COLUMNS, *measured]
+    if sum(max(map(len, column)) + 2 for column in zip(*shown, strict=True)) > width:  # names are worth more than rates
+        shown = [(*cells[:4], cells[5]) for cells in shown]
+    lines = aligned(shown, width) if measured else []
     for row in rows:
         if not row["_result"].times:
             why = row["reason"] or "no reason given"

@@ -28,6 +28,7 @@ from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
 from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
+from .machines import GPUS_TITLE
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, on_accelerator
 from .sweep import representatives, setting_of
@@ -89,7 +90,7 @@ def webpage(
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=escape(__version__),
-        title="How much faster is the GPU?" if answer.cards else "How fast is this machine?",
+        title=_title(answer, first),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in _shown(answer.warnings)),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
@@ -99,6 +100,12 @@ def webpage(
         style=style,
         script=script,
     )
+
+
+def _title(answer: Answer, first: Sequence[Table]) -> str:
+    if any(table.title == GPUS_TITLE for table in first):
+        return "Which GPU is faster?"
+    return "How much faster is the GPU?" if answer.cards else "How fast is this machine?"
 
 
 def _shown(warnings: Sequence[str]) -> Sequence[str]:
