@@ -11,6 +11,10 @@ class UsageError(GpubenchError, argparse.ArgumentTypeError):
     """An option, name or path that can't be used: the text names what exists, and argparse prints it as it is."""
 
 
+class Unrepeatable(UsageError):
+    """The call can't be repeated in float64 to check its result."""
+
+
 class RunFileError(GpubenchError):
     """A run file that can't be trusted: the text names the file, the place and what was expected."""
 

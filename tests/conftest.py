@@ -34,7 +34,8 @@ def machine():
 
 
 # A pytest that a test starts needs no plugin of these: loading them takes as long as torch does.
-os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
+WITHOUT_PLUGINS = "-p no:hypothesispytest -p no:anyio"
+os.environ["PYTEST_ADDOPTS"] = WITHOUT_PLUGINS
 
 # A pytest that a test starts is no worker of pytest-xdist, even where this one is.
 for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
@@ -45,6 +46,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests on a GPU run one after the other, in one worker of pytest-xdist: they time it."""
     if item.get_closest_marker("gpu"):
         item.add_marker(pytest.mark.xdist_group("gpu"))
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """pytest's own, which takes the variable away."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_PLUGINS)
+    return pytester
 
 
 @pytest.fixture

@@ -57,6 +57,26 @@ def whole_run() -> dict[str, Any]:
     )
 
 
+def parallel_run() -> dict[str, Any]:
+    """Several devices of two kinds, with all that a case of them can say."""
+    marks = []
+    shared = {"threads": 1, "ideal_speedup": 1.9, "interconnect": "NVLink", "bus_share": 1.5, "microbatches": 4}
+    shared |= {"rows": [[4, 4], [2, 2]], "losses": [2.3, 1.1, 0.4], "workers": 2}
+    ways = (("single", 1, 2.0), ("one thread", 1, 3.0), ("ddp", 2, 1.6), ("gpipe", 2, 1.8), ("data_parallel", 2, 1.7))
+    for device, speed in (("cpu", 1.0), ("cuda:0", 50.0)):
+        for mode in ("strong", "weak"):
+            for method, devices, seconds in ways:
+                params = {"method": method, "devices": devices, "mode": mode, "nbytes": 1000}
+                case = Case("distributed.lenet", device, "float32", params, threads=2, devices=(device,))
+                phases = {"forward": seconds / 2 / speed, "backward": seconds / 3 / speed}
+                work = {"items": 128.0 * devices, "unit": "sample", "bytes": 1e6}
+                mark = records.benchmark(case, seconds / speed, work=work)
+                about = {"method": method, "devices": devices, "mode": mode, "phases": phases}
+                mark["extra_info"]["gpubench"]["parallel"] = shared | about
+                marks.append(mark)
+    return records.run_file(marks, devices=(records.CPU, records.GPU, records.GPU | {"name": "cuda:1"}))
+
+
 def plain_run() -> dict[str, Any]:
     data = whole_run()
     del data["gpubench"], data["machine_info"]["gpubench"]
@@ -65,15 +85,18 @@ def plain_run() -> dict[str, Any]:
     return data
 
 
+INODE = 987654321
+"""Of a journal, by which a copy is known."""
+
+
 def whole_ledger() -> list[dict[str, Any]]:
     """Two processes, seven cases: four measured, one failed, one going on when the run ended, one not begun."""
     names = [f"test_matmul.py::test_square[{i}]" for i in range(7)]
     known = [*cases(), *cases()[:3]]
     identities = {name: case.as_dict() for name, case in zip(names, known, strict=True)}
     run = whole_run()
-    events: list[dict[str, Any]] = [
-        {"event": "run", "schema_version": 1, "processes": 2, "options": ["--gpubench-seed=1"], "paths": ["/b"]}
-    ]
+    begun = {"event": "run", "schema_version": 1, "processes": 2, "options": ["--gpubench-seed=1"]}
+    events: list[dict[str, Any]] = [begun | {"paths": ["/b"], "inode": INODE}]
     for process in (0, 1):
         session = {key: run[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
         session |= {"process": process, "cases": names, "identities": identities, "estimated_s": 1.0, "before": {}}
@@ -92,7 +115,7 @@ def whole_ledger() -> list[dict[str, Any]]:
     return [*events, {"event": "complete"}]
 
 
-RUNS = [whole_run(), plain_run()]
+RUNS = [whole_run(), plain_run(), parallel_run()]
 LEDGER = whole_ledger()
 
 # How ------------------------------------------------------------------------------------------------------------------
@@ -186,8 +209,8 @@ def damage(draw: Any, content: bytes) -> bytes:
 
 
 @st.composite
-def mutated_runs(draw: Any) -> bytes:
-    data = copy.deepcopy(draw(st.sampled_from(RUNS)))
+def mutated_runs(draw: Any, runs: list[dict[str, Any]] = RUNS) -> bytes:
+    data = copy.deepcopy(draw(st.sampled_from(runs)))
     for _ in range(draw(st.integers(0, 3))):
         mutate(draw, data)
     content = dumped(data).encode("utf-8", "surrogatepass")

@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import functools
 import getpass
 import io
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +28,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +43,23 @@ import mutations  # noqa: E402 - the tests' own
 from gpubench.commands import cli  # noqa: E402
 from gpubench.errors import GpubenchError, RunFileError  # noqa: E402
 from gpubench.runfile.ledger import read_ledger  # noqa: E402
+from gpubench.supervise import process as measuring  # noqa: E402
 
-RUN = [sys.executable, "-m", "gpubench", "run", "--no-charts", "--no-ceilings", "--device=cpu"]
-REPORT = [sys.executable, "-m", "gpubench", "report"]
+GPUBENCH = [sys.executable, "-m", "gpubench"]
+RUN = [*GPUBENCH, "run", "--no-charts", "--no-ceilings", "--device=cpu"]
+REPORT = [*GPUBENCH, "report"]
 CASES = 10
 SUITE = """
 import pytest, time
 
 @pytest.mark.parametrize("n", range(10))
 def test_sleep(gpubench, n):
-    gpubench(lambda x: x.is_meta or time.sleep(0.04), gpubench.randn(n + 1), check=False)
+    gpubench(lambda x: x.is_meta or time.sleep(0.02), gpubench.randn(n + 1), check=False)
 """
 LONGEST_S = 20.0
 """A reader or a refusal that takes longer hangs."""
+CHUNK = 100
+"""So many damaged files are drawn at once."""
 Broken = list[str]
 
 
@@ -73,8 +79,15 @@ def call(command: list[str], folder: Path, timeout: float = 300.0) -> subprocess
     )
 
 
-def left_over(folder: Path) -> Broken:
-    """Processes whose command line or working folder lies there, and scratch files."""
+def left_over(folder: Path, patience_s: float = 0.0) -> Broken:
+    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files."""
+    end = time.monotonic() + patience_s
+    while (left := _left_over(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
+def _left_over(folder: Path) -> Broken:
     names = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE:
@@ -87,7 +100,12 @@ def left_over(folder: Path) -> Broken:
 
 def traceback_in(done: subprocess.CompletedProcess[str]) -> Broken:
     """A traceback that a person would see."""
-    return ["traceback"] if "Traceback (most recent call last)" in done.stdout + done.stderr else []
+    return _traceback(done.stdout + done.stderr)
+
+
+def _traceback(text: str) -> Broken:
+    shown = text.partition("Traceback (most recent call last)")[2]
+    return [f"traceback: {shown.strip().splitlines()[-1][:200]}"] if shown.strip() else []
 
 
 def rows_of(run_file: Path) -> tuple[set[str], dict[str, str]]:
@@ -114,9 +132,10 @@ def kill(number: int) -> Broken:
         folder = Path(name)
         (folder / "test_suite.py").write_text(SUITE)
         options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        start = [*RUN, "test_suite.py", "--processes=1"]
+        processes = 2 if number % 3 == 0 else 1
+        start = [*RUN, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
         supervisor = subprocess.Popen(start, env=environment(folder), start_new_session=True, **options)
-        time.sleep(chance.uniform(0.1, 9.0))
+        _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes)
         children = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
         victims = children if whom != "supervisor" else []
         victims = victims if whom == "measuring process" and children else [*victims, psutil.Process(supervisor.pid)]
@@ -124,32 +143,56 @@ def kill(number: int) -> Broken:
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.send_signal(how)
         supervisor.wait(timeout=120)
-        time.sleep(0.5)
-        broken = [each for each in left_over(folder) if each.startswith("process")]
+        broken = [each for each in left_over(folder, patience_s=5.0) if each.startswith("process")]
         return broken + _resumed(folder, start)
+
+
+def _wait_for_moment(chance: random.Random, run: subprocess.Popen[Any], journal: Path, processes: int) -> None:
+    """One in five comes while the run starts, the others after an event of the journal, the last ones too."""
+    if chance.random() < 0.2:
+        time.sleep(chance.uniform(0.0, 5.0))
+        return
+    events, delay = chance.randint(1, 2 + processes * (2 * CASES + 2)), chance.choice([0.0, 0.01, 0.1, 0.5])
+    while run.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < events):
+        time.sleep(0.005)
+    time.sleep(chance.uniform(0.0, delay))
 
 
 def _resumed(folder: Path, start: list[str]) -> Broken:
     ledger = folder / "out/run.ledger.jsonl"
-    ended: dict[str, Any] = {}
-    begun = ledger.exists() and '"event": "run"' in ledger.read_text()
-    if begun and '"event": "session"' in ledger.read_text():
+    ended: dict[tuple[str, int], Any] = {}
+    before = ledger.read_bytes() if ledger.exists() else b""
+    if b'"event": "session"' in before:
         try:
             events = read_ledger(ledger)
         except RunFileError as error:
             return [f"unreadable: {error}"]
-        ended = {e["fullname"]: e["benchmark"] for e in events if e["event"] == "end" and e["status"] == "ok"}
-    done = call([*RUN, "--resume", "out"] if begun else start, folder)
-    measured, refused = rows_of(folder / "out/run.json")
-    starts = Counter(e["fullname"] for e in read_ledger(ledger) if e["event"] == "start")
-    data = {each["fullname"]: each for each in json.loads((folder / "out/run.json").read_text())["benchmarks"]}
-    broken = [f"lost: {name}" for name in ended.keys() - measured]
-    broken += [f"measured again: {name}" for name in ended if starts[name] > 1]
+        measured = [event for event in events if event["event"] == "end" and event["status"] == "ok"]
+        ended = {(event["fullname"], event["process"]): event["benchmark"]["stats"]["data"] for event in measured}
+    done = call([*RUN, "--resume", "out"] if b'"event": "run"' in before else start, folder)
+    if not (folder / "out/run.json").exists():
+        return [f"no run file after it was resumed: {done.stderr[-300:]}"]
+    names, refused = rows_of(folder / "out/run.json")
+    benchmarks = json.loads((folder / "out/run.json").read_text())["benchmarks"]
+    data = {benchmark["fullname"]: benchmark["stats"]["data"] for benchmark in benchmarks}
+    starts = Counter(
+        (event["fullname"], event["process"]) for event in read_ledger(ledger) if event["event"] == "start"
+    )
+    broken = [f"lost: {name}" for name, _ in ended if name not in names]
+    broken += [f"measured again: {key}" for key in ended if starts[key] > 1]
     broken += [
-        f"changed: {name}" for name, mark in ended.items() if data[name]["stats"]["data"] != mark["stats"]["data"]
+        f"twice in the file: {name}" for name, count in Counter(b["fullname"] for b in benchmarks).items() if count > 1
     ]
-    broken += ["incomplete"] if len(measured | refused.keys()) != CASES else []
+    broken += [f"changed: {name}" for (name, _), samples in ended.items() if not _holds(data.get(name, []), samples)]
+    broken += [] if ledger.read_bytes().startswith(before) else ["the journal was changed"]
+    broken += ["incomplete"] if len(names | refused.keys()) != CASES else []
+    broken += [f"ended with {done.returncode}"] if done.returncode != int(bool(refused)) else []
     return broken + traceback_in(done) + left_over(folder)
+
+
+def _holds(data: list[float], samples: list[float]) -> bool:
+    """Whether the samples of a process are among those of all, in their order."""
+    return any(data[at : at + len(samples)] == samples for at in range(len(data) - len(samples) + 1))
 
 
 # Hostile benchmarks ---------------------------------------------------------------------------------------------------
@@ -174,9 +217,9 @@ def hostile(number: int) -> Broken:
         for again in (
             ["report", "out/run.json", "-o", "again", "--no-charts"],
             ["show", "out"],
-            ["export", "out/run.json"],
+            ["export", "out/run.json", "--to=csv"],
         ):
-            read = call([*RUN[:3], *again], folder)
+            read = call([*GPUBENCH, *again], folder)
             broken += [f"{again[0]} ended with {read.returncode}"] if read.returncode else []
             broken += traceback_in(read)
         return broken
@@ -194,23 +237,36 @@ def _slower(run_file: Path) -> Broken:
     ]
 
 
-# Damaged files --------------------------------------------------------------------------------------------------------
+# Damaged files, hostile names -----------------------------------------------------------------------------------------
+
+KINDS = {
+    "file": mutations.RUN_FILES,
+    "journal": mutations.LEDGERS,
+    "chart": mutations.mutated_runs([mutations.RUNS[0], mutations.RUNS[2]]),
+}
 
 
-def drawn(strategy: Any, number: int) -> bytes:
-    """One example of a strategy, by number; not the first, which is always the simplest."""
+def drawn(kind: str, number: int) -> bytes:
+    """One example of a kind, by number."""
+    examples = _chunk(kind, number // CHUNK)
+    return examples[number % len(examples)]
+
+
+@functools.lru_cache(maxsize=1)
+def _chunk(kind: str, number: int) -> list[bytes]:
+    """So many examples at once, as each drawing costs as much as ten examples. The first, which is always the
+    simplest, is left out."""
     examples: list[bytes] = []
+    phases = {"database": None, "deadline": None, "phases": (Phase.generate,)}
 
     @seed(number)
-    @settings(
-        max_examples=6, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,)
-    )
-    @given(strategy)
+    @settings(max_examples=CHUNK + 1, suppress_health_check=list(HealthCheck), **phases)
+    @given(KINDS[kind])
     def take(content: bytes) -> None:
         examples.append(content)
 
     take()
-    return examples[-1]
+    return examples[1:]
 
 
 def _commands(arguments: list[list[str]], allowed: tuple[int, ...] = (0, 2)) -> Broken:
@@ -224,58 +280,154 @@ def _commands(arguments: list[list[str]], allowed: tuple[int, ...] = (0, 2)) -> 
                 code = cli.main(words)
         except SystemExit as end:
             code = end.code
-        except Exception as error:  # what an attack looks for
-            broken.append(f"{words[0]}: {type(error).__name__}: {str(error)[:200]}")
-            continue
-        took = time.process_time() - began
+        took, text = time.process_time() - began, out.getvalue() + err.getvalue()
+        broken += [f"{words[0]}: {each}" for each in _traceback(text)]
         broken += [f"{words[0]} took {took:.0f} s"] if took > LONGEST_S else []
         broken += [f"{words[0]} ended with {code}: {err.getvalue()[-200:]}"] if code not in allowed else []
-        text = out.getvalue() + err.getvalue()
+        broken += [f"{words[0]} ended with {code} and said nothing"] if code and not text else []
         broken += (
-            [f"{words[0]} printed a control character"]
-            if any(not c.isprintable() and c not in "\n\t" for c in text)
-            else []
+            [f"{words[0]}: {code} without a slowdown"] if words[0] == "compare" and _false_alarm(code, text) else []
         )
+        odd = {c for c in text if not c.isprintable() and c not in "\n\t"}
+        broken += [f"{words[0]} printed {odd}"] if odd else []
     return broken
 
 
+def _false_alarm(code: Any, text: str) -> bool:
+    return code == 1 and "slower" not in text
+
+
 def damaged_file(number: int) -> Broken:
-    """A mutated run file through tables, comparison, conversion and the terminal."""
+    """A mutated run file through the tables, and in turn through the terminal, a conversion and a comparison."""
     with tempfile.TemporaryDirectory(prefix="file-") as name:
         path, sound = Path(name) / "run.json", Path(name) / "sound.json"
-        path.write_bytes(drawn(mutations.RUN_FILES, number))
+        path.write_bytes(drawn("file", number))
         sound.write_text(json.dumps(mutations.RUNS[0]))
-        broken = _commands(
-            [
-                ["report", str(path), "-o", f"{name}/out", "--no-charts"],
-                ["show", str(path)],
-                ["export", str(path), "-o", f"{name}/export.json"],
-            ]
-        )
-        broken += _commands([["compare", "--base", str(sound), "--new", str(path), "--across-machines"]], (0, 1, 2, 3))
-        for table in Path(name).glob("out/*.csv"):
-            rows = list(csv.reader(io.StringIO(table.read_text())))
-            broken += [f"{table.name}: uneven rows"] if len({len(row) for row in rows}) > 1 else []
-        return broken
+        export = ["export", str(path), "-o", f"{name}/exported", f"--to={EXPORTS[number % len(EXPORTS)]}"]
+        compare = ["compare", "--base", str(sound), "--new", str(path), "--across-machines"]
+        further = (["show", str(path)], export, compare)[number // len(EXPORTS) % 3]
+        broken = _commands([["report", str(path), "-o", f"{name}/out", "--no-charts"]])
+        broken += _commands([further], (0, 1, 2, 3) if further is compare else (0, 2))
+        return broken + _tables(Path(name) / "out")
+
+
+EXPORTS = ("github-action-benchmark", "bmf", "csv", "markdown", "rst", "html")
+
+
+def _tables(folder: Path) -> Broken:
+    """What is wrong with the CSV files of a folder."""
+    broken = []
+    for table in folder.glob("*.csv"):
+        rows = list(csv.reader(io.StringIO(table.read_text())))
+        broken += [f"{table.name}: uneven rows"] if len({len(row) for row in rows}) > 1 else []
+        cells = [cell for row in rows for cell in row]
+        broken += [f"{table.name}: a formula"] if any(cell.startswith(FORMULAS) for cell in cells) else []
+    return broken
+
+
+FORMULAS = ("=", "+", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff20")
+"""A spreadsheet computes a cell that begins so; the last ones are full-width signs."""
 
 
 def damaged_journal(number: int) -> Broken:
-    """A mutated journal through recover and a resume that has nothing to measure, or refuses."""
+    """A mutated journal through recover and a resume whose measuring processes end at once, or which refuses."""
     with tempfile.TemporaryDirectory(prefix="journal-") as name:
         out = Path(name) / "out"
         out.mkdir()
         journal = out / "run.ledger.jsonl"
-        content = drawn(mutations.LEDGERS, number)
+        journal.touch()
+        content = drawn("journal", number).replace(b"%d" % mutations.INODE, b"%d" % journal.stat().st_ino)
+        content = content.replace(b'"/b"', json.dumps(name).encode())
         journal.write_bytes(content)
         broken = _commands([["recover", str(journal), "-o", f"{name}/recovered.json"]])
-        # Of what it was begun with nothing exists any more, so that no resume goes on to measure.
-        broken += _commands([["run", "--resume", str(out), "--no-charts"]], (0, 1, 2))
+        with _nothing_measured():
+            broken += _commands([["run", "--resume", str(out), "--no-charts"]], (0, 1, 2))
         broken += ["journal deleted"] if not journal.exists() else []
         broken += ["journal changed"] if not journal.read_bytes().startswith(content) else []
-        return broken
+        return broken + _tables(out)
+
+
+@contextlib.contextmanager
+def _nothing_measured() -> Iterator[None]:
+    """Measuring processes that end at once: a damaged journal names files and options that nobody wants to run."""
+    usual = measuring.pytest_command
+    measuring.pytest_command = lambda *_: ["true"]
+    try:
+        yield
+    finally:
+        measuring.pytest_command = usual
+
+
+def damaged_chart(number: int) -> Broken:
+    """A mutated run of several devices through all charts."""
+    with tempfile.TemporaryDirectory(prefix="chart-") as name:
+        path = Path(name) / "run.json"
+        path.write_bytes(drawn("chart", number))
+        return _commands([["report", str(path), "-o", f"{name}/out", "--charts=all"]])
+
+
+NAMES = [
+    *("a\nb", "a\rb", "\x1b[31mred", "\x1b]0;title\x07", "\u202egnp", "\u2028line", "\udcff", "é" * 100, "x" * 240),
+    *("=1+1", "+1", "@everyone", "a;b", "\uff1d1+1", "-rf", "--help", "$(touch x)", "%s", "{0}", "*", "#1", " ", "~"),
+    *("<script>alert(1)<", "[x](javascript:1)", "![x](http:x)", "`code`", "| a | b |", "<!-- x", "\\", "&amp;"),
+]
+
+
+def named(number: int) -> Broken:
+    """A run file and a folder with a name that nobody would choose: not one sign of it acts anywhere."""
+    name = NAMES[number % len(NAMES)]
+    with tempfile.TemporaryDirectory(prefix="name-") as temporary:
+        folder = Path(temporary) / name
+        folder.mkdir()
+        path = folder / f"{name}.json"[-200:]
+        path.write_text(json.dumps(mutations.RUNS[0]))
+        out = folder / "out"
+        broken = _commands(
+            [
+                ["report", str(path), "-o", str(out), "--charts=all"],
+                ["report", str(folder), "-o", str(out / "again"), "--no-charts"],
+                ["show", str(path)],
+                *(["export", str(path), "-o", f"{folder}/exported.{to}", f"--to={to}"] for to in EXPORTS),
+                ["compare", "--base", str(path), "--new", str(path), "--format=md"],
+                ["compare", "--base", str(path), "--new", str(path)],
+                ["recover", str(path), "-o", str(folder / "made")],
+                ["run", "--resume", str(folder)],
+            ],
+            (0, 2, 3),
+        )
+        broken += [f"{name!a} acts in {mark}" for mark in _active(out)]
+        return [f"{each} ({name!a})" for each in broken + _tables(out)]
+
+
+def _active(out: Path) -> list[str]:
+    """Where a name became markup, a link or a control character."""
+    summary = (out / "summary.md").read_text() if (out / "summary.md").exists() else ""
+    page = (out / "report.html").read_text() if (out / "report.html").exists() else ""
+    signs = ("<script>alert", "[x](javascript", "![x](http", "@everyone")
+    active = [f"summary.md: {sign}" for sign in signs if re.search(rf"(?<!\\){re.escape(sign)}", summary)]
+    active += [f"report.html: {sign}" for sign in signs[:1] if sign in page]
+    return active + [f"{file}: control" for file, text in (("md", summary), ("html", page)) if CONTROL.search(text)]
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e]")
 
 
 # Starts and files of others -------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache
+def _finished() -> Path:
+    """A folder that holds a finished run of SMALL, to be copied."""
+    folder = Path(tempfile.mkdtemp(prefix="finished-"))
+    (folder / "test_suite.py").write_text(SMALL)
+    done = call(START, folder)
+    if done.returncode:
+        raise ValueError(f"the suite can't be measured: {done.stderr[-500:]}")
+    return folder
+
+
+SMALL = SUITE.replace("range(10)", "range(2)")
+START = [*RUN, "test_suite.py", "--preset=smoke", "--processes=1"]
 
 
 def double_start(number: int) -> Broken:
@@ -283,15 +435,15 @@ def double_start(number: int) -> Broken:
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="start-") as name:
         folder = Path(name)
-        (folder / "test_suite.py").write_text(SUITE.replace("range(10)", "range(2)"))
+        (folder / "test_suite.py").write_text(SMALL)
         earlier = chance.random() < 0.5
         if earlier:
-            call([*RUN, "test_suite.py", "--processes=1"], folder)
+            shutil.copytree(_finished() / "out", folder / "out")
         started = []
         for _ in range(2):
             started.append(
                 subprocess.Popen(
-                    [*RUN, "test_suite.py", "--processes=1"],
+                    START,
                     cwd=folder,
                     env=environment(folder),
                     stdin=subprocess.DEVNULL,
@@ -304,7 +456,7 @@ def double_start(number: int) -> Broken:
         texts = [process.communicate(timeout=300)[0] for process in started]
         codes = sorted(process.returncode for process in started)
         broken = [f"exit codes {codes}: {texts[-1][-300:]}"] if codes not in ([0, 2], [0, 0]) else []
-        broken += ["traceback"] if any("Traceback" in text for text in texts) else []
+        broken += [each for text in texts for each in _traceback(text)]
         runs = sorted((folder / "out").glob("run*.json"))
         wanted = codes.count(0) + earlier
         broken += [f"{len(runs)} run files, not {wanted}"] if len(runs) != wanted else []
@@ -312,7 +464,7 @@ def double_start(number: int) -> Broken:
             journal = path.with_name(f"{path.stem}.ledger.jsonl")
             broken += [f"{journal.name} is gone"] if not journal.exists() else []
             broken += [f"{path.name} holds {len(rows_of(path)[0])} of 2"] if len(rows_of(path)[0]) != 2 else []
-        return broken + left_over(folder)
+        return broken + left_over(folder, patience_s=5.0)
 
 
 FOREIGN = [
@@ -331,6 +483,7 @@ FOREIGN = [
     "out/run.1.json",
     "out/run.json.part",
     "out/turns/000-base/work.txt",
+    "out/x.ledger.jsonl",
 ]
 SET_UPS = [(name, way) for name in FOREIGN for way in ("a file", "a link")]
 
@@ -348,21 +501,109 @@ def foreign(number: int) -> Broken:
             path.symlink_to(elsewhere)
         else:
             path.write_bytes(content)
-        done = call([*RUN, "test_suite.py", "--processes=1"], folder)
-        again = call([*REPORT, str(ROOT / "results/xeon-2-cores/run.json"), "-o", "out", "--no-charts"], folder)
+        done = [call(command, folder) for command in _writers(name, folder)]
         keeps = elsewhere if way == "a link" else path
         held = [each for each in folder.rglob("*") if each.is_file() and each.read_bytes() == content]
         broken = [] if held else [f"{name}: gone"]
-        if held and keeps not in held and not any(each.name.startswith("run.") for each in held):
+        moved = re.compile(rf"{re.escape(path.name.split('.')[0])}\.\d+\.")
+        if held and keeps not in held and not any(moved.match(each.name) for each in held):
             broken = [f"{name}: moved to {held[0].name}"]
+        links = way == "a file" or any(each.is_symlink() for each in path.parent.glob("*"))
+        broken += [] if links else [f"{name}: the link is gone"]
+        codes = {each.returncode for each in done}
+        broken += [f"{name}: exit codes {codes}"] if not codes <= {0, 2} else []
+        return [f"{each} ({way})" for each in broken] + [each for one in done for each in traceback_in(one)]
+
+
+def _writers(name: str, folder: Path) -> list[list[str]]:
+    """What would write there."""
+    if "turns" in name:
+        sides = [str(folder), str(folder), "--paths", "test_suite.py", "--preset=smoke", "--no-ceilings", "--pairs=1"]
+        return [[*GPUBENCH, "compare", "--interleave", "--base", sides[0], "--new", *sides[1:], "-o", "out"]]
+    if "/x." in name:
+        plain = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "test_suite.py"]
+        return [[*plain, "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=out/x.json"]]
+    report = [*REPORT, str(ROOT / "results/xeon-2-cores/run.json"), "-o", "out", "--no-charts"]
+    drawn_too = [*report[:-1], "--charts=default"] if "charts" in name else report
+    return [[*RUN, "test_suite.py", "--preset=smoke", "--processes=1"], drawn_too]
+
+
+# Exit codes -----------------------------------------------------------------------------------------------------------
+
+READERS = ("report PATH -o out", "show PATH", "export PATH --to=csv", "chart PATH --kind=speedup -o a.svg")
+ODD = [
+    *(
+        command.replace("PATH", path)
+        for command in (*READERS, "recover PATH", "run --resume PATH")
+        for path in ("missing", "LONG", "empty", "fifo-folder", "binary.json", "folder.json", "loop")
+    ),
+    *(
+        f"run {words}"
+        for words in ("missing.py", "LONG", "-o /proc/x", "-o LONG", "-o sound.json", "-o loop", "--deadline=0")
+    ),
+    *("run -o=", "run --resume=", "run --processes=0", "recover sound.json", "recover sound.json -o ."),
+    *(f"report sound.json -o {path}" for path in ("sound.json", "LONG", "/proc/x", "loop")),
+    *(f"export sound.json --to=csv -o {path}" for path in ("sound.json", "LONG", ".", "/proc/x", "loop")),
+    *(
+        f"chart sound.json --kind=speedup -o {path}"
+        for path in ("sound.json", "LONG.svg", "/proc/x.svg", "missing/a.svg")
+    ),
+]
+"""Commands that can do nothing, in a folder that :func:`odd_command` fills."""
+FULL = [
+    *("--help", "--version", "env", "run --help", "show sound.json", "export sound.json --to=csv"),
+    *("report sound.json -o out --no-charts", "compare --base sound.json --new sound.json"),
+]
+"""Commands that print, onto a full device."""
+
+
+def odd_command(number: int) -> Broken:
+    """Input or output that can't be used ends with 2 and a line, never with the 1 of a proven slowdown."""
+    shown = [*ODD, *FULL][number % (len(ODD) + len(FULL))]
+    words = shown.replace("LONG", "x" * 5000).split(" ")
+    with tempfile.TemporaryDirectory(prefix="odd-") as name:
+        folder = Path(name)
+        (folder / "sound.json").write_text(json.dumps(mutations.RUNS[0]))
+        (folder / "binary.json").write_bytes(bytes(range(256)) * 10)
+        (folder / "folder.json").mkdir()
+        (folder / "empty").mkdir()
+        (folder / "fifo-folder").mkdir()
+        os.mkfifo(folder / "fifo-folder/run.json")
+        (folder / "loop").symlink_to("loop")
+        with open("/dev/full" if shown in FULL else "/dev/null", "w") as output:
+            how = {"cwd": folder, "env": environment(folder), "stdin": subprocess.DEVNULL, "text": True}
+            done = subprocess.run([*GPUBENCH, *words], stdout=output, stderr=subprocess.PIPE, timeout=60.0, **how)
+        text = done.stderr.strip()
+        broken = [f"ended with {done.returncode}"] if done.returncode != 2 else []
+        lines = [line for line in text.splitlines() if "passed over" not in line]
+        broken += [f"{len(lines)} lines: {text[-200:]}"] if len(lines) != 1 else []
+        broken += ["Traceback"] if "Traceback" in text else []
         broken += (
-            [f"{name}: the link is gone"]
-            if way == "a link" and not any(p.is_symlink() for p in path.parent.glob("*"))
+            ["the input was changed"] if (folder / "sound.json").read_text() != json.dumps(mutations.RUNS[0]) else []
+        )
+        return [f"{shown}: {each}" for each in broken]
+
+
+def interrupted(number: int) -> Broken:
+    """Ctrl-C while a report is made: a line, 130, nothing half written."""
+    chance = random.Random(number)
+    with tempfile.TemporaryDirectory(prefix="interrupt-") as name:
+        folder = Path(name)
+        (folder / "run.json").write_text(json.dumps(mutations.RUNS[0]))
+        command = [*REPORT, "run.json", "-o", "out", "--charts=all"]
+        report = subprocess.Popen(
+            command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        time.sleep(chance.uniform(0.3, 6.0))
+        report.send_signal(signal.SIGINT)
+        text = report.communicate(timeout=LONGEST_S)[0]
+        broken = [] if report.returncode in (0, 130) else [f"ended with {report.returncode}: {text[-300:]}"]
+        broken += (
+            ["no line"]
+            if report.returncode == 130 and text.strip().splitlines()[-1:] != ["gpubench: interrupted"]
             else []
         )
-        codes = (done.returncode, again.returncode)
-        broken += [f"{name}: exit codes {codes}"] if not set(codes) <= {0, 2} else []
-        return [f"{each} ({way})" for each in broken] + traceback_in(done) + traceback_in(again)
+        return broken + _traceback(text) + left_over(folder)
 
 
 # What a published file says -------------------------------------------------------------------------------------------
@@ -384,7 +625,7 @@ def secrets(folder: Path) -> dict[str, str]:
         "address": "10.11.12.13",
         "address6": "fe80::1234:5678:9abc:def0",
         "ssh": "secretssh@10.9.8.7:/x",
-        "spaces": "/srv/secret space/x",
+        "spaces": "'/srv/secretwith spaces/and more/x'",
         "file-url": "file:///srv/secreturl/x",
         "quoted": "'/srv/secretquoted/x'",
         "colon": "PATH=/bin:/srv/secretcolon/bin",
@@ -406,7 +647,8 @@ def privacy(number: int) -> Broken:
             "def test_raises(gpubench, i):\n    raise ValueError('near ' + TEXTS[i])\n\n"
             "def test_sound(gpubench):\n    gpubench(torch.neg, gpubench.randn(9))\n"
         )
-        done = call([*RUN, str(folder / f"test_{planted['file']}.py"), "--processes=1"], folder)
+        file = str(folder / f"test_{planted['file']}.py")
+        done = call([*RUN, file, "--preset=smoke", "--processes=1"], folder)
         published = [folder / "out" / each for each in ("run.json", "results.csv", "summary.md", "report.html")]
         if missing := [path.name for path in published if not path.exists()]:
             return [f"not written: {missing}: {done.stderr[-300:]}"]
@@ -430,6 +672,10 @@ ATTACKS: dict[str, tuple[Callable[[int], Broken], int]] = {
     "hostile": (hostile, 1),
     "files": (damaged_file, 20_000),
     "journals": (damaged_journal, 2_000),
+    "charts": (damaged_chart, 200),
+    "names": (named, len(NAMES)),
+    "odd": (odd_command, len(ODD) + len(FULL)),
+    "interrupts": (interrupted, 20),
     "starts": (double_start, 100),
     "foreign": (foreign, len(SET_UPS)),
     "privacy": (privacy, 1),
@@ -437,21 +683,29 @@ ATTACKS: dict[str, tuple[Callable[[int], Broken], int]] = {
 """Name → one try by its number, and how many tries are a full attack."""
 
 
+def tried(name: str, number: int) -> list[str]:
+    """What one try broke."""
+    one_try, _ = ATTACKS[name]
+    try:
+        return [f"{name} {number}: {each}" for each in one_try(number)]
+    except (subprocess.TimeoutExpired, OSError, ValueError, GpubenchError) as error:
+        return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
+
+
 def attack(name: str, count: int, seed: int, parallel: int) -> list[str]:
     """Make so many tries; what broke, each with the try's number."""
-    one_try, _ = ATTACKS[name]
-
-    def tried(number: int) -> list[str]:
-        try:
-            return [f"{name} {number}: {each}" for each in one_try(number)]
-        except (subprocess.TimeoutExpired, OSError, ValueError, GpubenchError) as error:
-            return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
-
     numbers = range(seed, seed + count)
-    if parallel == 1 or name in ("files", "journals"):  # these redirect this process's output
-        return [each for number in numbers for each in tried(number)]
-    with ThreadPoolExecutor(parallel) as pool:
-        return [each for group in pool.map(tried, numbers) for each in group]
+    one_try = functools.partial(tried, name)
+    if parallel == 1:
+        return [each for number in numbers for each in one_try(number)]
+    if name in IN_PROCESS:  # these redirect their process's output
+        with ProcessPoolExecutor(parallel) as processes:
+            return [each for group in processes.map(one_try, numbers, chunksize=CHUNK) for each in group]
+    with ThreadPoolExecutor(parallel) as threads:
+        return [each for group in threads.map(one_try, numbers) for each in group]
+
+
+IN_PROCESS = ("files", "journals", "charts", "names")
 
 
 def chosen(words: list[str]) -> Iterator[tuple[str, int]]:
@@ -469,6 +723,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parallel", type=int, default=2)
     args = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and then by all children
     anything = False
     print("| attack | tried | broken | seconds |\n|---|---:|---:|---:|", flush=True)
     for name, count in chosen(args.attacks):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..options import add_expression, chosen
+from ..runfile.reader import clean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from ..report.charts.page import Figure
     from ..runfile.schema import Run
 
-PICTURE_KINDS = ("speedup", "rate", "time", "roofline", "break-even")
+PICTURE_KINDS = {
+    "headline": "headline", "speedup": "speedup", "by-dtype": "speedup", "rate": "rate", "time": "rate",
+    "roofline": "roofline", "break-even": "break_even",
+}  # fmt: skip
+"""Kinds of pictures, and the modules that make them."""
 _FORMATS = ("svg", "png")
-_TABLES = re.compile(r"\b(summary\.md|speedup\.csv)")
-"""What a report writes, and the captions of its pictures name."""
 _LEAST, _MOST = {"width": 400, "height": 240}, 4000
 """Pixels; below the least the words no longer fit."""
 
@@ -47,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
     from ..runfile.writer import replace
 
     replace(Path(args.output), _picture(args))
-    print(args.output)
+    print(clean(args.output))
     return 0
 
 
@@ -73,14 +76,13 @@ def _picture(args: argparse.Namespace) -> bytes:
     labels = device_labels(runs, args.labels)
     results = selected(results_table(runs), args.expression, timed=True)
     figure, *others = figures_of(results, args.kind, labels)
-    names = [other.name.removeprefix(f"{args.kind}-") for other in (figure, *others) if "by-dtype" not in other.name]
+    names = [other.name.removeprefix("speedup-").removeprefix(f"{args.kind}-") for other in (figure, *others)]
     names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]
     if names := [name for name in dict.fromkeys(names) if name != names[0]]:
-        words = f"drew {figure.title.rpartition(': ')[0] or figure.title}; -k chooses another: {listed(names)}"
+        words = f"drew {figure.subject or figure.title}; -k chooses another: {listed(names)}"
         print(f"gpubench chart: {words}", file=sys.stderr)
-    if args.title:  # the title that it replaces begins with what was measured
-        given["subtitle"] = f"{figure.title.rpartition(': ')[0] or figure.title}: {figure.subtitle}"
-    given |= {name: _TABLES.sub("gpubench report", getattr(figure, name)) for name in ("caption", "notice")}
+    if args.title and figure.subject:  # the title that it replaces begins with it
+        given["subtitle"] = f"{figure.subject}: {figure.subtitle}"
     (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
     return content
 
@@ -94,14 +96,13 @@ def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str]
     data = ChartData(results, pair(results).table, labels=labels)
 
     def made(kind: str) -> list[Figure]:
-        wanted = kind.replace("-", "_")
-        figures = plan(data, every=True, kinds=["rate" if wanted == "time" else wanted])
-        return [figure for figure in figures if figure.kind == wanted]
+        figures = plan(data, every=True, kinds=[PICTURE_KINDS[kind]])
+        return [figure for figure in figures if figure.kind == kind.replace("-", "_")]
 
     if figures := made(kind):
         return figures
     possible = ", ".join(name for name in PICTURE_KINDS if made(name))
-    advice = f"these results make {possible}" if possible else data.one_size() or "a picture needs three values"
+    advice = data.one_size() or (f"these results make {possible}" if possible else "a picture needs three values")
     raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 
 

@@ -20,13 +20,14 @@ COMMANDS = {
     # heading: {name in gpubench.commands: help}
     "Measure": {
         "run": "benchmark this machine (about 8 minutes, results in out/)",
+        "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
         "recover": "make a results file from the journal of an interrupted run",
     },
     "Look at results": {
         "show": "print results in the terminal",
         "report": "write tables, charts and a summary for one or more results; compare machines",
-        "chart": "draw one picture: speedup, rate, time, roofline or break-even",
+        "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
@@ -35,6 +36,7 @@ EXAMPLES = {
     "gpubench run": "everything",
     "gpubench run -k resnet50 --device cuda": "one benchmark, GPU only",
     "gpubench run bench/": "your own benchmarks",
+    "gpubench time 'a @ b' --setup … --size …": "one expression",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare --base before/ --new after/": "two versions",
 }
@@ -53,7 +55,9 @@ class Parser(argparse.ArgumentParser):
         """End with 2 and one line, with the nearest option where one was mistyped."""
         if message.startswith("unrecognized arguments: "):
             message += _suggestion(message.split()[2].split("=")[0], self._option_string_actions)
-        self.exit(_UNUSABLE, f"{self.prog}: {message}\n")
+        from ..runfile.reader import clean  # paths and names of others must not act on a terminal
+
+        self.exit(_UNUSABLE, clean(f"{self.prog}: {message}") + "\n")
 
 
 def parser(command: str) -> Parser:
@@ -134,7 +138,9 @@ def _run(words: list[str]) -> int:
     try:
         code: int = args.main(args)
     except GpubenchError as error:
-        print(f"gpubench {command}: {error}", file=sys.stderr)
+        from ..runfile.reader import clean
+
+        print(clean(f"gpubench {command}: {error}"), file=sys.stderr)
         return _UNUSABLE
     return code
 

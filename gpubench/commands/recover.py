@@ -20,6 +20,7 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..format import counted
     from ..runfile.ledger import assemble, read_ledger
+    from ..runfile.reader import clean
     from ..runfile.writer import write
 
     ledger = Path(args.ledger)
@@ -31,5 +32,5 @@ def main(args: argparse.Namespace) -> int:
     data = assemble(read_ledger(ledger))
     write(target, data)
     measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
-    print(f"{target}: {counted(measured, 'benchmark')} measured, {rest} not")
+    print(clean(f"{target}: {counted(measured, 'benchmark')} measured, {rest} not"))
     return 0

@@ -15,6 +15,7 @@ from ..errors import UsageError
 from ..format import counted, writable
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
+from ..runfile.reader import clean
 from ..runfile.schema import OK
 from ..runfile.writer import Lock, write
 from ..supervise import process
@@ -116,7 +117,7 @@ def _finish(
 
 
 def _say(text: str, code: int = _MEASURED) -> int:
-    print(f"gpubench run: {text}", file=sys.stderr, flush=True)
+    print(clean(f"gpubench run: {text}"), file=sys.stderr, flush=True)
     return code
 
 
@@ -160,8 +161,8 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
         raise UsageError(f"{target}: no run to resume: expected the folder of a run")
     folder = target if target.is_dir() else target.parent
     ledger = folder / LEDGER
-    if not ledger.exists():
-        raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there")
+    if not ledger.is_file():
+        raise UsageError(f"{args.resume}: no run to resume: {ledger.name} is not there, or is no file")
     lock = Lock(folder)
     run, events = read_run(ledger)
     _require_writable(folder)
@@ -222,7 +223,7 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
     for reason, count in progress.reasons.most_common(5):
         _say(f"{count} × {reason}")
     if not progress.reasons:
-        print("\n".join(lines[-15:]), file=sys.stderr)
+        print("\n".join(map(clean, lines[-15:])), file=sys.stderr)
     return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)
 
 

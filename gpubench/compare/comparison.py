@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from ..format import counted
+from ..runfile.reader import clean
 from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, Verdict, judge, overall, percent
 
@@ -93,7 +94,7 @@ def compare_sides(
     notes += [f"other software: {text}" for text in software]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
-    notes += [f"on both sides: {path}: a run compared with itself shows no noise" for path in copies]
+    notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
     factors = dict.fromkeys(common, 1.0)
     if normalise:
         factors = ceiling_ratios(base, new, common)

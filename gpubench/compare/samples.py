@@ -176,7 +176,12 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def doubts(base: Side, new: Side) -> list[str]:
-    """A line for each reason why runs, or some of their processes, prove little or nothing."""
+    """A line for each reason why runs, or some of their processes, prove little or nothing. Raises UsageError where
+    one side is simulated: a model's times say nothing about hardware."""
+    simulated = [any(each.simulated for run in side.runs for each in run.machine.devices) for side in (base, new)]
+    if simulated[0] != simulated[1]:
+        name = (base if simulated[0] else new).name
+        raise UsageError(f"{name} was measured on a simulated device (demo): it can't be compared with hardware")
     lines = []
     before, after = (", ".join(sorted({run.preset for run in side.runs if run.preset})) for side in (base, new))
     if before and after and before != after:

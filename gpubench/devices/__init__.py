@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from ..errors import UsageError
 from .base import KINDS, Device, Memory, register
 from .cpu import Cpu
+from .demo import Demo, Load
 from .torch_device import TorchDevice, out_of_tree_kind, torch_kind
 
 __all__ = [
-    "CPU", "Choice", "Device", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present", "register",
-    "select",
+    "CPU", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
+    "register", "select",
 ]  # fmt: skip
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
     importlib.import_module(f"{__name__}.{_module.name}")
 register(torch_kind("xpu"))  # Intel GPUs
+register(Demo)
 
 CPU = Cpu()
 
@@ -36,7 +38,8 @@ def kinds() -> dict[str, type[Device]]:
 
 def present() -> list[Device]:
     """Every device of this machine, the CPU first, as far as ``CUDA_VISIBLE_DEVICES`` and its like allow."""
-    return [kind(index) for kind in kinds().values() for index in range(kind.count())]
+    real = (kind for kind in kinds().values() if not kind.simulated)
+    return [kind(index) for kind in real for index in range(kind.count())]
 
 
 @dataclass(frozen=True, slots=True)

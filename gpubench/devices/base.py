@@ -38,6 +38,8 @@ class Device(ABC):
     """Whether a call returns before its work is done. Only then is there anything to wait for."""
     indexed: ClassVar[bool] = True
     """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
+    simulated: ClassVar[bool] = False
+    """Whether a model gives its times (see :mod:`.demo`). It is measured only when it is named."""
     supports_graphs: ClassVar[bool] = False
     """Whether :meth:`capture_graph` works."""
     supports_data_parallel: ClassVar[bool] = False
@@ -169,10 +171,15 @@ class Device(ABC):
         """What else doesn't change while running, JSON-ready: driver, capability, cache sizes."""
         return {}
 
+    @property
+    def torch_name(self) -> str:
+        """Where its tensors lie, for torch."""
+        return str(self)
+
     def facts(self) -> dict[str, Any]:
-        """Name, kind, model, memory and :meth:`details`; JSON-ready."""
+        """Name, kind, model, memory and :meth:`details`; JSON-ready. Whether it is simulated only if it is."""
         own = {"name": str(self), "kind": self.kind, "label": self.label, "memory_bytes": self.total_memory()}
-        return own | self.details()
+        return own | ({"simulated": True} if self.simulated else {}) | self.details()
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}" if self.indexed else self.kind

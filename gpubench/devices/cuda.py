@@ -107,8 +107,15 @@ class Cuda(TorchDevice):
     def indices_in_use(cls) -> tuple[int, ...]:
         if not cls.torch.cuda.is_initialized():
             return ()
+        ask = getattr(cls.torch._C, "_cuda_hasPrimaryContext", lambda index: True)
+
+        def has_context(index: int) -> bool:
+            try:
+                return bool(ask(index))
+            except RuntimeError:  # a broken one, as clean-up must find out without failing
+                return True
+
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.
-        has_context = getattr(cls.torch._C, "_cuda_hasPrimaryContext", lambda index: True)
         return tuple(filter(has_context, range(cls.torch.cuda.device_count())))
 
     @classmethod

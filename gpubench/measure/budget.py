@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices import CPU, Device
+from ..devices import CPU, Demo, Device
+from ..devices.demo import PEAK_BYTES, PEAK_FLOPS
 from ..errors import OverBudget, TooLarge, Unmeasurable
 from ..format import seconds_text, text
 from ..runfile.schema import Case, Work
@@ -70,6 +71,8 @@ class Rates:
     def flops(self, device: Device, dtype: str) -> float:
         """FLOP/s of matrix products of this dtype, from the difference between n = 512 and n = 256, which leaves out
         a call's fixed cost: milliseconds on a busy CPU."""
+        if isinstance(device, Demo):
+            return PEAK_FLOPS[dtype]
         key = str(device), dtype
         if key not in self._flops:
             small, large = 256, 512
@@ -93,6 +96,8 @@ class Rates:
         """Bytes read and written per second by a copy of 8 MB."""
         import torch
 
+        if isinstance(device, Demo):
+            return PEAK_BYTES
         key = str(device)
         if key not in self._bytes:
             source = torch.ones(2_000_000, device=key)
@@ -136,7 +141,7 @@ def rounds(seconds: float, preset: Preset) -> int | None:
 
 COMPILE_S, RANKS_S = 15.0, 2.0
 """Estimates of compiling a small network, and of a case of several processes, in seconds."""
-CEILINGS_S = {"smoke": 1.0, "quick": 5.0, "full": 15.0}
+CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "quick": 5.0, "full": 15.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
 
 

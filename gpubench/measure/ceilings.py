@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..devices import CPU, Device
+from ..devices import CPU, Demo, Device
 from ..devices.cpu import cache_sizes
+from ..devices.demo import LAUNCH_S, PEAK_BYTES, PEAK_FLOPS, PINNED
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
 from .precision import matmul_precision, torch_dtype
@@ -39,20 +40,31 @@ class Effort:
 
 EFFORTS = {
     "smoke": Effort(0.002, 0.002, 1 << 22),
+    "brief": Effort(0.015, 0.08, 1 << 28),
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }
 
 
-def measure_ceilings(wanted: Mapping[Device, Iterable[str]], preset: str) -> dict[str, Ceilings]:
+def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
     """Ceilings by the device's name, for the dtypes wanted of it. A device that fails has none, with a warning."""
     measured = {}
     for device, dtypes in wanted.items():
+        if isinstance(device, Demo):
+            measured[str(device)] = _declared(dtypes)
+            continue
         try:
-            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[preset])
+            measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[effort])
         except RuntimeError as error:
             warnings.warn(f"gpubench: no ceilings of {device}: {' '.join(str(error).split())}", stacklevel=2)
     return measured
+
+
+def _declared(dtypes: Iterable[str]) -> Ceilings:
+    """Those of the simulated device's model."""
+    bandwidth = tuple(Bandwidth(pattern, 1 << 30, PEAK_BYTES, "memory") for pattern in PATTERNS)
+    throughput = {dtype: PEAK_FLOPS[dtype] for dtype in dtypes if dtype in PEAK_FLOPS}
+    return Ceilings(bandwidth, throughput, LAUNCH_S, PINNED, PINNED)
 
 
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:

@@ -42,7 +42,7 @@ class Data:
         """Where the tensors are made."""
         import torch
 
-        return torch.device("meta" if self.meta else str(self.home))
+        return torch.device("meta" if self.meta else self.home.torch_name)
 
     def randn(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Standard normal values. Drawn in float32 on the CPU, whatever the device and dtype."""

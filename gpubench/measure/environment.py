@@ -12,7 +12,7 @@ import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -47,13 +47,14 @@ def imported_torch() -> tuple[Any, str | None]:
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 
-def machine(label: str | None = None) -> dict[str, Any]:
+def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) -> dict[str, Any]:
     """Facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any difference.
 
+    ``simulated`` devices are no part of a machine unless they were asked for.
     Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its start.
     """
     torch, _ = imported_torch()
-    present = devices.present() if torch else [devices.CPU]
+    present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
     models = Counter(facts["label"] or facts["name"] for facts in facts)

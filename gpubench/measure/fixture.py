@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from ..devices import CPU, Device, find_device
+from ..devices import CPU, Demo, Device, Load, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
@@ -23,7 +23,7 @@ from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
 from .data import Data, bare_tensors, tensors
 from .precision import apply, matmul_precision, torch_dtype
-from .probes import device_time, energy, flush, latency, transfer
+from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
@@ -119,7 +119,7 @@ class Gpubench(Inputs):
         if not session.settings.plan:
             home.settle()
         self._held_bytes = home.allocated_memory()
-        self._captured_bytes = 0
+        self._peak_bytes: int | None = None
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         self._replayed = replayed or ReplayTimer()
@@ -140,7 +140,7 @@ class Gpubench(Inputs):
         nbytes: float | None = None,
         items: float | None = None,
         unit: str = "element",
-        check: Callable[..., Any] | bool = True,
+        check: Callable[..., Any] | bool | str = True,
         setup: Callable[[], Any] | None = None,
         devices: Iterable[str] = (),
         threads: int | None = None,
@@ -152,7 +152,8 @@ class Gpubench(Inputs):
         - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
           counted from the call where torch can; declared ones must agree with that.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False`` records the case as unchecked.
+          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
         - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
           and of the result are known without being named.
@@ -196,7 +197,11 @@ class Gpubench(Inputs):
         if request.setup is not None and not args and not kwargs:
             args, kwargs = _arguments(request.setup())
         # Counted once, by the first process of a run.
-        counted = count(request.function, args, kwargs) if self.first else None
+        counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
+        if self.home.simulated and counted is None:
+            raise Unmeasurable(
+                f"{self.home.label}: its model needs work that PyTorch can count, and this call has none"
+            )
         work = agree(request.work, counted)
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
@@ -219,9 +224,11 @@ class Gpubench(Inputs):
         self.home.reset_peak_memory()
         start = self._clock()
         result = call(*prepared.args, **prepared.kwargs)
+        if isinstance(self.home, Demo):
+            call = stand_in(self.home, self._load(prepared), result)
         first_s = self._clock() - start
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
-            self._captured_bytes = self.home.peak_memory() or 0
+            self._peak_bytes = self.home.peak_memory()
         # Nothing but the first call says how long the reference takes; a CPU is slower than most accelerators.
         reference_s = first_s * (50 if self.home.accelerator else 2)
         if isinstance(expected, Reference) and estimate.call_s is None and reference_s > self._reference_limit_s:
@@ -236,7 +243,10 @@ class Gpubench(Inputs):
     def _warm_up(self, prepared: Prepared, verified: Verified) -> Warm:
         """Call until warm. The machine is watched from here on: a few short rounds alone may be too short to judge."""
         before = disturbance.look(self._clock.devices)
+        self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         call_s, round_s = self._warm_seconds(prepared, verified)
+        # Not that of the rounds: some of them keep a call's result during the next one.
+        self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         budget.require(call_s, "seen in warm-up", self.allowance)
         uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
         if uncounted and verified.again and prepared.work.flops:
@@ -251,21 +261,23 @@ class Gpubench(Inputs):
         latency_s = None
         if self.enabled and warm.call_s < LONG_CALL and verified.again and self._flush is None:
             latency_s = latency(verified.again, self._clock)
-        self.home.reset_peak_memory()  # forget what was only needed to prepare the calls
         # The device's clocks have risen by now; from here on they must not fall.
         before = dataclasses.replace(warm.before, clocks=disturbance.look(self._clock.devices).clocks)
         result = self._rounds(prepared, verified, warm)
         for device in self._clock.devices:
             device.synchronize()
         after = disturbance.look(self._clock.devices)
-        flags = tuple(disturbance.disturbed(before, after, self._session.threads))
-        return Timed(result, latency_s, self._peak_bytes(prepared.counted), flags)
+        flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
+        return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
         """What else the record says: the precision in force and, once in a run, what only an accelerator has."""
         record: dict[str, Any] = {"precision": environment.switches()}
         if not (self.enabled and self.first and self.home.accelerator):
             return record
+        if isinstance(self.home, Demo):
+            load, outputs = self._load(prepared), bare_tensors(timed.result)
+            return record | simulated_probes(self.home, load, bare_tensors(prepared.args), outputs)
         if verified.again is None:
             record["device_reason"] = "the case sets up before every call"
         elif sum(used.accelerator for used in self._clock.devices) > 1:
@@ -329,6 +341,13 @@ class Gpubench(Inputs):
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
+    def _load(self, prepared: Prepared) -> Load:
+        """What a simulated device takes its time for."""
+        counted = prepared.counted
+        assert counted is not None
+        dtype = compute_dtype(self.case.dtype, self.case.variant)
+        return Load(prepared.work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
 
@@ -336,6 +355,8 @@ class Gpubench(Inputs):
         """
         allowed = {str(self.home), *map(str, further)}
         used = {str(_present(str(t.device))) for t in tensors(values) if t.dim() and not t.is_meta}
+        if self.home.simulated:
+            used.discard(self.home.torch_name)
         if others := sorted(used - allowed):
             raise UsageError(
                 f"a tensor of this case is on {', '.join(others)}, not on {self.home}:"
@@ -405,15 +426,14 @@ class Gpubench(Inputs):
             return benchmark.pedantic(verified.call, request.args, request.kwargs, rounds=few)
         return benchmark(verified.call, *request.args, **request.kwargs)
 
-    def _peak_bytes(self, counted: Counted | None) -> int | None:
+    def _memory_bytes(self, counted: Counted | None) -> int | None:
         """The most that the case held at once, inputs included: by its device's allocator, or on a CPU, which has none
         that counts, from the call's tensors."""
         if not self.home.accelerator:
             return counted.held_bytes + counted.peak_bytes if counted else None
-        peak = self.home.peak_memory()
-        if peak is None or self._held_bytes is None:
+        if self._peak_bytes is None or self._held_bytes is None:
             return None
-        return max(0, max(peak, self._captured_bytes) - self._held_bytes)
+        return max(0, self._peak_bytes - self._held_bytes)
 
 
 def _present(name: str) -> Device:

@@ -101,7 +101,7 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     import torch
 
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device.kind, dtype=torch.bfloat16):
+        with torch.autocast(device.torch_name.partition(":")[0], dtype=torch.bfloat16):
             return call(*args, **kwargs)
 
     return autocast

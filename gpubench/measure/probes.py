@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..devices import CPU, Device
+from ..devices import CPU, Demo, Device, Load
+from ..devices.demo import FIRST_S, LAUNCH_S
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
@@ -202,3 +203,27 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
     once()
     clock = DeviceClock([device])
     return statistics.median(repeat(once, clock, least=FEWEST_COPIES, most=MOST_COPIES, seconds=COPIES_S))
+
+
+def stand_in(device: Demo, load: Load, result: Any) -> Callable[..., Any]:
+    """What takes the place of a call on a simulated device, once the call itself was made. The first takes longer."""
+    device.clock.launch(FIRST_S, 0.0)
+    device.launch(load)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        device.launch(load)
+        return result
+
+    return call
+
+
+def simulated_probes(
+    device: Demo, load: Load, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> dict[str, Any]:
+    """The fields of a record that :func:`device_time` and :func:`transfer` give on hardware, from the model."""
+    sizes = [sum({memory_key(t): t.nbytes for t in tensors}.values()) for tensors in (inputs, outputs)]
+    copies = [device.copy_s(size, pinned) if size else None for pinned in (False, True) for size in sizes]
+    return {
+        "device_s": device.busy_s(load), "launch_s": LAUNCH_S * load.operations,
+        "transfer": Transfer(sizes[0], sizes[1], *copies) if any(sizes) else None,
+    }  # fmt: skip

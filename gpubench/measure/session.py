@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..devices import Choice, Device, find_device, select
@@ -22,6 +22,8 @@ from .disturbance import canary, impossible, slow_threads
 from .precision import matmul_precision
 from .work import Counted
 
+BRIEF_BUDGET_S = 8.0
+"""Of one expression: whoever times it wants to know it, and waits."""
 MOST_REMEASURED = 3
 """Ceilings are measured again at most this often in a run."""
 
@@ -45,6 +47,7 @@ class Settings:
     max_time: float | None = None
     min_rounds: int | None = None
     plan: bool = False
+    brief: bool = False
     process: int = 0
     processes: int = 1
 
@@ -100,13 +103,23 @@ class Session:
     def preset(self) -> Preset:
         """The preset, with what pytest-benchmark's own options override."""
         given = {"max_time": self.settings.max_time, "min_rounds": self.settings.min_rounds}
-        return PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
+        preset = PRESET_SETTINGS[self.settings.preset].adjusted({k: v for k, v in given.items() if v is not None})
+        return replace(preset, budget=max(preset.budget, BRIEF_BUDGET_S)) if self.settings.brief else preset
 
     @property
     def plan(self) -> dict[str, Any]:
         """What ``--gpubench-plan`` writes: the estimate of each case, and of one device's ceilings in seconds."""
-        ceilings_s = CEILINGS_S[self.settings.preset] if self.settings.ceilings else 0.0
-        return {"cases": self.estimates, "ceilings_s": ceilings_s}
+        return {"cases": self.estimates, "ceilings_s": self.ceilings_s}
+
+    @property
+    def _peaks(self) -> str:
+        """With how much effort peaks are measured."""
+        return "brief" if self.settings.brief else self.settings.preset
+
+    @property
+    def ceilings_s(self) -> float:
+        """Estimated seconds for the peaks of one device."""
+        return CEILINGS_S[self._peaks] if self.settings.ceilings else 0.0
 
     @property
     def first(self) -> bool:
@@ -128,7 +141,7 @@ class Session:
             if device := find_device(case.device).device:
                 wanted.setdefault(device, set()).add(compute_dtype(case.dtype, case.variant))
         _ = self.threads
-        return ceilings.measure_ceilings(wanted, self.settings.preset)
+        return ceilings.measure_ceilings(wanted, self._peaks)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
@@ -153,7 +166,7 @@ class Session:
             if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self.settings.preset).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self._peaks).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return flags
 
@@ -205,4 +218,6 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         with matmul_precision("float32"):
-            return environment.machine(self.settings.machine)
+            chosen = (choice.device for choice in self.choices)
+            simulated = [device for device in chosen if device and device.simulated]
+            return environment.machine(self.settings.machine, simulated)

@@ -21,7 +21,7 @@ class Request:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     work: Work
-    check: Callable[..., Any] | bool
+    check: Callable[..., Any] | bool | str
     setup: Callable[[], Any] | None
     devices: Iterable[str]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
-from ..errors import TooLarge, UsageError, WrongAnswer
+from ..errors import TooLarge, Unrepeatable, WrongAnswer
 from ..runfile.schema import Check
 from .budget import Rates
 from .data import bare_tensors, require_memory, tensors
@@ -161,7 +161,8 @@ class Reference:
 
     def check(self, result: Any) -> Check:
         """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`, and
-        :class:`UsageError` when the call can't be repeated in float64: a closure over float32 tensors, for example."""
+        :class:`~gpubench.errors.Unrepeatable` when the call can't be repeated in float64: a closure over float32
+        tensors, for example."""
         try:
             with poisoned():
                 expected = self.function(*self.args, **self.kwargs)
@@ -169,7 +170,7 @@ class Reference:
             raise
         except Exception as error:
             message = " ".join(str(error).split())[:150]
-            raise UsageError(
+            raise Unrepeatable(
                 f"the call can't be repeated in float64 to check it ({type(error).__name__}: {message}):"
                 " pass modules and tensors as arguments, or a reference as check=, or check=False"
             ) from error
@@ -186,8 +187,8 @@ def prepare_reference(
     """
     check, call, work = prepared.request.check, prepared.request.function, prepared.work
     args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
-    if check is False:
-        return unchecked("the case asks for no check")
+    if check is False or isinstance(check, str):
+        return unchecked(check or "the case asks for no check")
     if check is True and not tensors(args, kwargs, call) and torch_only:
         return unchecked("no tensor among the arguments to repeat the call with")
     seconds, basis = rates.estimate(work, CPU, "float64")

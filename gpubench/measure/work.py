@@ -29,7 +29,7 @@ class Counted:
 
     ``input_bytes`` and ``output_bytes`` are those of the tensors that are read, parameters included, and come out.
     ``held_bytes`` is what the call is given, room for outputs included, ``peak_bytes`` the most that the tensors made
-    within it held at once.
+    within it held at once, ``moved_bytes`` the traffic of its ``operations``, views aside.
     """
 
     flops: float | None
@@ -38,6 +38,8 @@ class Counted:
     held_bytes: int = 0
     peak_bytes: int = 0
     convolution_flops: float = 0.0
+    operations: int = 0
+    moved_bytes: int = 0
 
 
 def flop_counter() -> FlopCounterMode:
@@ -88,6 +90,8 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         _bytes(given),
         memory.peak,
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
+        memory.operations,
+        memory.moved,
     )
 
 
@@ -97,17 +101,21 @@ def _bytes(counted: list[Any]) -> int:
 
 
 def _live() -> Any:
-    """A dispatch mode whose ``peak`` is the most bytes that tensors made under it held at once."""
+    """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
+    but for views, ``moved`` the bytes that these read and wrote."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self.now = self.peak = 0
+            self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = operator(*args, **(kwargs or {}))
+            if not operator.is_view:
+                self.operations += 1
+                self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, kwargs, result))
             self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
             for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
                 if storage._cdata not in self._known:

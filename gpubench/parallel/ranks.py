@@ -77,7 +77,7 @@ class Ranks:
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
         children = isinstance(group, WorkerGroup)
-        flags = disturbance.disturbed(before, disturbance.look((), family=True), cores()) if children else ()
+        flags = list(disturbance.disturbed(before, disturbance.look((), family=True), cores())) if children else []
         home = gpubench.home
         network = self._launched is not None and world_size > _local_world_size(world_size)
         indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
@@ -88,7 +88,7 @@ class Ranks:
         used = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
         rest = {"check": times[0].check, "first_call_s": times[0].first_s}
         rest["steps"] = len(times[-1].record.get("losses", ())) or None
-        gpubench.replay(durations, times[0].iterations, work, flags, **used, **rest)
+        gpubench.replay(durations, times[0].iterations, work, [*flags, *group.altered], **used, **rest)
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:

@@ -24,9 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from msgspec import structs
 
 from ..devices.cpu import resolve_vector_math
 from ..errors import GpubenchError, RankFailure, Unmeasurable
+from ..measure.state import State
+from ..runfile.flags import Flag
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -140,15 +143,42 @@ def context() -> Any:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a function gave on a rank, the settings that it left changed there, and those that can't be put back."""
+
+    value: Any
+    altered: Flag | None = None
+    stuck: tuple[str, ...] = ()
+
+
+def _watched(
+    rank: Rank, function: Callable[..., Any], arguments: Sequence[Any], caught: type[BaseException]
+) -> _Answer:
+    """Call a function on this rank; what it raises is a value too, and what it leaves changed is put back."""
+    state = State()
+    try:
+        value = function(rank, *arguments)
+    except caught as error:
+        value = _sendable(error, rank.number)
+    state.compare()
+    altered, stuck = state.restore()
+    if altered is not None:
+        altered = structs.replace(altered, seen=f"rank {rank.number}: {altered.seen}")
+    return _Answer(value, altered, tuple(stuck))
+
+
 class WorkerGroup:
     """One worker process per device, joined in a process group and kept between cases.
 
     A group that failed is ``broken``: its processes have ended and it must not be used again. ``deadline_s``: seconds
-    without progress of any rank after which a rank counts as hanging.
+    without progress of any rank after which a rank counts as hanging. ``altered`` names what the latest function left
+    changed on its ranks.
     """
 
     def __init__(self, devices: Sequence[str], threads: int, deadline_s: float) -> None:
         self.broken = False
+        self.altered: list[Flag] = []
         self._deadline_s = deadline_s
         start, world_size = context(), len(devices)
         self._counts = start.RawArray("q", world_size)
@@ -182,10 +212,14 @@ class WorkerGroup:
                     connection.send((function, arguments))
                 except OSError:
                     raise self._death(rank) from None
-            return self._answers()
+            answers = self._answers()
         except BaseException:
             self.close()
             raise
+        self.altered = [answer.altered for answer in answers if answer.altered]
+        if any(answer.stuck for answer in answers):
+            self.close()
+        return [answer.value for answer in answers]
 
     def close(self) -> None:
         """End all workers, stopped ones too, and wait for them."""
@@ -198,9 +232,9 @@ class WorkerGroup:
             process.join()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _answers(self) -> list[Any]:
+    def _answers(self) -> list[_Answer]:
         """One answer per rank; raises the failure of the rank that caused it."""
-        answers: dict[int, Any] = {}
+        answers: dict[int, _Answer] = {}
         world_size = len(self.processes)
         counts, since = list(self._counts), time.monotonic()
         while len(answers) < world_size:
@@ -213,8 +247,8 @@ class WorkerGroup:
                         answers[rank] = connection.recv()
                     except (EOFError, OSError):
                         raise self._death(rank) from None
-                    if isinstance(answers[rank], GpubenchError):
-                        raise self._cause(rank, answers[rank])
+                    if isinstance(error := answers[rank].value, GpubenchError):
+                        raise self._cause(rank, error)
             if dead := [rank for rank in waiting if rank not in answers and not self.processes[rank].is_alive()]:
                 raise self._death(dead[0])
             if ready or list(self._counts) != counts:
@@ -263,6 +297,7 @@ class TorchrunGroup:
 
     def __init__(self, rank: Rank, deadline_s: float) -> None:
         self.broken: RankFailure | None = None
+        self.altered: list[Flag] = []
         self._rank, self._deadline_s = rank, deadline_s
         self._store = launcher_store(rank, deadline_s)
         self._joins = 0
@@ -294,24 +329,23 @@ class TorchrunGroup:
         """
         if self.broken:
             raise self.broken
-        answers: list[Any] = [None] * self._rank.world_size
+        gathered: list[Any] = [None] * self._rank.world_size
         try:
             dist.barrier(group=self._control)
             start = time.monotonic()
-            answer: Any
             usual = torch.get_num_threads()
             torch.set_num_threads(self._rank.threads)  # the rest of this pytest keeps its own
             try:
-                answer = function(self._rank, *arguments)
-            except Exception as error:
-                answer = _sendable(error, self._rank.number)
+                answer = _watched(self._rank, function, arguments, Exception)
             finally:
                 torch.set_num_threads(usual)
-            dist.all_gather_object(answers, (time.monotonic() - start, answer), group=self._control)
+            dist.all_gather_object(gathered, (time.monotonic() - start, answer), group=self._control)
         except Exception as error:
             self.broken = RankFailure(None, f"{type(error).__name__}: {one_line(error)}", status="error")
             raise self.broken from error
-        failures = [(seconds, answer) for seconds, answer in answers if isinstance(answer, GpubenchError)]
+        answers: list[tuple[float, _Answer]] = gathered
+        self.altered = [answer.altered for _, answer in answers if answer.altered]
+        failures = [(s, answer.value) for s, answer in answers if isinstance(answer.value, GpubenchError)]
         if failures:
             self.close()
             try:
@@ -319,7 +353,7 @@ class TorchrunGroup:
             except RankFailure as error:
                 self.broken = error
             raise min(failures, key=lambda failure: failure[0])[1]  # the first failure causes the others
-        return [answer for _, answer in answers]
+        return [answer.value for _, answer in answers]
 
     def close(self) -> None:
         """Leave the process group."""
@@ -337,21 +371,18 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
         os.environ |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), min(loopback))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     share_progress(counts, rank.number)
-    answer = None
+    answer = _Answer(None)
     try:
         join_process_group(rank, _PATIENCE * deadline_s, FileStore(store, rank.world_size))
         while True:
             report_progress()
             connection.send(answer)
             function, arguments = connection.recv()
-            try:
-                answer = function(rank, *arguments)
-            except BaseException as error:
-                answer = _sendable(error, rank.number)
+            answer = _watched(rank, function, arguments, BaseException)
     except (EOFError, OSError):
         pass  # the other end is gone
     except BaseException as error:
-        connection.send(_sendable(error, rank.number))
+        connection.send(_Answer(_sendable(error, rank.number)))
     finally:
         os._exit(0)  # an orderly shutdown would wait for ranks that may be dead
 

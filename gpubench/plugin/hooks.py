@@ -229,6 +229,8 @@ class Plugin:
             return
         for line in outcomes.summary_lines(self.session):
             terminalreporter.write_line(f"gpubench: {line}")
+        for old, new in self.recorder.kept if self.recorder else ():
+            terminalreporter.write_line(f"gpubench: {old.name} was there before and is now {new.name}")
         path = self.config.getoption("benchmark_json", None)
         if path and Path(path).exists():
             terminalreporter.write_line(f"gpubench: for tables and charts: gpubench report {path} -o DIR")

@@ -18,7 +18,7 @@ import pytest
 from ..errors import RunFileError, UsageError
 from ..format import counted
 from ..measure import environment
-from ..measure.budget import CEILINGS_S, COMPILE_S, RANKS_S
+from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
@@ -30,7 +30,7 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-MEASURING_FILES = ("format.py", "options.py", "statistics.py")
+MEASURING_FILES = ("expression.py", "format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 
@@ -131,14 +131,15 @@ class Recorder:
 
     def __init__(self, config: pytest.Config, session: Session, path: Path) -> None:
         self.config, self.session, self._earlier = config, session, None
+        self.kept: list[tuple[Path, Path]] = []
+        """What was in the journal's place, by its old name and its new."""
         if not config.getoption("--gpubench-ledger"):
-            try:  # of an earlier run into the same file
-                if path.exists() and path.stat().st_size:
-                    read_ledger(path)
-                path.unlink(missing_ok=True)
-            except RunFileError:
-                keep([path])
-            self._earlier = _stamp(Path(config.getoption("benchmark_json")))
+            run_file = Path(config.getoption("benchmark_json"))
+            if _superseded(path, run_file):
+                path.unlink()
+            elif os.path.lexists(path):
+                self.kept = keep([path])
+            self._earlier = _stamp(run_file)
             if not path.parent.is_dir():
                 raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
@@ -171,9 +172,7 @@ class Recorder:
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
-        if session.settings.ceilings:
-            seconds += CEILINGS_S[session.preset.name] * len({case.device for case in session.collected})
-        return seconds
+        return seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """What must be equal for the numbers of two sessions to belong to one run."""
@@ -237,6 +236,21 @@ class Recorder:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
             write(path, assemble(read_ledger(self.ledger.path)))
+
+
+def _superseded(journal: Path, run_file: Path) -> bool:
+    """Whether it is the journal of a finished session like this one, and all its results are in the results file.
+
+    The journal of ``gpubench run``, of a session that was killed or is under way, and anybody's file are not.
+    """
+    if not journal.is_file():
+        return False
+    try:
+        events = {event["event"] for event in read_ledger(journal)}
+    except RunFileError:
+        return False
+    written = run_file.exists() and run_file.stat().st_mtime_ns >= journal.stat().st_mtime_ns
+    return "run" not in events and "finish" in events and (written or "end" not in events)
 
 
 def _now() -> str:

@@ -31,6 +31,8 @@ def declare_options(parser: pytest.Parser) -> None:
         ("match", "EXPR", "measure only benchmarks whose name matches: as -k, and also matmul.square and n=64"),
     ):
         group.addoption(f"--gpubench-{name}", metavar=metavar, help=text)
+    shorter = "measure peaks of devices within a second or so, as gpubench time does"
+    group.addoption("--gpubench-brief", action="store_true", help=shorter)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -40,7 +42,9 @@ def read_settings(config: pytest.Config) -> Settings:
     values["max_time"] = None if max_time is None else float(max_time)
     values["min_rounds"] = benchmark_option(config, "--benchmark-min-rounds")
     values["process"], values["processes"] = _share(config)
-    return Settings(**values, plan=config.getoption("--gpubench-plan") is not None)
+    return Settings(
+        **values, plan=config.getoption("--gpubench-plan") is not None, brief=config.getoption("--gpubench-brief")
+    )
 
 
 def benchmark_option(config: pytest.Config, flag: str) -> Any:

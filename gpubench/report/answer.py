@@ -325,6 +325,9 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     """What a reader has to know before the numbers, one line each."""
     smoke = [run.preset == "smoke" for run in runs]
     lines = ["Smoke run: it checks that the benchmarks work; its times mean nothing."] * any(smoke)
+    devices = {device.label or device.name for run in runs for device in run.machine.devices if device.simulated}
+    if devices:
+        lines.append(f"Times of the {listed(sorted(devices))} come from a model, not from hardware: don't quote them.")
     if smoke and all(smoke):
         return tuple(lines)
     judged = [row for row in rows if kind_of(row["workload"])] or rows

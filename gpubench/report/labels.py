@@ -121,10 +121,13 @@ def implementation_name(name: str) -> str:
 
 
 def device_label(run: Run, name: str) -> str:
-    """What a person calls the device: ``NVIDIA H200``; its name where the file knows no other."""
+    """What a person calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
+    knows no other."""
     label = run.machine.device(name).label or (run.machine.label if name == "cpu" else "")
+    twins = [each for each in run.machine.devices if each.label == label]
     label = re.sub(r"\((R|TM|C)\)", "", label, flags=re.IGNORECASE)
-    return shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name
+    label = shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name
+    return f"{label} #{name.partition(':')[2] or name}" if len(twins) > 1 and label != name else label
 
 
 def brief_name(label: str) -> str:

@@ -250,7 +250,7 @@ def _shared_pairs(results: pd.DataFrame, lines: Iterable[WorkLine], allow: Colle
     chosen = results[[id(result) in kept for result in results["_result"]]]
     pairs = records(pair(chosen, None, {"threads", *allow}).table)
     for run, rows in grouped(shared, lambda row: row["run"]).items():
-        gpus = {row["device"]: device_label(row["_run"], row["device"]) for row in rows if on_accelerator(row)}
+        gpus = {row["device"]: row["_run"].machine.device(row["device"]).label for row in rows if on_accelerator(row)}
         if len(set(gpus.values())) > 1:  # those of one model are equal but for noise
             against = pair(chosen[chosen["run"] == run], Baseline("device", next(iter(gpus))), allow)
             pairs += [row for row in records(against.table) if on_accelerator(row)]

@@ -79,7 +79,9 @@ def device_prices(results: pd.DataFrame, prices: Mapping[str, float]) -> dict[De
 
 def _device_names(row: Row) -> tuple[str, ...]:
     label = device_label(row["_run"], row["device"])
-    return _folded(brief_name(label), label, row["_run"].machine.device(row["device"]).label, row["device"])
+    plain = label.partition(" #")[0]  # without the number of equal devices
+    maker = row["_run"].machine.device(row["device"]).label
+    return _folded(brief_name(plain), plain, brief_name(label), label, maker, row["device"])
 
 
 def _folded(*names: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Earlier:
         self._ledger = folder / LEDGER
         self._moved: list[tuple[Path, Path]] = []
         self._notice = ""
-        present = [path for path in (folder / RUN_FILE, self._ledger) if path.exists()]
+        present = [path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)]
         state = _state(self._ledger) if self._ledger in present else "a finished run"
         if present == [self._ledger] and not state:
             self._ledger.unlink()
@@ -47,7 +47,7 @@ class Earlier:
     def announce(self) -> None:
         """Say once where it is now."""
         if self._notice:
-            print(f"gpubench run: {self._notice}", file=sys.stderr)
+            print(clean(f"gpubench run: {self._notice}"), file=sys.stderr)
         self._notice = ""
 
     def restore(self) -> None:
@@ -60,10 +60,13 @@ class Earlier:
 
 def _state(ledger: Path) -> str:
     """What kind of run a ledger is of; nothing for one that measured nothing."""
+    unreadable = "a run whose journal can't be read"
+    if not ledger.is_file():  # a FIFO would be waited for
+        return unreadable
     try:
         events = {event["event"] for event in read_ledger(ledger)} if ledger.stat().st_size else set()
     except RunFileError:
-        return "a run whose journal can't be read"
+        return unreadable
     return "a finished run" if "complete" in events else "an unfinished run" if "end" in events else ""
 
 

@@ -266,6 +266,7 @@ class DeviceFacts(Struct, frozen=True):
     kind: Annotated[str, _is("cpu, cuda")]
     label: Annotated[str, _is("what its maker calls it")] = ""
     driver: Annotated[str | None, _is("its driver's version")] = None
+    simulated: Annotated[bool, _is("its times come from a model, not from hardware")] = False
 
     @property
     def accelerator(self) -> bool:

@@ -8,10 +8,12 @@ import json
 import math
 import os
 import re
+import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ COMMON = frozenset({"root", "localhost", "user", "admin", "runner"})
 """Names that many machines have: they give nobody away, and are words of other meanings too."""
 _PLACE = re.compile(
     r"(?P<url>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+)"
+    r"|(?<=['\"])(?:~|[A-Za-z]:)?(?:[/\\][^/\\'\"\n]+)+[/\\](?P<quoted>[^/\\'\"\n]+)(?=['\"])"  # with spaces
     r"|(?:(?<![\w.])|(?<=[\s'\"=,(\[]-[A-Za-z])|(?<=^-[A-Za-z]))"  # also of an option: -I/opt/include
     r"(?:~|[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?P<last>[^\s/\\:'\"]+)"
 )
@@ -34,6 +37,9 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 """Of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
+
+_UNLOCKED_S = 10.0
+"""A younger folder may be one that its process is about to lock."""
 
 
 def write(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
@@ -125,6 +131,20 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
                 os.unlink(temporary)  # there is nothing left to remove after a success
 
 
+@contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """A temporary folder. Those that killed processes left go first; that of a living one is locked."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError, UsageError):
+            if time.time() - left.stat().st_mtime > _UNLOCKED_S:
+                Lock(left)
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        lock = Lock(name)
+        yield Path(name)
+        lock.release()
+
+
 class Lock:
     """Held on a folder while a run is under way there; gone with the process that holds it. Raises UsageError if taken.
 
@@ -168,5 +188,5 @@ def without_paths(text: str) -> str:
 
 def _shown(place: re.Match[str]) -> str:
     if place["url"] is None:
-        return place["last"]
+        return place["quoted"] or place["last"]
     return place["url"] if _PUBLIC.match(place["url"]) else "(url)"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import GpubenchError
 from ..format import counted, ratio_text, seconds_text, text
 from ..runfile.ledger import Event
+from ..runfile.reader import clean
 from ..runfile.schema import KEY, OK
+from ..runfile.writer import scratch
 from . import process
 
 START_S = 4.0
@@ -50,11 +50,11 @@ class NoPlan(GpubenchError):
 
 def show_plan(paths: Sequence[str], options: Sequence[str], preset: str, processes: int) -> None:
     """Print the cases. Raises :class:`NoPlan` when there are none."""
-    with tempfile.TemporaryDirectory(prefix="gpubench-", ignore_cleanup_errors=True) as scratch:
-        plan, log = Path(scratch) / "plan.json", Path(scratch) / "log"
+    with scratch("gpubench-list-") as folder:
+        plan, log = folder / "plan.json", folder / "log"
         log.touch()
         arguments = process.pytest_command(paths, [*options, f"--gpubench-plan={plan}"])
-        ended = process.run_process(arguments, log, Path(scratch) / "none", lambda event: None, 120.0)
+        ended = process.run_process(arguments, log, folder / "none", lambda event: None, 120.0)
         planned = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
         if not planned.get("cases"):
             raise NoPlan(ended.code, log.read_text(encoding="utf-8", errors="replace"))
@@ -251,7 +251,7 @@ class Progress:
 
     def _say(self, text: str) -> None:
         self._latest_line = time.monotonic()
-        print(text, file=sys.stderr, flush=True)
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def _short_name(device: str) -> str:

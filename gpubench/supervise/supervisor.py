@@ -43,10 +43,10 @@ def read_run(ledger: Path) -> tuple[Event, list[Event]]:
     if any(event["event"] == "session" for event in events):
         check_run(ledger, assemble(events))
     if run.get("inode") != ledger.stat().st_ino:
-        what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {clean(shlex.join(words))}"
+        what = f"{ledger}: begun elsewhere; to resume it is to run: pytest {shlex.join(words)}"
         terminal = sys.stdin is not None and sys.stdin.isatty()
         if terminal:
-            print(f"gpubench run: {what}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
+            print(f"gpubench run: {clean(what)}\nRun that? [y/N] ", end="", file=sys.stderr, flush=True)
         if not terminal or sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UsageError(f"{what}; nobody at a terminal agreed to that")
     return run, events
@@ -100,7 +100,7 @@ class Supervisor:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)
             if ended.status == "timeout" and not ended.case:
-                print(f"gpubench run: {ended.reason}", file=sys.stderr)
+                print(clean(f"gpubench run: {ended.reason}"), file=sys.stderr)
 
     def missing(self, index: int) -> list[str] | None:
         """Cases that this process has still to end; ``None`` before they are known."""

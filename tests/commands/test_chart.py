@@ -17,9 +17,9 @@ from gpubench.runfile.schema import Case
 SIZES = (16, 64, 256, 1024)
 
 
-def product(device: str, n: int, workload: str = "matmul.square") -> dict[str, Any]:
-    seconds = 1e-6 * n if device == "cpu" else 1e-5 + 1e-8 * n
-    case = Case(workload, device, "float32", {"n": n}, size="n", threads=2, devices=(device,))
+def product(device: str, n: int, workload: str = "matmul.square", dtype: str = "float32") -> dict[str, Any]:
+    seconds = 1e-4 * n if device == "cpu" else 1e-3 + 1e-6 * n
+    case = Case(workload, device, dtype, {"n": n}, size="n", threads=2, devices=(device,))
     copies = {"in_bytes": n, "out_bytes": n, "in_s": 1e-4, "out_s": 1e-4}
     more = {"transfer": copies} if device != "cpu" else {}
     work = {"flops": 2.0 * n**3, "bytes": 12.0 * n**2}
@@ -29,8 +29,8 @@ def product(device: str, n: int, workload: str = "matmul.square") -> dict[str, A
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     marks = [
-        product(device, n, name)
-        for name in ("matmul.square", "mine.work")
+        product(device, n, name, dtype)
+        for name, dtype in (("matmul.square", "float32"), ("mine.work", "float32"), ("matmul.square", "float64"))
         for device in ("cpu", "cuda:0")
         for n in SIZES
     ]
@@ -92,6 +92,19 @@ def test_a_title_of_ones_own_keeps_what_was_measured_as_subtitle(run: Path, tmp_
     out = tmp_path / "picture.svg"
     assert chart(run, "--kind", "speedup", "-k", "matmul", "--title", "Ours", "-o", out) == 0
     assert "Matrix products: Speedup over Synthetic, 2 threads" in words_of(out)
+    assert chart(run, "--kind", "headline", "--title", "Ours", "-o", out) == 0
+    assert " Speedup over Synthetic, 2 threads: each workload at its largest size" in words_of(out)
+
+
+def test_the_dtypes_of_the_chosen_workload_are_drawn(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "picture.svg"
+    assert chart(run, "--kind", "by-dtype", "-k", "matmul", "-o", out) == 0
+    assert "Matrix products by dtype" in words_of(out)
+    assert {"float32", "float64"} <= set(words_of(out).split())
+    assert chart(run, "--kind", "by-dtype", "-k", "float32", "-o", out) == 2
+    assert "no by-dtype picture can be made of these results: these results make" in capsys.readouterr().err
 
 
 def test_what_else_matches_is_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +126,8 @@ def test_no_table_is_named_that_is_not_written(tmp_path: Path) -> None:
         path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU))))
         assert chart(path, "--kind", "rate", "-o", out) == 0
         assert "summary.md" not in out.read_text()
-        assert "gpubench report" in words_of(out)
+        assert "gpubench report" not in words_of(out)
+        assert "noisy" in words_of(out)
 
 
 def test_one_size_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +144,10 @@ def test_png(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--kind", "pie"), "unknown kind of picture 'pie': choose from speedup, rate, time, roofline, break-even"),
+        (
+            ("--kind", "pie"),
+            "unknown kind of picture 'pie': choose from headline, speedup, by-dtype, rate, time, roofline, break-even",
+        ),
         (("--kind", "rate", "--label", "cuda:1=H100"), "choose from cpu (Synthetic CPU), cuda:0 (Synthetic H-GPU)"),
         (("--kind", "rate", "--label", "H100"), "write DEVICE=TEXT"),
         (("--kind", "rate", "-k", "resnet"), "no benchmark matches 'resnet': choose from matmul.square, mine.work"),

@@ -191,6 +191,17 @@ class TestCuda:
         assert kind.indices_in_use() == (1,)
         assert [str(device) for device in devices.in_use()] == ["cuda:1"]
 
+    def test_a_broken_context_is_in_use(self, cuda, monkeypatch):
+        """Clean-up after a failed case asks: it must not fail itself."""
+
+        def broken(index: int) -> bool:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        kind = cuda(count=2)
+        monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", broken, raising=False)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        assert kind.indices_in_use() == (0, 1)
+
     def test_facts_start_no_context_and_hold_no_serial_number(self, cuda, monkeypatch):
         def never(*_: object) -> None:
             raise AssertionError("mem_get_info creates a context on the GPU")

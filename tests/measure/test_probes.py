@@ -43,6 +43,10 @@ def test_item(gpubench):
 def test_profiled(gpubench):
     gpubench(lambda x: x.neg().sum().item(), gpubench.randn(8), check=False)
 
+@pytest.mark.costs(launch_s=5e-5, delay_s=2e-2)
+def test_long(gpubench):
+    gpubench(torch.neg, gpubench.randn(250_000))
+
 @pytest.mark.costs(launch_s=5e-5, delay_s=0.0)
 def test_nothing(gpubench):
     neg(gpubench)
@@ -115,6 +119,11 @@ def test_a_call_that_can_t_be_held_has_the_sum_of_its_kernels_and_says_so(script
     assert summed["device_method"] == "kernels"
     assert summed["device_s"] == about(3 * 2e-4)  # the negation, the sum, and the copy of the number
     assert summed["device_reason"] is None
+
+
+def test_memory_is_that_of_one_call_however_long_it_takes(scripted):
+    """Rounds of one call each keep its result during the next one."""
+    assert scripted["test_long", "hot"]["extra_info"]["gpubench"]["memory_bytes"] == 2_000_000
 
 
 def test_a_device_time_of_zero_is_unknown_with_a_reason(scripted):

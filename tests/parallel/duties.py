@@ -6,6 +6,8 @@ import time
 
 from gpubench.parallel.team import report_progress
 
+entered = []
+
 
 def identity(rank):
     return rank.number, rank.world_size, rank.device, os.getpid()
@@ -15,6 +17,43 @@ def threads(rank):
     import torch
 
     return torch.get_num_threads()
+
+
+def keep_threads(rank, count):
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def keep_inference(rank, target):
+    import torch
+
+    if rank.number == target:
+        entered.append(torch.inference_mode())
+        entered[0].__enter__()
+
+
+class Careless:
+    """A job that changes its process and leaves it so."""
+
+    dtype = "float32"
+
+    def start(self, rank):
+        return self
+
+    def step(self):
+        keep_threads(None, 3)
+
+    def reset(self):
+        pass
+
+    def check(self):
+        from gpubench.measure.verify import unchecked
+
+        return unchecked("nothing to check")
+
+    def record(self):
+        return {}
 
 
 def total(rank):

@@ -25,10 +25,10 @@ from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
+@pytest.mark.parametrize("duty", ["none", "careless", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = Training("linear", "ddp", 8)
-    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
+    job = duties.Careless() if duty == "careless" else Training("linear", "ddp", 8)
+    arguments = {{"die": (1, 9), "stop": (1,), "fail": (1,)}}.get(duty)
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
@@ -61,7 +61,10 @@ def run(pytester):
 
 def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
     _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
-    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "after"]
+    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "careless", "after"]
+    flags = [b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in data["benchmarks"]]
+    seen = [[flag["seen"] for flag in each if flag["flag"] == "altered"] for each in flags]
+    assert seen == [[], [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)], []]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
     assert rows == {
         "die": ("crashed", "rank 1: killed by SIGKILL"),

@@ -48,6 +48,24 @@ def test_ranks_have_the_threads_they_were_given(group):
     assert group().run(duties.threads) == [1, 1]
 
 
+def test_what_a_function_leaves_changed_on_a_rank_is_named_and_put_back(group):
+    two = group()
+    two.run(duties.keep_threads, 3)
+    assert [flag.seen for flag in two.altered] == [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)]
+    assert two.run(duties.threads) == [1, 1]
+    assert two.altered == []
+
+
+def test_ranks_in_which_something_cant_be_put_back_end(group):
+    two = group()
+    two.run(duties.keep_inference, 1)
+    (flag,) = two.altered
+    assert flag.seen.startswith("rank 1: left changed: ")
+    assert "inference mode (False → True)" in flag.seen
+    assert two.broken
+    assert not any(psutil.pid_exists(process.pid) for process in two.processes)
+
+
 def test_a_rank_meets_the_vector_math_library_before_its_threads_do(monkeypatch):
     did = []
     monkeypatch.setattr(team, "resolve_vector_math", lambda: did.append("resolve"))

@@ -65,14 +65,23 @@ def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp
 FAILING = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
-import pytest, duties
+import pytest, torch, duties
 from gpubench.parallel.distributed import Training
 from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "fail", "exhaust", "after"])
+@pytest.mark.parametrize("duty", ["none", "threads", "fail", "exhaust", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
+    if duty == "threads":
+        usual = torch.get_num_threads()
+        for count in (usual + 2, usual + 1):
+            assert gpubench_ranks.group(gpubench, ["cpu", "cpu"], count).run(duties.threads) == [count, count]
+            assert torch.get_num_threads() == usual
+        group = gpubench_ranks.group(gpubench, ["cpu", "cpu"], usual + 1)
+        group.run(duties.keep_threads, usual + 5)
+        assert [flag.seen[:7] for flag in group.altered] == ["rank 0:", "rank 1:"]
+        assert group.run(duties.threads) == [usual + 1] * 2
     if duty in ("fail", "exhaust"):
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), 1)
     gpubench_ranks.measure(gpubench, Training("linear", "ddp", 8), 2, work=Work(), method="ddp", mode="strong")
@@ -85,7 +94,7 @@ def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
     codes, said, runs = two_agents(tmp_path, "--gpubench-ranks-deadline=5", file=file)
     assert all(codes), said
     (run,) = runs
-    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "after"]
+    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "threads", "after"]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in run["gpubench"]["unmeasured"]}
     assert rows == {
         "fail": ("error", "rank 1: ValueError: no such thing"),

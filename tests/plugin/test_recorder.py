@@ -1,5 +1,7 @@
 """The fingerprint that a resumed run is held against covers all code that measures."""
 
+import json
+import os
 import shutil
 import sys
 
@@ -178,9 +180,49 @@ def test_what_fits_in_a_table_is_what_a_report_accepts():
         require_room({"a": Case("a.b", "cpu", params=dict.fromkeys(names[: MOST_PARAMS + 1], 1))}, 3)
 
 
-def test_a_ledger_beside_the_results_that_cant_be_read_is_kept(pytester):
+PLAIN = ("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
+
+
+def of_a_killed_session(journal):
+    journal.write_text("".join(line for line in journal.read_text().splitlines(True) if '"finish"' not in line))
+
+
+def of_a_run(journal):
+    run = {"event": "run", "schema_version": 1, "processes": 1, "options": [], "paths": ["/b"]}
+    journal.write_text(json.dumps(run) + "\n" + journal.read_text())
+
+
+def whose_results_were_never_written(journal):
+    (journal.parent / "run.json").unlink()
+
+
+def that_cant_be_read(journal):
+    journal.write_text("mine\n")
+
+
+def that_is_a_link(journal):
+    journal.unlink()
+    journal.symlink_to("nowhere")
+
+
+KEPT = [of_a_killed_session, of_a_run, whose_results_were_never_written, that_cant_be_read, that_is_a_link]
+
+
+@pytest.mark.parametrize("make", KEPT, ids=[make.__name__ for make in KEPT])
+def test_a_journal_that_is_in_the_way_is_kept(pytester, make):
     pytester.makepyfile(test_it="def test_neg(gpubench):\n    gpubench(abs, 1, check=False)\n")
-    (pytester.path / "run.ledger.jsonl").write_text("mine\n")
-    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
-    assert (pytester.path / "run.1.ledger.jsonl").read_text() == "mine\n"
-    assert (pytester.path / "run.ledger.jsonl").exists()
+    journal, kept = pytester.path / "run.ledger.jsonl", pytester.path / "run.1.ledger.jsonl"
+    pytester.runpytest_inprocess(*PLAIN)
+    make(journal)
+    before = os.readlink(journal) if journal.is_symlink() else journal.read_text()
+    result = pytester.runpytest_inprocess(*PLAIN)
+    assert (os.readlink(kept) if kept.is_symlink() else kept.read_text()) == before
+    assert "gpubench: run.ledger.jsonl was there before and is now run.1.ledger.jsonl" in result.outlines
+    assert "finish" in journal.read_text()
+
+
+def test_the_journal_of_a_session_whose_results_are_written_goes(pytester):
+    pytester.makepyfile(test_it="def test_neg(gpubench):\n    gpubench(abs, 1, check=False)\n")
+    for _ in range(2):
+        assert "was there before" not in pytester.runpytest_inprocess(*PLAIN).stdout.str()
+    assert [path.name for path in pytester.path.glob("*.jsonl")] == ["run.ledger.jsonl"]

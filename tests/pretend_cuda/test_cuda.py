@@ -70,16 +70,21 @@ def test_neg(gpubench, n):
 def test_broken(gpubench):
     x = gpubench.randn(10)
     ctypes.CDLL("libcudart.so.13").pretend_break()
-    gpubench(torch.neg, x)
+    HOW
 """
 
 
-def test_a_broken_context_costs_its_case_and_its_process(run, tmp_path):
-    records, rows, log = run("--device=cuda:0", source=BREAKING)
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("gpubench(torch.neg, x)", "illegal memory access"), ("raise ValueError('no such thing')", "no such thing")],
+    ids=["known at once", "known later"],
+)
+def test_a_broken_context_costs_its_case_and_its_process(run, tmp_path, how, reason):
+    records, rows, log = run("--device=cuda:0", source=BREAKING.replace("HOW", how))
     assert len(records) == 3
     (row,) = rows.values()
     assert row["status"] == "error"
-    assert "illegal memory access" in row["reason"]
+    assert reason in row["reason"]
     begun = sessions(tmp_path / "out")
     assert [names[-1] for names in begun[:-1]] == ["test_broken"] * (len(begun) - 1)
     assert len(begun) == 2 or begun[0][-1] == "test_broken"

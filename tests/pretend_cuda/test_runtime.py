@@ -161,3 +161,16 @@ def test_each_device_captures_its_own_work():
         return start.elapsed_time(end)
 
     assert min(replay_ms(Cuda(index)) for index in (0, 1)) > 0.1
+
+
+def test_a_device_has_a_context_once_it_is_used():
+    script = """
+import torch
+def contexts():
+    return [torch._C._cuda_hasPrimaryContext(index) for index in (0, 1)]
+print(contexts())
+torch.ones(1, device="cuda:1")
+print(contexts())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["[False, False]", "[False, True]"], done.stderr

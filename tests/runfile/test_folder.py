@@ -2,6 +2,7 @@
 time."""
 
 import json
+import os
 
 import measuring_stub
 import pytest
@@ -45,6 +46,21 @@ def test_a_ledger_that_cant_be_read_is_never_deleted(tmp_path, lines):
     assert done.returncode == 0, done.stderr
     assert "a run whose journal can't be read was here: it is now " in done.stderr
     assert (tmp_path / "out/run.1.ledger.jsonl").read_bytes() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["a FIFO", "a link"])
+def test_what_is_no_file_is_kept_and_not_waited_for(tmp_path, make):
+    (tmp_path / "out").mkdir()
+    for name in ("run.json", "run.ledger.jsonl"):
+        make(tmp_path / "out" / name)
+    assert run(tmp_path).returncode == 0
+    assert not any((tmp_path / f"out/run.1.{kind}").is_file() for kind in ("json", "ledger.jsonl"))
+    assert all(os.path.lexists(tmp_path / f"out/run.1.{kind}") for kind in ("json", "ledger.jsonl"))
+    (tmp_path / "out/run.ledger.jsonl").unlink()
+    make(tmp_path / "out/run.ledger.jsonl")
+    refused = gpubench("run", "--resume", "out", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
 def test_a_ledger_of_a_run_that_measured_nothing_goes(tmp_path):

@@ -4,19 +4,22 @@ import getpass
 import json
 import math
 import socket
+import tempfile
 
 import msgspec
 import pytest
 import records
 
 from gpubench.errors import RunFileError
+from gpubench.runfile import writer
 from gpubench.runfile.writer import without_paths, write
 
 
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("No such file: '/home/jane/secret project/x.py'", "No such file: 'secret project/x.py'"),
+        ("No such file: '/home/jane/secret project/x.py'", "No such file: 'x.py'"),
+        ("'/a b/c' isn't '/d/e f/g h.py', /i/j", "'c' isn't 'g h.py', j"),
         ("can't open /home/jane/a.so: denied", "can't open a.so: denied"),
         (r"error in C:\Users\jane\b.py", "error in b.py"),
         ("17 FLOP at 3 GB/s and 1/2", "17 FLOP at 3 GB/s and 1/2"),
@@ -39,6 +42,24 @@ def test_names_of_host_and_user_are_left_out(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "skynet-7")
     monkeypatch.setattr(getpass, "getuser", lambda: "jconnor")
     assert without_paths("jconnor@skynet-7 is down") == "(user)@(host) is down"
+
+
+def test_scratch_that_a_killed_process_left_goes_and_a_living_ones_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(writer, "_UNLOCKED_S", -1.0)
+    (tmp_path / "gpubench-list-killed").mkdir()
+    (tmp_path / "gpubench-list-killed/log").touch()
+    (tmp_path / "gpubench-other").mkdir()
+    with writer.scratch("gpubench-list-") as living, writer.scratch("gpubench-list-") as second:
+        assert {path.name for path in tmp_path.iterdir()} == {living.name, second.name, "gpubench-other"}
+    assert [path.name for path in tmp_path.iterdir()] == ["gpubench-other"]
+
+
+def test_a_fresh_folder_that_isnt_locked_yet_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "gpubench-list-fresh").mkdir()
+    with writer.scratch("gpubench-list-"):
+        assert (tmp_path / "gpubench-list-fresh").exists()
 
 
 CASES = """

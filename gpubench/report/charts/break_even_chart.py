@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..judgement import withheld
 from ..labels import Row, family, grouped
 from ..sweep import sweeps
-from .layouts import LinePanels, Panel
+from .layouts import LinePanels, Panel, panel_of
 from .material import ChartData, line_setting, plainness
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, tick_text
 from .wording import caption, family_name, warning, workload_name
@@ -26,20 +26,26 @@ def break_even_figures(data: ChartData) -> list[Figure]:
     used = [row for _, lines in turns for line in lines for row in line.rows]
     if len(used) < 3:
         return []
-    drawn = []
+    drawn: list[Panel] = []
     for sweep, lines in turns:
-        ends = [(line, tick_text(line.points[-1].y, CALL_UNIT)) for line in lines]
-        curves = [data.curve(line, label, used, whiskers=False) for line, label in ends]
+        curves = [data.curve(line, _calls_text, used, whiskers=False) for line in lines]
         title = f"{family_name(family(sweep.workload))}: {workload_name(sweep.workload)}"
-        drawn.append(Panel(title, sweep.size, tuple(curves)))
-    calls = sorted((line.points[-1].y, workload_name(sweep.workload)) for sweep, lines in turns for line in lines)
-    least, most = (f"{tick_text(count, CALL_UNIT)} ({name})" for count, name in (calls[0], calls[-1]))
-    title = f"Copies are repaid after {least} to {most}"
+        drawn += panel_of(title, sweep.size, curves)
+    ends = [(line.points[-1].y, workload_name(sweep.workload), line) for sweep, lines in turns for line in lines]
+    (least, _, _), (most, name, line) = (choose(ends, key=lambda end: end[0]) for choose in (min, max))
+    title = f"Copies are amortized within {_calls_text(most)} at the largest size"
+    if least < most:
+        where = f"{name}, {data.naming.device(line.row)}" if len(data.devices(used)) > 1 else name
+        title = title.replace("within ", f"within {least:,.0f} to ") + f" (most: {where})"
     subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
     chart = LinePanels(tuple(drawn), CALL_UNIT, data.keys(used))
-    words = caption(used, data.naming, note, lines=True)
+    words = caption(used, data.naming, note)
     return [Figure("break-even", "break_even", title, subtitle, words, chart, 4.0, True, warning(used))]
+
+
+def _calls_text(count: float) -> str:
+    return tick_text(count, CALL_UNIT)
 
 
 def _calls(row: Row) -> tuple[float, float, float] | None:

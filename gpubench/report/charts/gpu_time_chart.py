@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...format import seconds_text
+from ..judgement import withheld
 from ..labels import Row, grouped
 from .layouts import RowLabel, row_axes, rows_height
 from .material import ChartData
@@ -61,7 +62,7 @@ class StackedBars:
 def gpu_time_figures(data: ChartData) -> list[Figure]:
     """One for each GPU whose copies and device times were measured."""
     figures = []
-    rows = [row for row in data.on_accelerators(data.rows) if _parts(row)]
+    rows = [row for row in data.on_accelerators(data.rows) if _parts(row) and not withheld(row)]
     for rank, members in enumerate(grouped(sorted(rows, key=data.naming.order), data.naming.order).values()):
         found = data.notable(members)
         if not found:
@@ -69,7 +70,7 @@ def gpu_time_figures(data: ChartData) -> list[Figure]:
         bars = tuple(SharedBar(each.group, each.name, each.detail, _parts(each.rows[0])) for each in found)
         name, shown = data.naming.device(members[0]), tuple(row for each in found for row in each.rows)
         half = sum(1 - dict(bar.parts)["compute"] / bar.total > 0.5 for bar in bars)
-        title = f"{name}: copies and launching take more than half of a call in {half} of {len(bars)} workloads"
+        title = f"{name}: copies and launching take more than half of a call in {half} of {len(bars)} benchmarks"
         subtitle = "Shares of one call with copies: inputs from the CPU, launch and wait, compute, results to the CPU"
         labels = ("copy in", "launch and wait", "compute", "copy out")
         keys = tuple(Key(label, part, "bar") for label, part in zip(labels, PHASES, strict=True))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...format import ratio_text
 from ..judgement import ABOVE_PEAK, withheld
-from ..labels import Row, grouped
+from ..labels import Row, grouped, listed, times_range, times_text
 from .layouts import NamedRows, RowMark
 from .material import ChartData, Notable, marked, plainest
 from .page import Figure, Key
@@ -30,15 +29,18 @@ def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
     rows = [row for each in found for row in each.rows]
     base, devices = data.naming.baseline(rows), data.devices(rows)
     keys = data.keys(rows, "mark")
+    on_gpus = len(data.on_accelerators(rows)) == len(rows)
     if any(row["one_shot_speedup"] for row in rows):
         copied = Key("copied in and out for each call", "muted", "hollow")
         keys = (*keys, Key("data stays on the GPU", "muted", "mark"), copied)
-    faster = "GPU" if data.on_accelerators(rows) == rows else devices[0] if len(devices) == 1 else "other"
-    slower = "CPU" if all(row["baseline_device"] == "cpu" for row in rows) and faster == "GPU" else base
-    sides = (f"{_brief(slower)} faster", f"{_brief(faster)} faster")
+    sides = f"{_brief(base)} faster", f"{_brief(devices[0])} faster"
+    if on_gpus and all(row["baseline_device"] == "cpu" for row in rows):
+        sides = "CPU faster", "GPU faster"
+    elif len(devices) > 1:
+        sides = f"slower than {_brief(base)}", f"faster than {_brief(base)}"
     chart = NamedRows(marked(found, lambda row: _ratio(data, row, rows)), "", keys, sides)
     title = _finding(data, found, base)
-    note = "Largest size of each workload; thick line: 95 % interval. " if len(devices) < 9 else ""
+    note = f"Thick line: {listed(sorted({row['uncertainty'] for row in rows}))}. "
     subtitle = f"Speedup over {base}: each workload at its largest size, log scale"
     name = "headline" if rank == 0 else f"headline-{rank + 1}"
     words = caption(rows, data.naming, note, "*")
@@ -53,18 +55,27 @@ def _ratio(data: ChartData, row: Row, rows: Sequence[Row]) -> RowMark:
     role = data.naming.role(row)
     if reason := withheld(row):
         return RowMark(None, role, reason.replace(ABOVE_PEAK, f"— {ABOVE_PEAK}"))
-    words = ratio_text(row["speedup"]) + "*" * bool(hollow_marks([row], rows))
+    words = times_text(row["speedup"]) + "*" * bool(hollow_marks([row], rows))
     return RowMark(row["speedup"], role, words, row["low"], row["high"], row["one_shot_speedup"])
 
 
 def _finding(data: ChartData, found: Sequence[Notable], base: str) -> str:
-    """``H200: 19× to 280× as fast as Xeon, 2 threads``; of several devices each its range."""
+    """``H200: 19× to 280× as fast as Xeon, 2 threads, in float32``; of several devices each its range."""
     ranges = []
     sound = [row for each in plainest(found) for row in each.rows if not withheld(row)]
     for name, rows in grouped(sound, data.naming.device).items():
-        low, high = (ratio_text(end(row["speedup"] for row in rows)) for end in (min, max))
-        ranges.append(f"{_brief(name)}: {low} to {high}" if low != high else f"{_brief(name)}: {low}")
-    return f"{'; '.join(ranges)} the speed of {base}" if ranges else f"Speedup over {base}: unknown, too noisy"
+        words = times_range(*(end(row["speedup"] for row in rows) for end in (min, max)))
+        ranges.append(f"{_brief(name)}: {words}{' as fast' * (not words.endswith(' slower'))}")
+    if not ranges:
+        return f"Speedup over {base}: unknown, too noisy"
+    as_fast = len(ranges) == 1 and " slower" not in ranges[0]
+    return f"{'; '.join(ranges)}{' as' if as_fast else ', against'} {base}{leading_dtype(found)}"
+
+
+def leading_dtype(found: Sequence[Notable]) -> str:
+    """``, in float32`` where rows of other dtypes stand beside those that a title is made from; else empty."""
+    first, every = ({row["dtype"] for each in part for row in each.rows} for part in (plainest(found), found))
+    return f", in {listed(sorted(first))}" if first != every else ""
 
 
 def _shares(data: ChartData) -> list[Figure]:
@@ -79,10 +90,9 @@ def _shares(data: ChartData) -> list[Figure]:
         possible = [100 * row["utilisation"] for each in members for row in each.rows if row["utilisation"] <= 1]
         reached.append((max(possible, default=0.0), group.partition(",")[0].lower()))
     shares = " and ".join(f"{share:.0f}% ({group})" for share, group in sorted(reached, reverse=True)[:2])
-    title = f"{devices[0]}, of its measured peak: {shares}"
+    title = f"{devices[0]}, of its measured peak{leading_dtype(found)}: {shares}"
     subtitle = "Share of the roofline limit that was measured at the start of the run; largest size of each workload"
-    note = "No GPU used. Have one? Install a GPU build of PyTorch (pytorch.org/get-started), then run again. "
-    small = caption(shown, data.naming, "" if data.on_accelerators(data.rows) else note, "*")
+    small = caption(shown, data.naming, "" if data.on_accelerators(data.rows) else "No GPU used. ", "*")
     keys = data.keys(shown, "mark") if len(devices) > 1 else ()
     chart = NamedRows(marked(found, lambda row: _share(data, row, shown)), "%", keys)
     return [Figure("headline", "headline", title, subtitle, small, chart, notice=warning(shown))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -20,6 +20,8 @@ _WORD, _NEAR = 14.0, 30.0
 """Pixels between labels at the ends of lines, and from a line's end to its label without a leader."""
 _BEYOND = 10.0
 """How many times beyond the outermost values an interval is shown: a wider one would flatten the lines."""
+_BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
+"""Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
 _ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
@@ -42,7 +44,8 @@ class Mark:
 class Curve:
     """A line and its looks; ``label`` stands at its end.
 
-    ``doubts`` are indices of points that are drawn hollow, ``withheld`` of those that have no mark.
+    ``doubts`` are indices of points that are drawn hollow, ``left_out`` counts results that have no point. The line
+    is ``cut`` where that of the largest size hasn't one: then ``label`` says why.
     """
 
     points: tuple[Point, ...]
@@ -50,7 +53,8 @@ class Curve:
     label: str
     dashed: bool = False
     doubts: frozenset[int] = frozenset()
-    withheld: frozenset[int] = frozenset()
+    left_out: int = 0
+    cut: bool = False
     mark: Mark | None = None
     whiskers: bool = True
 
@@ -65,6 +69,12 @@ class Panel:
     size_title: str = ""
 
 
+def panel_of(title: str, size: str, curves: Iterable[Curve], size_title: str = "") -> list[Panel]:
+    """The panel of the curves that have points; none where no curve has any."""
+    drawn = tuple(curve for curve in curves if curve.points)
+    return [Panel(title, size, drawn, size_title)] if drawn else []
+
+
 @dataclass(frozen=True, slots=True)
 class LinePanels:
     """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1."""
@@ -74,11 +84,17 @@ class LinePanels:
     keys: tuple[Key, ...] = ()
     slower: str = ""
 
+    @property
+    def left_out(self) -> int:
+        """How many results have no point."""
+        return sum(curve.left_out for panel in self.panels for curve in panel.curves)
+
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
         rows = grid(len(self.panels))[0]
         page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
-        limits = [self._limits(panel) for panel in self.panels]
+        height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
+        limits = [self._limits(panel, height) for panel in self.panels]
         widest = min(low for low, _ in limits), max(high for _, high in limits)
         shared = math.log10(widest[1] / widest[0]) <= _TOGETHER
         every = page.panels(len(self.panels), shared)
@@ -92,17 +108,20 @@ class LinePanels:
             _draw_marks(page, axes, panel.curves)
         return page
 
-    def _limits(self, panel: Panel) -> tuple[float, float]:
+    def _limits(self, panel: Panel, height: float) -> tuple[float, float]:
+        """Of the values, on axes about ``height`` pixels high; below 1× there is room for the words."""
         values = [point.y for curve in panel.curves for point in curve.points]
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
         barred = [point for curve in panel.curves if curve.whiskers for point in curve.points]
         values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
-        return _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
+        low, high = _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
+        return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
     def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
         rows, columns = grid(len(self.panels))
         sizes = [point.x for curve in panel.curves for point in curve.points]
-        axes.set(xscale="log", yscale="log", xlim=_padded(sizes, 0.04, 2.0), ylim=limits)
+        marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
+        axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
         width = (page.width - 2 * MARGIN) / columns - 60 - max(text_width(c.label, TINY) for c in panel.curves)
         size_axis(axes.xaxis, sizes, panel.size, width)
         log_axis(axes.yaxis, *limits, self.unit, max(3, int((page.bottom - page.top) / rows / 45)))
@@ -113,12 +132,10 @@ class LinePanels:
         if self.slower:
             axes.axhspan(limits[0], 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
             axes.axhline(1.0, linewidth=1.3, zorder=2, color=page.ink("muted"))
-            falling = any(curve.points[-1].y < 1 <= curve.points[0].y for curve in panel.curves)
-            x, side = (0.02, "left") if falling else (0.96, "right")
-            axes.text(
-                x, 0.03, f"{self.slower} faster", transform=axes.transAxes, ha=side, va="bottom", zorder=1.5,
-                fontsize=TINY * PX, style="italic", color=page.ink("muted"),
-            )  # fmt: skip
+            first, last = (min(curve.points[end].y for curve in panel.curves) for end in (0, -1))
+            x, side = (0.02, "left") if last < min(first, 1) else (0.98, "right")  # where there is more room
+            page.note(axes, f"{self.slower} faster", (x, 0), (0, 2), xycoords="axes fraction", ha=side, va="bottom",
+                      zorder=1.5, style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
 
@@ -140,15 +157,13 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
     shape, size = MARK_SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
-    sure = [i for i in range(len(x)) if i not in curve.withheld]
     axes.plot(
         x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,
-        markersize=size, markevery=sure, color=page.ink(curve.role), markeredgecolor=page.ink("page"),
-        markeredgewidth=0.7, zorder=order, clip_on=False,
+        markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"), markeredgewidth=0.7,
+        zorder=order, clip_on=False,
     )  # fmt: skip
-    for i in sure:
-        if i in curve.doubts:
-            page.mark(axes, x[i], y[i], curve.role, hollow=True, markersize=size, zorder=order + 0.5)
+    for i in curve.doubts:
+        page.mark(axes, x[i], y[i], curve.role, hollow=True, markersize=size, zorder=order + 0.5)
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
@@ -157,7 +172,7 @@ def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
     return axes.annotate(
         curve.label, (last.x, last.y), (axes.get_xlim()[1], last.y), textcoords="data", annotation_clip=False,
         va="center", ha="left", fontsize=(TINY if curve.dashed else SMALL) * PX, color=ink,
-        fontweight="normal" if curve.dashed else "bold", zorder=7,
+        fontweight="normal" if curve.dashed or curve.cut else "bold", zorder=7,
         arrowprops={"arrowstyle": "-", "linewidth": 0.8, "color": ink, "shrinkA": 1, "shrinkB": 5},
     )  # fmt: skip
 
@@ -170,8 +185,10 @@ def _part_labels(page: Page, axes: Axes, curves: Sequence[Curve], labels: Sequen
     for curve, label, end, place in zip(curves, labels, ends, spread(ends, _WORD, 4, room - 4), strict=True):
         label.set_position((right, low * math.exp(place / scale)))
         apart = width * math.log(right / curve.points[-1].x) / math.log(right / left)
-        if label.arrow_patch and abs(end - place) <= 2 and apart < _NEAR:
+        if label.arrow_patch and (curve.cut or (abs(end - place) <= 2 and apart < _NEAR)):
             label.arrow_patch.set_visible(False)
+        elif label.arrow_patch and apart >= _NEAR:  # not to be taken for the line
+            label.arrow_patch.set(linestyle=(0, (1, 3)), linewidth=1.0)
 
 
 def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
@@ -326,7 +343,8 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
 
 def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[float, float]) -> None:
     if mark.value is None:
-        page.note(axes, mark.words, (1.0 if limits[0] > 0 else 0.0, y), (6, 0), va="center", zorder=7)
+        at, ink = (1.0 if limits[0] > 0 else 0.0, y), page.ink(mark.role)
+        page.note(axes, mark.words, at, (6, 0), va="center", zorder=7, color=ink)
         return
     ink, ends = page.ink(mark.role), [mark.value, mark.hollow or 0.0]
     if mark.low is not None and mark.high is not None:

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from ...runfile.schema import Parallel
-from ..judgement import TOO_NOISY, too_noisy, withheld
+from ..judgement import ABOVE_PEAK, too_noisy, withheld
 from ..labels import Names, Row, grouped, listed
 from ..speedup import Baseline, pair
-from ..sweep import Line, size_of, size_parameter
+from ..sweep import Line, Point, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
 from .layouts import Curve, NamedRow, RowLabel, RowMark
@@ -109,14 +109,15 @@ class ChartData:
         names = [f"{workload_name(case.workload)} has one size{size}" for case, size in zip(cases, sizes, strict=True)]
         return listed(list(dict.fromkeys(names)), 3)
 
-    def curve(self, line: Line, value: str, used: Sequence[Row], words: str = "", **how: Any) -> Curve:
-        """The line in its device's looks, ``value`` at its end unless that is withheld, then ``words``."""
-        reasons = {i: withheld(row) for i, row in enumerate(line.rows) if withheld(row)}
-        reasons |= {i: TOO_NOISY for i, point in enumerate(line.points) if too_noisy(point.low, point.high)}
-        reason = reasons.get(len(line.points) - 1, "")
-        value = "too noisy" if reason == TOO_NOISY else "above peak" if reason else value
-        looks = {"role": self.naming.role(line.row), "doubts": hollow_marks(line.rows, used), **how}
-        return Curve(line.points, label=f"{value} {words}".strip(), withheld=frozenset(reasons), **looks)
+    def curve(
+        self, line: Line, value: Callable[[float], str], used: Sequence[Row], words: str = "", **how: Any
+    ) -> Curve:
+        """The line in its device's looks, without what is withheld; its last value and then ``words`` at its end."""
+        points, rows = sound(line)
+        cut = not points or points[-1] != line.points[-1]
+        end = "above peak" if withheld(line.row) == ABOVE_PEAK else "too noisy" if cut else value(points[-1].y)
+        looks = {"role": self.naming.role(line.row), "doubts": hollow_marks(rows, used), **how}
+        return Curve(points, label=f"{end} {words}".strip(), left_out=len(line.points) - len(points), cut=cut, **looks)
 
     def notable(self, rows: Iterable[Row]) -> list[Notable]:
         """Of each workload that answers a question its plainest setting, one's own benchmarks before those shipped.
@@ -189,7 +190,15 @@ def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[Na
 
 def plainest(found: Sequence[Notable]) -> list[Notable]:
     """Of each workload its first setting: titles aren't made from dtypes that stand beside it."""
-    return list({(each.group, each.name): each for each in reversed(found)}.values())
+    first = {(each.group, each.name): each for each in reversed(found)}
+    return [each for each in found if first[each.group, each.name] is each]
+
+
+def sound(line: Line) -> tuple[tuple[Point, ...], tuple[Row, ...]]:
+    """A line's points and their rows, without what is withheld: too noisy, or above the measured peak."""
+    pairs = zip(line.points, line.rows, strict=True)
+    kept = [(point, row) for point, row in pairs if not withheld(row) and not too_noisy(point.low, point.high)]
+    return tuple(point for point, _ in kept), tuple(row for _, row in kept)
 
 
 def line_setting(line: Line, *without: str) -> tuple[tuple[str, object], ...]:

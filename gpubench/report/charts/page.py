@@ -51,8 +51,9 @@ class Chart(Protocol):
 class Figure:
     """One picture and the words around it.
 
-    ``kind`` names the module that made it, ``notice`` is a warning above the panels. A report shows pictures of the
-    lowest ``rank`` first, and those that aren't ``default`` only when it is asked for all.
+    ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels, ``subject`` what is
+    measured: it stays where a person gives another title. A report shows pictures of the lowest ``rank`` first, and
+    those that aren't ``default`` only when it is asked for all.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
+    subject: str = ""
     width: float = PAGE_WIDTH
     height: float | None = None
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ...format import ratio_text, text
-from ..judgement import withheld
-from ..labels import Row
+from ...format import text
+from ..judgement import ABOVE_PEAK, withheld
+from ..labels import Row, times_range, times_text
 from ..prices import work_per_money
+from .headline_chart import leading_dtype
 from .layouts import NamedRow, NamedRows, RowMark
-from .material import ChartData
+from .material import ChartData, Notable, plainest
 from .page import Figure
 from .wording import caption, hollow_marks, warning
 
@@ -19,35 +22,66 @@ _HEIGHT = 400
 
 def price_figures(data: ChartData) -> list[Figure]:
     """One picture: work for 1.00, over that of the device that most workloads have, a CPU where there is one."""
-    priced = [row for row in data.rows if (row["run"], row["device"]) in data.costs and not withheld(row)]
+    priced = [row for row in data.rows if (row["run"], row["device"]) in data.costs]
     found = data.notable(row for row in priced if row["implementation"] != "numpy")
     places = Counter(data.naming.order(row) for each in found for row in each.rows)
     base = max(places, key=lambda place: (places[place], place), default=0)  # CPUs come last
-    shown: list[Row] = []
-    entries: dict[tuple[str, str], NamedRow] = {}
-    for each in found:
+    marks = len(places) - 1
+    pairs: list[tuple[Notable, Row]] = []
+    for each in found if marks == 1 else plainest(found):
         against = [row for row in each.rows if data.naming.order(row) == base]
-        others = [row for row in each.rows if data.naming.order(row) != base]
-        label = each.group, each.name
-        if against and others and label not in entries and len(entries) < _HEIGHT / (15 * len(places)):
-            shown += [*others, *against]
-            entries[label] = NamedRow(*label, each.detail, tuple(_mark(data, row, against[0]) for row in others))
-    if not entries:
+        others = tuple(row for row in each.rows if data.naming.order(row) != base)
+        if against and others and len(pairs) < _HEIGHT / (15 * marks + 10):
+            pairs.append((replace(each, rows=others), against[0]))
+    sound = [(each, against) for each, against in pairs if _values(data, each, against)]
+    if not sound:
         return []
-    keys = data.keys((row for row in shown if data.naming.order(row) != base), "mark")
+    entries = [
+        NamedRow(each.group, each.name, each.detail, tuple(_mark(data, row, against) for row in each.rows))
+        for each, against in pairs
+    ]
+    shown = [row for each, against in pairs for row in (*each.rows, against)]
+    keys = data.keys((row for each, _ in pairs for row in each.rows), "mark")
     prices = {data.naming.device(row): data.costs[row["run"], row["device"]] for row in shown}
-    name = data.naming.short(shown[-1])
-    chart = NamedRows(tuple(entries.values()), "", keys, (f"{name} cheaper", f"{name} dearer"))
-    title = f"Work for money: {' or '.join(key.label for key in keys)} against {data.naming.device(shown[-1])}"
+    base_name, brief = data.naming.device(pairs[0][1]), data.naming.short(pairs[0][1])
+    chart = NamedRows(tuple(entries), "", keys, (f"{brief} cheaper", f"cheaper than {brief}"))
+    title = f"Work for the same money, against {base_name}{leading_dtype([each for each, _ in pairs])}: "
+    title += "; ".join(f"{key.label.partition(',')[0]} {_span(data, sound, key.label)}" for key in keys)
     costs = ", ".join(f"{device} {price:,g}" for device, price in prices.items())
-    subtitle = f"Work for 1.00 over that of {name}, and its amount; prices per hour: {costs}"
+    subtitle = f"Work for 1.00 over that of {brief}, and its amount; prices per hour: {costs}"
     words = caption(shown, data.naming, "Largest size of each workload, data on the device. ", "*")
-    return [Figure("price", "price", title, subtitle, words, chart, 2.5, True, warning(shown))]
+    return [Figure("price", "price", title, subtitle, words, chart, 2.5, True, warning(shown), "Work for money")]
+
+
+def _span(data: ChartData, pairs: Sequence[tuple[Notable, Row]], device: str) -> str:
+    """``1.9× less to 35×``, of the plainest setting of each workload; a dash where nothing can be stated."""
+    leading = {id(each) for each in plainest([each for each, _ in pairs])}
+    values = [_values(data, each, against) for each, against in pairs if id(each) in leading]
+    mine = [known[device] for known in values if device in known]
+    return _more(times_range(min(mine), max(mine))) if mine else "—"
+
+
+def _values(data: ChartData, each: Notable, against: Row) -> dict[str, float]:
+    """Work for money over that of ``against``, by the names of the devices whose times are sound."""
+    rows = [row for row in each.rows if not withheld(row) and not withheld(against)]
+    return {data.naming.device(row): _gain(data, row, against) for row in rows}
+
+
+def _gain(data: ChartData, row: Row, against: Row) -> float:
+    price, least = (data.costs[each["run"], each["device"]] for each in (row, against))
+    return float(against["time_s"] * least / (row["time_s"] * price))
+
+
+def _more(words: str) -> str:
+    """Money buys less work; it isn't slower."""
+    return words.replace(" slower", " less")
 
 
 def _mark(data: ChartData, row: Row, against: Row) -> RowMark:
-    price, least = (data.costs[each["run"], each["device"]] for each in (row, against))
-    value = against["time_s"] * least / (row["time_s"] * price)
+    role = data.naming.role(row)
+    if withheld(row) or withheld(against):
+        return RowMark(None, role, f"— {ABOVE_PEAK}")
     star = "*" * bool(hollow_marks([row], [row, against]))
-    words = f"{ratio_text(value)}{star}  {text(*work_per_money(row, price), 2)}"
-    return RowMark(value, data.naming.role(row), words)
+    value = _gain(data, row, against)
+    amount = text(*work_per_money(row, data.costs[row["run"], row["device"]]), 2)
+    return RowMark(value, role, f"{_more(times_text(value))}{star}  {amount}")

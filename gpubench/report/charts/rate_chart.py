@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from ...format import text
 from ...runfile.schema import TIMERS
-from ..judgement import ABOVE_PEAK, withheld
 from ..labels import Row, family, grouped, heading
 from ..metrics import Rate
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of
-from .layouts import LinePanels, Panel
+from .layouts import LinePanels, Panel, panel_of
 from .material import ChartData, line_setting, plainness
 from .page import MOST_CURVES, MOST_PANELS, Figure
 from .wording import WORK_GROUPS, caption, family_name, warning, workload_name
@@ -44,32 +43,37 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
         return None
     unit = rate.unit if rate else "s"
     used = [row for _, _, lines in panels for line in lines for row in line.rows]
-    drawn = []
+    drawn: list[Panel] = []
+    ends: dict[str, list[tuple[float, str]]] = {}
     for label, size, lines in panels:
         ordered = sorted(lines, key=lambda line: data.naming.order(line.row))[:MOST_CURVES]
-        curves = [data.curve(line, text(line.points[-1].y, unit, 2), used) for line in ordered]
-        drawn.append(Panel(label, size, tuple(curves)))
+        curves = [data.curve(line, lambda value: text(value, unit, 2), used) for line in ordered]
+        drawn += panel_of(label, size, curves)
+        for line, curve in zip(ordered, curves, strict=True):
+            if not curve.cut:
+                ends.setdefault(data.naming.device(line.row), []).append((curve.points[-1].y, label))
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
     tops = []
-    for name in data.devices(used)[:2]:
-        mine = [line for _, _, lines in panels for line in lines if data.naming.device(line.row) == name]
-        pairs = [pair for line in mine for pair in zip(line.points, line.rows, strict=True)]
-        sound = [point.y for point, row in pairs if withheld(row) != ABOVE_PEAK]
-        where = "with" if name.startswith("NumPy") else "on the"
-        tops += [f"{text(max(sound), unit, 2)} {where} {name.partition(',')[0]}"] if sound else []
-    title = f"{family_name(kind)}: " + (f"up to {', '.join(tops)}" if rate and tops else quantity)
+    for name in [name for name in data.devices(used) if name in ends][:2]:
+        most, label = max(ends[name])
+        where = f"{'with' if name.startswith('NumPy') else 'on the'} {name.partition(',')[0]}"
+        tops.append(f"{text(most, unit, 2)} {where}" + f" ({label})" * (len(drawn) > 1))
+    subject = family_name(kind)
+    title = f"{subject} at the largest size: up to {', '.join(tops)}" if rate and tops else f"{subject}: {quantity}"
     waited = ", synchronization included" * all(row["_result"].times.timer in TIMERS for row in used)
     subtitle = f"{heading(quantity)} against size{waited}; {'higher' if rate else 'lower'} is better"
-    words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", lines=True)
     chart = LinePanels(tuple(drawn), unit, data.keys(used))
+    note = "Bar at a point: interquartile range of the rounds. "
+    words = caption(used, data.naming, note, left_out=chart.left_out)
     name = f"{(rate.label.lower() if rate else 'time').replace(' ', '-')}-{kind}"
     own = kind not in WORK_GROUPS
     order = 0 if own else _DEFAULT.index(kind) + 1 if kind in _DEFAULT else len(_DEFAULT) + 1
     default = (own and (rate is not None or not any(map(rate_of, rows)))) or (rate is not None and kind in _DEFAULT)
     rank = (2.0 if default else 10.0) + order * 0.1
-    return Figure(name, "rate" if rate else "time", title, subtitle, words, chart, rank, default, warning(used))
+    made = "rate" if rate else "time"
+    return Figure(name, made, title, subtitle, words, chart, rank, default, warning(used), subject)
 
 
 def _panels(found: Sequence[Sweep]) -> list[tuple[str, str, list[Line]]]:

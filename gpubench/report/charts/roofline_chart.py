@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from ...format import text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE, compute_dtype
+from ..judgement import withheld
 from ..labels import Row, grouped, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
@@ -32,7 +33,7 @@ _MOST_NAMED = 16
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A case; ``label`` is empty for all but the best of its workload."""
+    """A case; ``label`` is empty for all but the best of its workload, and ends in the share that a title names."""
 
     x: float
     y: float
@@ -157,21 +158,24 @@ def roofline_figures(data: ChartData) -> list[Figure]:
     for rank, members in enumerate(grouped(rows, data.naming.order).values()):
         first = members[0]
         ceilings = first["_run"].ceilings.get(first["device"])
-        own = [row for row in members if row["_result"].work.flops and row["_result"].work.bytes]
-        chart = _roofline(own, ceilings) if ceilings and own else None
+        known = [row for row in members if row["_result"].work.flops and row["_result"].work.bytes]
+        own = [row for row in known if not withheld(row)]
+        tallest = [max(each, key=_flop_rate) for each in grouped(own, lambda row: row["workload"]).values()]
+        reached = [row for row in tallest if 0 < (row["utilisation"] or 0) <= 1]
+        best = max(reached, key=lambda row: row["utilisation"], default=None)
+        chart = _roofline(own, tallest, best, ceilings) if ceilings and own else None
         if not chart or len(chart.dots) < 3 or not chart.roofs:
             continue
-        title = f"Roofline of the {data.naming.device(first)}"
-        reached = [row for row in own if 0 < (row["utilisation"] or 0) <= 1]
-        if best := max(reached, key=lambda row: row["utilisation"], default=None):
-            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak"
+        title = subject = f"Roofline of the {data.naming.device(first)}"
+        title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak" if best else ""
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
         note = "Peaks were measured at the start of the run. "
-        note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, own))
-        words = caption(own, data.naming, note)
+        note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
+        words = caption(own, data.naming, note, left_out=len(known) - len(own))
         shown = bool(data.on_accelerators([first])) == accelerated and rank < 2
         file = f"roofline-{first['device']}" + f"-{first['run']}" * data.naming.several
-        figures.append(Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own)))
+        figure = Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own), subject)
+        figures.append(figure)
     return figures
 
 
@@ -182,16 +186,19 @@ def _beyond(row: Row) -> bool:
     return busy and not implausible and (row["utilisation"] or 0) > PLAUSIBLE
 
 
-def _roofline(rows: list[Row], ceilings: Ceilings) -> Roofline:
-    heights = [row["_result"].work.flops / row["time_s"] for row in rows]
-    best = {}  # of equals the first
-    for workload, members in grouped(range(len(rows)), lambda i: rows[i]["workload"]).items():
-        best[max(members, key=heights.__getitem__)] = workload_name(workload)
+def _flop_rate(row: Row) -> float:
+    return float(row["_result"].work.flops / row["time_s"])
+
+
+def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceilings: Ceilings) -> Roofline:
+    """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
+    names = {id(row): workload_name(row["workload"]) for row in tallest}
+    names |= {id(best): f"{names[id(best)]} {best['utilisation']:.0%}"} if best else {}
     hollow = hollow_marks(rows, rows)
     dots = []
-    for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
+    for i, row in enumerate(rows):
         work, dtype = row["_result"].work, compute_dtype(row["dtype"] or "", row["variant"] or "")
-        dots.append(Dot(work.flops / work.bytes, height, dtype, best.get(i, ""), i in hollow))
+        dots.append(Dot(work.flops / work.bytes, _flop_rate(row), dtype, names.get(id(row), ""), i in hollow))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)

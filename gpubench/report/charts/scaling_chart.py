@@ -92,13 +92,14 @@ def _efficiency(data: ChartData, rows: list[Row], name: str, axis: str) -> Figur
             used.append(row)
     if len(bars) < 3:
         return None
-    best = max(zip(bars, used, strict=True), key=lambda pair: pair[0].value * (pair[1]["method"] in _COUNTED))[0]
+    drawn = list(zip(bars, used, strict=True))[:_MOST_ROWS]
+    best = max(drawn, key=lambda pair: pair[0].value * (pair[1]["method"] in _COUNTED))[0]
     what = "Pipeline" if axis == "microbatches" else "Several devices"
-    title = f"{what}: up to {best.value:.0%} efficiency ({best.name}, {best.detail})"
+    title = f"{what}: {best.name} reaches {best.value:.0%} efficiency ({best.detail})"
     subtitle = "Speedup over one device / number of devices; on a CPU one device is one process with one thread"
     kinds = ", ".join(sorted({row["uncertainty"] for row in used if row["uncertainty"]}))
     left = len(bars) - _MOST_ROWS
-    note = f"Thin line: {kinds}. " + (f"{left} more are in scaling.csv. " if left > 0 else "")
+    note = f"Thin line: {kinds}. " + (f"{left} more not shown. " if left > 0 else "")
     chart = EfficiencyBars(tuple(bars[:_MOST_ROWS]))
     words = caption(used, data.naming, note, "")
     return Figure(name, "scaling", title, subtitle, words, chart, 7.0 + 0.1 * (axis == "microbatches"))
@@ -119,11 +120,11 @@ def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
             times, moved = row["_result"].times, row["bus_byte_per_s"] * row["time_s"]
             points.append(Point(float(row["nbytes"]), row["bus_byte_per_s"], moved / times.q3_s, moved / times.q1_s))
         curves.append(Curve(tuple(points), role, f"{text(points[-1].y, 'B/s', 2)}, {_ranks(members[0])}"))
-    best = max(row["bus_byte_per_s"] for row in rows)
+    best = max(curve.points[-1].y for curve in curves)
     chart = LinePanels((Panel("", "nbytes", tuple(curves)),), "B/s")
     subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
     words = caption(rows, data.naming, "Point: median of the slowest rank; bar: interquartile range of the rounds. ")
-    title = f"all_reduce: bus bandwidth up to {text(best, 'B/s', 2)}"
+    title = f"all_reduce: bus bandwidth up to {text(best, 'B/s', 2)} with the largest messages"
     return Figure("scaling-bus-bandwidth", "scaling", title, subtitle, words, chart, 7.2, False)
 
 
@@ -147,7 +148,7 @@ def _phases(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     if len(bars) * len(phases) < 3:
         return None
     keys = tuple(Key(heading(name), role, "bar") for name, role in roles.items())
-    longest = max(bars, key=lambda bar: bar.total)
+    longest = max(bars[:_MOST_ROWS], key=lambda bar: bar.total)
     words = caption(rows, data.naming, "Median of each phase, synchronized on every device. ", "")
     title = f"DataParallel: where the {seconds_text(longest.total)} of a forward pass go"
     facts = "The batch scattered, the network copied, the replicas run, the outputs gathered"

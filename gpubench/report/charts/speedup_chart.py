@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...format import ratio_text
 from ...statistics import ALWAYS, CROSSES
 from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
-from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text
+from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text, times_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
-from .layouts import Curve, LinePanels, Mark, Panel
-from .material import ChartData, line_setting, plainness
+from .layouts import Curve, LinePanels, Mark, Panel, panel_of
+from .material import LEAST_VALUES, ChartData, line_setting, plainness, sound
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .wording import caption, settings, title_name, warning
 
@@ -21,8 +20,20 @@ _COPIES = "With copies: inputs copied from pageable memory, one call, results co
 _MOST_DEFAULT = 2
 """Workloads, each of another family, that a report shows unless it is asked for all."""
 _UNSURE = "unsure"
+_MOST_WORDS = 50
+"""Letters of a finding where a title has one for each of two devices."""
 _EMULATED = 3.0
 """Times of float32 beyond which a dtype counts as emulated; float64 takes two."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossed:
+    """Where a line of a setting crosses 1×."""
+
+    setting: str
+    regime: str
+    line: Line
+    crossing: Crossing
 
 
 def speedup_figures(data: ChartData) -> list[Figure]:
@@ -65,7 +76,7 @@ def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> 
     panels = grouped((each for each in every if each[1].terms["dtype"] == dtype), lambda each: _setting(each[1]))
     shown = sorted(panels.values(), key=lambda lines: plainness(lines[0][1].row))[:MOST_PANELS]
     drawn: list[Panel] = []
-    said: list[tuple[str, Line, Crossing]] = []
+    crossed: list[_Crossed] = []
     single = len(shown) == 1
     used = [row for lines in shown for _, line in lines for row in line.rows]
     for lines in shown:
@@ -73,23 +84,25 @@ def _by_regime(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> 
         lines = lines if len(lines) <= MOST_CURVES else [entry for entry in lines if entry[0] == RESIDENT][:MOST_CURVES]
         several = len({data.naming.order(line.row) for _, line in lines}) > 1
         curves = [_curve(data, regime, line, size, used, several or not single) for regime, line in lines]
-        said = said or [(regime, line, crossing_of(line, regime)) for regime, line in lines]
-        drawn.append(Panel(title, size, tuple(curves), _axis_title(workload, size, dtype)))
+        made = panel_of(title, size, curves, _axis_title(workload, size, dtype))
+        crossed += [_Crossed(_words(line), regime, line, crossing_of(line, regime)) for regime, line in lines if made]
+        drawn += made
     base = data.naming.baseline(used)
-    if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
+    if sum(len(curve.points) for panel in drawn for curve in panel.curves) < LEAST_VALUES:
         return None
     copies = any(curve.dashed for panel in drawn for curve in panel.curves)
     keys = (*data.keys(used), *([Key("with copies", "muted", "dashed")] * copies))
     keys = keys if not single or len({curve.role for curve in drawn[0].curves}) > 1 else ()
     chart = LinePanels(tuple(drawn), "", keys, _slower(base))
     note = _uncertainty(used) + (_COPIES if copies else "")
-    left = len(panels) - len(shown)
-    note += f"{left} more settings are in speedup.csv. " if left else ""
-    first = "" if single else f" ({drawn[0].title})"
-    title = f"{title_name(workload)}{first}{_against(data, used)}: {_finding(data, said, size)}"
-    subtitle = f"Speedup over {base}, {dtype}{_sign(drawn)}"
-    words = caption(used, data.naming, note, lines=True)
-    return Figure(f"speedup-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
+    left = len(panels) - len(drawn)
+    note += f"{left} more setting{'s' * (left > 1)} not shown. " if left else ""
+    subject = f"{title_name(workload)}{_against(data, used)}"
+    title = f"{subject}: {_finding(data, crossed, size)}"
+    subtitle = f"Speedup over {base}, {dtype}{_sign(data, drawn, used)}"
+    words = caption(used, data.naming, note, left_out=chart.left_out)
+    name, notice = f"speedup-{workload}", warning(used)
+    return Figure(name, "speedup", title, subtitle, words, chart, notice=notice, subject=subject)
 
 
 def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> Figure | None:
@@ -101,34 +114,56 @@ def _by_dtype(data: ChartData, workload: str, kept: dict[str, list[Sweep]]) -> F
         return None
     size = kept[RESIDENT][0].size
     used = [row for line in lines for row in line.rows]
-    panels = []
+    panels: list[Panel] = []
+    drawn: list[Line] = []
     for name, own in list(grouped(lines, lambda line: data.naming.device(line.row)).items())[:MOST_PANELS]:
         ends = sorted(own, key=lambda line: line.terms["dtype"] == "tf32")[:MOST_CURVES]
         curves = []
         for line in ends:
-            dtype, value = str(line.terms["dtype"]), ratio_text(line.points[-1].y)
-            mark = _mark(crossing_of(line, RESIDENT), line, size)
-            curves.append(data.curve(line, value, used, dtype, role=dtype, mark=mark))
-        panels.append(Panel(name, size, tuple(curves), _axis_title(workload, size)))
-    sound = [line for line in lines if not _emulated(line, lines) and not withheld(line.row)]
-    base = data.naming.baseline(used)
-    title = f"{title_name(workload)} by dtype{_against(data, used)}"
-    if sound:
-        best = max(sound, key=lambda line: line.points[-1].y)
-        title += f": {data.naming.subject(best.row)} is up to {ratio_text(best.points[-1].y)} as fast in "
-        title += str(best.terms["dtype"])
-    subtitle = f"Speedup over {base} in the same dtype; data stays on the device{_sign(panels)}"
+            dtype, mark = str(line.terms["dtype"]), _mark(crossing_of(line, RESIDENT), line, size)
+            curves.append(data.curve(line, times_text, used, dtype, role=dtype, mark=mark))
+            drawn += [line] * (not curves[-1].cut)
+        panels += panel_of(name, size, curves, _axis_title(workload, size))
+    if sum(len(curve.points) for panel in panels for curve in panel.curves) < LEAST_VALUES:
+        return None
+    base, subject = data.naming.baseline(used), f"{title_name(workload)} by dtype{_against(data, used)}"
+    title = f"{subject}: {_best_dtype(data, drawn, size)}" if drawn else f"{subject}: unknown at the largest size"
+    subtitle = f"Speedup over {base} in the same dtype{_sign(data, panels, used)}"
     chart = LinePanels(tuple(panels), "", (), _slower(base))
-    words = caption(used, data.naming, _uncertainty(used), lines=True)
-    return Figure(f"speedup-by-dtype-{workload}", "speedup", title, subtitle, words, chart, notice=warning(used))
+    words = caption(used, data.naming, f"Data on the device. {_uncertainty(used)}", left_out=chart.left_out)
+    name, notice = f"speedup-by-dtype-{workload}", warning(used)
+    return Figure(name, "by_dtype", title, subtitle, words, chart, notice=notice, subject=subject)
 
 
-def _sign(panels: Sequence[Panel]) -> str:
+def _best_dtype(data: ChartData, lines: Sequence[Line], size: str) -> str:
+    """``the H200 is 240× as fast in float64 at n = 2048, and 1,400× in float16, which is slow on the CPU``.
+
+    A dtype that the baseline emulates never leads; it is named where it stands above what leads.
+    """
+    ends = [(sound(line)[0][-1], line) for line in lines]
+    emulated = [end for end in ends if _emulated(end[1], lines)]
+    last, best = max([end for end in ends if end not in emulated] or ends, key=lambda end: end[0].y)
+    fast = f"{times_text(last.y)} {'as fast ' * (last.y >= 1)}in {best.terms['dtype']}"
+    words = f"{data.naming.subject(best.row)} is {fast} at {size_label(size)} = {size_text(last.x, size)}"
+    device = data.naming.device(best.row)
+    above = [end for end in emulated if end[0].y > last.y and data.naming.device(end[1].row) == device]
+    if above:
+        slow = [f"{times_text(point.y)} in {line.terms['dtype']}" for point, line in above]
+        base = data.naming.baseline(best.rows)
+        where = "the CPU" if _slower(base) == "CPU" else base
+        words += f", and {' and '.join(slow)}, which {'are' if len(slow) > 1 else 'is'} slow on {where}"
+    return words
+
+
+def _sign(data: ChartData, panels: Sequence[Panel], used: Sequence[Row]) -> str:
     """What the marks at 1× mean, where there are some."""
     exact = [curve.mark.low == curve.mark.high for panel in panels for curve in panel.curves if curve.mark]
+    subjects = list(dict.fromkeys(map(data.naming.subject, used)))
+    faster = "GPU" if len(data.on_accelerators(used)) == len(used) else ""
+    faster = subjects[0].removeprefix("the ") if len(subjects) == 1 else faster
     if any(exact):
-        return "; ◆ from this size on the other is faster"
-    return "; thick bar at 1×: faster from a size within" if exact else ""
+        return f"; ◆ {faster} faster from here on".replace("◆  ", "◆ ")
+    return "; thick bar at 1×: faster from a size within it" if exact else ""
 
 
 def _emulated(line: Line, lines: Sequence[Line]) -> bool:
@@ -150,11 +185,11 @@ def _words(line: Line) -> str:
 
 def _curve(data: ChartData, regime: str, line: Line, size: str, used: Sequence[Row], named: bool) -> Curve:
     copies, last = regime == ONE_SHOT, line.rows[-1]
-    alone = "data stays there" if data.on_accelerators([last]) else data.naming.subject(last)
+    alone = "data on the GPU" if data.on_accelerators([last]) else data.naming.subject(last)
     words = "" if named else "with copies" if copies else alone
     mark = _mark(crossing_of(line, regime), line, size)
     how = {"dashed": True, "whiskers": False, "doubts": frozenset()} if copies else {}
-    return data.curve(line, ratio_text(line.points[-1].y), used, words, mark=mark, **how)
+    return data.curve(line, times_text, used, words, mark=mark, **how)
 
 
 def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
@@ -200,21 +235,48 @@ def _since(crossing: Crossing, line: Line, size: str) -> str:
     return f"up to {label} = {size_text(sizes[-1], size)}"
 
 
-def _finding(data: ChartData, said: Sequence[tuple[str, Line, Crossing]], size: str) -> str:
-    """``the H200 wins from n ≈ 72, with copies from n ≈ 280``; of two devices ``…; the L4 wins from n ≈ 90``."""
+def _finding(data: ChartData, crossed: Sequence[_Crossed], size: str) -> str:
+    """``the H200 wins from n ≈ 72, with copies from n ≈ 280``; of two devices ``…; the L4 wins from n ≈ 90``.
+
+    Of several panels the range, and what holds for the others: ``from n ≈ 72 (out) to n ≈ 90 (inplace)``.
+    """
     parts = []
-    subjects = list(dict.fromkeys(data.naming.subject(line.row) for _, line, _ in said))
-    for subject in subjects[:2]:
-        mine = [entry for entry in reversed(said) if data.naming.subject(entry[1].row) == subject]
-        words = {regime: _since(crossing, line, size) for regime, line, crossing in mine}
-        first, copied = words.get(RESIDENT, _UNSURE), words.get(ONE_SHOT, "") if len(subjects) == 1 else ""
-        if first == _UNSURE:
+    by_subject = grouped(crossed, lambda each: data.naming.subject(each.line.row))
+    for subject, entries in list(by_subject.items())[:2]:
+        resident = [each for each in entries if each.regime == RESIDENT]
+        copied = [each for each in entries if each.regime == ONE_SHOT and len(by_subject) == len(resident) == 1]
+        words = _range(resident, size, len(by_subject) == 1)
+        if words == _UNSURE:
             parts.append(f"unsure from which size {subject} wins")
             continue
-        verb = "isn't faster" if first.startswith("up to") else "wins"
-        copied = f"nowhere {copied}" if copied.startswith("up to") else copied
-        parts.append(f"{subject} {verb} {first}" + (f", with copies {copied}" if copied not in ("", _UNSURE) else ""))
+        if len(by_subject) > 1 and len(words) > _MOST_WORDS:
+            sizes = [_since(each.crossing, each.line, size).startswith(("from", "at every")) for each in resident]
+            words = f"in {sum(sizes)} of {len(sizes)} settings"
+        verb = "isn't faster" if words.startswith("up to") else "wins"
+        parts.append(f"{subject} {verb} {words}{''.join(_with_copies(each, size) for each in copied)}")
     return "; ".join(parts)
+
+
+def _with_copies(each: _Crossed, size: str) -> str:
+    since = _since(each.crossing, each.line, size)
+    return "" if since == _UNSURE else f", with copies {'nowhere ' * since.startswith('up to')}{since}"
+
+
+def _range(entries: Sequence[_Crossed], size: str, named: bool) -> str:
+    """From which size on it is faster in all of these settings, which are ``named`` where there is room."""
+    by_words = grouped(entries, lambda each: _since(each.crossing, each.line, size))
+    if len(by_words) <= 1:
+        return next(iter(by_words), _UNSURE)
+    known = [(mark.low, each) for each in entries if (mark := _mark(each.crossing, each.line, size))]
+    marked = [each for _, each in sorted(known, key=lambda pair: pair[0])]
+    ends = [_since(each.crossing, each.line, size) + f" ({each.setting})" * named for each in marked]
+    parts = [" to ".join(dict.fromkeys([*ends[:1], *(end.removeprefix("from ") for end in ends[1:][-1:])]))]
+    parts *= bool(ends)
+    for words, others in by_words.items():
+        left = [each.setting for each in others if each not in marked]
+        where = f"({listed(left, 2)})" if named else f"in {len(left)} of {len(entries)} settings"
+        parts += [f"{'nowhere ' * words.startswith('up to')}{words} {where}"] if left else []
+    return ", ".join(parts)
 
 
 def _axis_title(workload: str, size: str, dtype: str = "") -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from ...runfile.schema import Run
-from ..judgement import withheld
 from ..labels import (
     Row,
     brief_name,
@@ -55,7 +55,7 @@ class Naming:
             run, device, _ = source
             rivals = [other[0] for other in plain if plain[other] == name and other != source]
             if run in rivals:
-                name = f"{name} {device.partition(':')[2] or device}"
+                name = f"{name} #{device.partition(':')[2] or device}"
             if set(rivals) - {run}:
                 name = f"{name} · {shorten(run, 24)}"
             self._names[source] = name
@@ -164,7 +164,7 @@ def warning(rows: Sequence[Row]) -> str:
     count = sum(flagged(row) for row in rows)
     if count <= _SHARE_FLAGGED * len(rows):
         return ""
-    return f"{count} of {len(rows)} results are noisy and may be off; summary.md says why"
+    return f"{count} of {len(rows)} results are noisy and may be off"
 
 
 def hollow_marks(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
@@ -172,10 +172,10 @@ def hollow_marks(rows: Sequence[Row], among: Sequence[Row]) -> frozenset[int]:
     return frozenset(() if warning(among) else (i for i, row in enumerate(rows) if flagged(row)))
 
 
-def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow", lines: bool = False) -> str:
+def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "Hollow", left_out: int = 0) -> str:
     """Devices, dtypes, threads, TF32, torch, date and processes of the rows, baselines included, and the note.
 
-    ``doubt`` says how flagged results are drawn, where some are; on ``lines`` those that are withheld have no mark.
+    ``doubt`` says how flagged results are drawn, where some are; ``left_out`` counts those that aren't drawn.
     """
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
     cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
@@ -194,9 +194,10 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
         f"{' and '.join(map(str, counts))} process{'es' * (counts != [1])}" if counts else "",
     )
     if doubt and hollow_marks(rows, rows):
-        note += f"{doubt}: noisy measurement (details in summary.md). "
-    if lines and any(map(withheld, rows)):
-        note += "No mark: too noisy, or above the measured peak, which can't be. "
+        note += f"{doubt}: noisy measurement. "
+    if left_out:
+        drawn = f"{left_out} result{'s' * (left_out > 1)} {'are' if left_out > 1 else 'is'}n't drawn"
+        note += f"{drawn}: too noisy, or above the measured peak, which can't be. "
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
@@ -208,7 +209,8 @@ def _devices(devices: list[str], runs: dict[str, Run], naming: Naming) -> str:
         order = [device.name for device in run.machine.devices]
         used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
         known = [shorten(run.machine.device(device).label, 60) for device in used if run.machine.device(device).label]
-        labels = ", ".join(dict.fromkeys(known or devices))
+        counts = Counter(known or used)
+        labels = ", ".join(f"{count} × {label}" if count > 1 else label for label, count in counts.items())
         words.append(f"{shorten(name)}: {labels}" if naming.several else labels)
     return "; ".join(words[:4]) + (f" and {len(words) - 4} more runs" if len(words) > 4 else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from gpubench.report import scaling, speedup, table
 from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.page import Figure, Page
 from gpubench.report.charts.pictures import plan as planned
-from gpubench.report.charts.theme import LIGHT, PAGE_WIDTH, TINY, rc_settings
+from gpubench.report.charts.theme import LIGHT, PAGE_WIDTH, TINY, TITLE, rc_settings
 from gpubench.runfile import reader
 
 MOST_HEIGHT = 700
@@ -69,6 +70,7 @@ def faults(page: Page) -> list[str]:
     if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT + 0.01:
         found.append(f"{page.width:.0f} × {page.height:.0f} px")
     boxes = []
+    found += [f"{text.get_text()!r} lies on the line at 1×" for text in _shown(page) if _on_the_line(text)]
     for text in _shown(page):
         label, box = text.get_text(), Text.get_window_extent(text)  # without an annotation's leader
         if text.get_fontsize() < TINY * 0.75 - 1e-6:
@@ -84,6 +86,27 @@ def faults(page: Page) -> list[str]:
             if across > _NEAR and along > 3.5:
                 found.append(f"{label!r} lies on {other!r}")
     return found
+
+
+def numbers(text: str) -> list[str]:
+    """``240×``, ``86%``, ``33 TFLOP/s``, ``36 calls``, ``500 W`` and ``≈ 72``: what a title states."""
+    return re.findall(r"≈ \S*\w|\d[\d.,]*(?:×|%| [^\s;,()]+/s\b| calls?\b| [mk]?W\b)", text)
+
+
+def words_below(page: Page) -> str:
+    """All words of a picture but its title."""
+    return " | ".join(text.get_text() for text in texts(page) if text.get_fontsize() < TITLE * 0.75)
+
+
+def _on_the_line(text: Text) -> bool:
+    """Whether words stand across the line at 1× of axes whose values are ratios."""
+    axes = text.axes
+    lines = [] if axes is None else [line for line in axes.lines if list(line.get_ydata()) == [1, 1]]
+    if axes is None or axes.get_yscale() != "log" or not lines:
+        return False
+    box, line = Text.get_window_extent(text), axes.transData.transform((1.0, 1.0))[1]
+    inside = axes.get_window_extent().x0 <= box.x0 and box.x1 <= axes.get_window_extent().x1 + 1
+    return bool(inside and box.y0 + 1 < line < box.y1 - 1)
 
 
 def _shown(page: Page) -> list[Text]:

@@ -14,7 +14,9 @@ from gpubench.report.charts.gpu_time_chart import StackedBars
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
-from gpubench.report.charts.wording import OTHERS, Naming
+from gpubench.report.charts.wording import OTHERS, Naming, caption
+from gpubench.report.labels import device_label
+from gpubench.report.machines import device_prices
 from gpubench.runfile.schema import Case
 
 
@@ -47,7 +49,7 @@ def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: 
         assert all(mark.words in shown for mark in entry.marks)
     assert any(mark.hollow for entry in entries for mark in entry.marks)
     assert "Synthetic H: " in figure.title
-    assert figure.title.endswith("the speed of Synthetic, 2 threads")
+    assert figure.title.endswith("× as fast as Synthetic, 2 threads, in float32")
 
 
 def test_ones_own_benchmarks_keep_their_rows(tmp_path: Path) -> None:
@@ -78,24 +80,29 @@ def test_the_title_of_a_headline_is_made_from_sound_rows_in_the_plainest_dtype(t
         ceilings=ABOVE,
     )
     figure = plan(tmp_path, data)["headline"]
-    assert figure.title == "Synthetic H: 2.0× to 3.0× the speed of Synthetic, 2 threads"
+    assert figure.title == "Synthetic H: 2.0× to 3.0× as fast as Synthetic, 2 threads, in float32"
     shown = [mark.words for entry in rows_of(figure).entries for mark in entry.marks]
     assert "90×" in shown
     assert "— above the measured peak" in shown
     assert not any("70×" in words for words in shown)
 
 
-def test_a_rate_above_the_measured_peak_has_no_mark_and_no_number(tmp_path: Path) -> None:
-    marks = [mark("mine.job", 1e-3, flops=flops, bytes=1.0) for flops in (1e5, 5e5, 1e9)]
+def test_a_title_names_its_dtype_only_where_others_stand_beside_it(tmp_path: Path) -> None:
+    data = run_of(pair_of("a.x", 2.0), pair_of("a.y", 0.5), pair_of("a.z", 3.0))
+    figure = plan(tmp_path, data)["headline"]
+    assert figure.title == "Synthetic H: 2.0× slower to 3.0× as fast, against Synthetic, 2 threads"
+
+
+def test_a_rate_above_the_measured_peak_is_not_drawn(tmp_path: Path) -> None:
+    marks = [mark("mine.job", 1e-3, flops=flops, bytes=1.0) for flops in (1e5, 3e5, 5e5, 1e9)]
     data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings=ABOVE)
     figure = plan(tmp_path, data)["throughput-mine"]
     assert isinstance(figure.chart, LinePanels)
     (curve,) = figure.chart.panels[0].curves
-    assert (curve.withheld, curve.label) == (frozenset({2}), "above peak")
-    assert "up to 500 MFLOP/s" in figure.title
-    assert "No mark: too noisy, or above the measured peak" in figure.caption
-    (line,) = [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) == 3]
-    assert line.get_markevery() == [0, 1]
+    assert (len(curve.points), curve.left_out, curve.label) == (3, 1, "above peak")
+    assert "FLOP/s" not in figure.title  # no number of the largest size can be read
+    assert "1 result isn't drawn: too noisy, or above the measured peak" in figure.caption
+    assert not [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) > 3]
 
 
 def test_two_machines_have_a_mark_each(tmp_path: Path) -> None:
@@ -103,13 +110,21 @@ def test_two_machines_have_a_mark_each(tmp_path: Path) -> None:
     assert {len(entry.marks) for entry in rows_of(figure).entries} == {2}
     assert {mark.role for entry in rows_of(figure).entries for mark in entry.marks} == {"accelerator0", "accelerator1"}
     assert "the CPU of the same machine" in figure.subtitle
+    assert {"CPU faster", "GPU faster"} <= {word.strip("◂▸ ") for word in words(drawn(figure))}
+
+
+def test_across_machines_the_sides_name_the_baseline(tmp_path: Path) -> None:
+    figures = plan(tmp_path, records.gpu_run(), records.gpu_run(1, 2.0, "Other (synthetic)"))
+    sides = {word.strip("◂▸ ") for word in words(drawn(figures["headline-2"]))}
+    assert {"slower than run0", "faster than run0"} <= sides
 
 
 def test_without_a_gpu_the_headline_shows_shares_of_the_peak(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.cpu_run())["headline"]
     assert rows_of(figure).unit == "%"
     assert "measured peak" in figure.title
-    assert "No GPU used" in figure.caption
+    assert "No GPU used. " in figure.caption
+    assert "pytorch.org" not in figure.caption  # advice to who ran it, not to who reads the picture
     above = records.benchmark(
         Case("mine.job", "cpu", "float32", {"n": 1}, size="n"), 1e-9, work={"bytes": 1e9, "items": 1}
     )
@@ -147,8 +162,14 @@ def test_equal_devices_are_told_apart(tmp_path: Path) -> None:
     ]
     found = chart_data(tmp_path, records.run_file(marks, devices=(records.CPU, *devices)))
     naming = Naming(found.results)
-    assert [naming.device(row) for row in found.rows] == ["Synthetic H 0", "Synthetic H 1"]
+    assert [naming.device(row) for row in found.rows] == ["Synthetic H #0", "Synthetic H #1"]
     assert len({naming.role(row) for row in found.rows}) == 2
+    run = found.rows[0]["_run"]
+    assert [device_label(run, each["name"]) for each in devices] == ["Synthetic H-GPU #0", "Synthetic H-GPU #1"]
+    assert device_label(run, "cpu") == "Synthetic CPU"
+    assert caption(found.rows, naming).startswith("2 × Synthetic H-GPU")
+    costs = device_prices(found.results, {"H-GPU": 2.0})
+    assert sorted(device for _, device in costs) == ["cuda:0", "cuda:1"]
 
 
 def test_cpu_and_gpu_are_in_every_panel_of_a_rate(tmp_path: Path) -> None:
@@ -213,7 +234,7 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     assert isinstance(chart, Roofline)
     assert figure.name == "roofline-cuda-0"
     assert [(dot.x, dot.y, dot.label) for dot in chart.dots] == [
-        (1 / 12, 1e9, ""), (1 / 12, 2e9, "add"), (2e3, 2e12, ""), (4e3, 4e12, "n × n"),
+        (1 / 12, 1e9, ""), (1 / 12, 2e9, "add 12%"), (2e3, 2e12, ""), (4e3, 4e12, "n × n"),
     ]  # fmt: skip
     assert [(roof.label, roof.dtype) for roof in chart.roofs] == [
         ("float32 10.0 TFLOP/s", "float32"),
@@ -222,10 +243,11 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     ]
     page = drawn(figure)
     assert len(page.canvas.axes) == 1
-    assert {note.get_text() for note in page.canvas.axes[0].texts if note.arrow_patch} == {"add", "n × n"}
+    assert {note.get_text() for note in page.canvas.axes[0].texts if note.arrow_patch} == {"add 12%", "n × n"}
+    assert figure.title == "Roofline of the Synthetic H: Elementwise add at 12% of its peak"
     assert faults(page) == []
     shown = words(page)
-    assert {"add", "n × n", *(roof.label for roof in chart.roofs)} <= set(shown)
+    assert {"add 12%", "n × n", *(roof.label for roof in chart.roofs)} <= set(shown)
     (axes,) = page.canvas.axes
     assert axes.get_xlim()[0] < min(dot.x for dot in chart.dots) < max(dot.x for dot in chart.dots) < axes.get_xlim()[1]
     assert axes.get_ylim()[0] < 1e9
@@ -246,7 +268,7 @@ def test_no_peaks_no_roofline(tmp_path: Path) -> None:
 
 
 def test_peaks_of_a_busy_machine_are_called_too_low(tmp_path: Path) -> None:
-    marks = [mark("a.b", 1e-3, flops=2e10 + i, bytes=1e6) for i in range(3)]
+    marks = [mark("a.b", 1e-3, flops=flops + i, bytes=1e6) for flops in (2e10, 1e9) for i in range(3)]
     for flags in ((), ("contended",)):
         data = records.run_file(marks, devices=(records.CPU, records.GPU), ceilings={"cuda:0": CEILINGS}, flags=flags)
         (figure,) = plan(tmp_path, data, kinds=("roofline",)).values()
@@ -255,16 +277,28 @@ def test_peaks_of_a_busy_machine_are_called_too_low(tmp_path: Path) -> None:
 
 def test_flagged_results_are_hollow_on_a_roofline(tmp_path: Path) -> None:
     marks = copy.deepcopy(MARKS)
-    marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "implausible", "seen": "3 × the peak"}]
+    marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "noisy", "seen": "x"}]
     (figure,) = rooflines(tmp_path, marks)
     assert isinstance(figure.chart, Roofline)
     assert [dot.doubtful for dot in figure.chart.dots] == [False, False, True, False]
     assert "Hollow: noisy" in figure.caption
 
 
+def test_what_is_above_the_measured_peak_is_not_on_a_roofline(tmp_path: Path) -> None:
+    marks = copy.deepcopy(MARKS)
+    marks[2]["extra_info"]["gpubench"]["processes"][0]["flags"] = [{"flag": "implausible", "seen": "3 × the peak"}]
+    (figure,) = rooflines(tmp_path, marks)
+    assert isinstance(figure.chart, Roofline)
+    assert [(dot.y, dot.doubtful) for dot in figure.chart.dots] == [(1e9, False), (2e9, False), (4e12, False)]
+    assert "Hollow" not in figure.caption
+
+
 @pytest.mark.parametrize("span", [1.0, 1e-12, 1e12])
 def test_extreme_results_are_drawn(tmp_path: Path, span: float) -> None:
-    marks = [mark("a.b", 1e-3, flops=1e6 * span, bytes=1e3), mark("a.c", 1e3, flops=1.0, bytes=1e3 * span)]
+    marks = [
+        mark("a.b", max(1e-3, 1e-3 * span), flops=1e6 * span, bytes=1e3),
+        mark("a.c", max(1e3, 1e-3 * span), flops=1.0, bytes=1e3 * span),
+    ]
     (figure,) = rooflines(tmp_path, [*marks, mark("a.d", 1.0, flops=1e3, bytes=1e3)])
     assert faults(drawn(figure)) == []
 
@@ -276,6 +310,8 @@ def test_break_even_counts_calls(tmp_path: Path) -> None:
     assert all(label.partition(" ")[2] in ("call", "calls") for label in labels)
     assert all(point.y >= 1 for panel in figure.chart.panels for curve in panel.curves for point in curve.points)
     assert "break-even" not in plan(tmp_path, records.cpu_run())
+    most = max((float(label.split()[0].replace(",", "")), label) for label in labels)[1]
+    assert figure.title.startswith(f"Copies are amortized within 1 to {most} at the largest size (most: ")
 
 
 def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None:
@@ -294,7 +330,7 @@ def test_where_time_goes_adds_up_to_one_call_with_copies(tmp_path: Path) -> None
     assert bar.total == pytest.approx(10e-3)
     shown = words(drawn(figure))
     assert {"30%", "20%", "40%", "10%", "10.0 ms"} <= set(shown)
-    assert "3 of 3 workloads" in figure.title
+    assert "3 of 3 benchmarks" in figure.title
 
 
 def test_energy_is_counted_by_item(tmp_path: Path) -> None:
@@ -307,5 +343,5 @@ def test_energy_is_counted_by_item(tmp_path: Path) -> None:
     ]  # fmt: skip
     figure = plan(tmp_path, records.run_file(marks, devices=(records.CPU, records.GPU)))["energy"]
     assert [entry.marks[0].value for entry in rows_of(figure).entries] == [0.005] * 3
-    assert "5.0 mJ/sample" in words(drawn(figure))
-    assert "500 W" in figure.title
+    assert "5.0 mJ/sample  500 W" in words(drawn(figure))
+    assert figure.title == "Energy: the Synthetic H draws 500 W while it works"

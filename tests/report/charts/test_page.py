@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 import records
-from drawing import drawn, faults, plan, words
+from drawing import drawn, faults, numbers, plan, words, words_below
 from matplotlib.figure import Figure as Canvas
 
 from gpubench.report.charts.layouts import LinePanels, NamedRows
@@ -69,6 +69,23 @@ def test_titles_are_whole_and_no_two_are_equal(tmp_path: Path, runs: str) -> Non
         page = Page(figure, LIGHT, 100)
         assert figure.title in " ".join(text.get_text() for text in page.canvas.texts), figure.name
         assert "…" not in figure.title
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_each_number_of_a_title_can_be_read_in_the_picture(tmp_path: Path, runs: str) -> None:
+    figures = plan(tmp_path, *RUNS[runs](), every=runs == "GPU")
+    for name, figure in figures.items():
+        shown = words_below(drawn(figure))
+        assert [number for number in numbers(figure.title) if number not in shown] == [], (name, figure.title)
+    assert any(numbers(figure.title) for figure in figures.values())
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_no_picture_points_to_a_file_or_a_command(tmp_path: Path, runs: str) -> None:
+    """It is published without them."""
+    for name, figure in plan(tmp_path, *RUNS[runs]()).items():
+        for text in (figure.title, figure.subtitle, figure.caption, figure.notice):
+            assert not re.search(r"\.(csv|md|html|json)\b|\bgpubench\b|\bthere\b|\bthe other\b", text), (name, text)
 
 
 @pytest.mark.parametrize("runs", RUNS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import records
-from drawing import drawn, plan, words
+from drawing import drawn, faults, plan, words
 from matplotlib.axes import Axes
+from matplotlib.text import Annotation
 from test_page import crossing
 
 from gpubench.report.charts.layouts import Curve, LinePanels
@@ -58,7 +60,7 @@ def test_the_crossover_stands_on_its_line_and_in_the_title(tmp_path: Path) -> No
     (size,) = diamonds(axes := axes_of(figure))
     (diamond,) = [line for line in axes.lines if line.get_marker() == "D"]
     assert diamond.get_markerfacecolor() == colour(LIGHT, "accelerator0")  # hollow are noisy measurements alone
-    assert "◆" in figure.subtitle
+    assert figure.subtitle.endswith("; ◆ Synthetic H faster from here on")
     assert size == pytest.approx(11_400, rel=0.05)
     assert "n ≈ 11k" in [text.get_text() for text in axes.texts]
     assert "CPU faster" in [text.get_text() for text in axes.texts]
@@ -91,15 +93,34 @@ def test_no_crossover_no_mark(tmp_path: Path) -> None:
     assert figure.title == "a.b: the Synthetic H isn't faster up to n = 10⁴"
 
 
+def noisy_at(data: dict[str, Any], *indices: int) -> dict[str, Any]:
+    for i in indices:
+        for entry, factor in zip(
+            data["benchmarks"][i]["extra_info"]["gpubench"]["processes"], (0.01, 1, 100), strict=True
+        ):
+            entry["median_s"] *= factor
+    return data
+
+
 def test_an_interval_that_leaves_it_open_is_unsure(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, with_processes((0.01, 1.0, 100.0)))
+    figure = speedup(tmp_path, noisy_at(with_processes(), 1))
     assert figure.title == "a.b: unsure from which size the Synthetic H wins"
     axes = axes_of(figure)
     assert diamonds(axes) == []
     assert not any("≈" in text.get_text() for text in axes.texts)
-    assert any("too noisy" in text.get_text() for text in axes.texts)
-    (line,) = [line for line in axes.lines if len(line.get_xdata()) == 4 and line.get_markevery() is not None]
-    assert line.get_markevery() == []  # no mark where nothing is known
+
+
+def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) -> None:
+    (sound,) = curves(speedup(tmp_path, with_processes()))
+    figure = speedup(tmp_path, noisy_at(with_processes(), 3))
+    (curve,) = curves(figure)
+    assert curve.points == sound.points[:3]
+    assert (curve.label, curve.cut) == ("too noisy data on the GPU", True)
+    (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
+    assert not label.arrow_patch.get_visible()  # nobody takes it for the line
+    assert "1 result isn't drawn: too noisy, or above the measured peak" in figure.caption
+    assert "aren't drawn" not in speedup(tmp_path, with_processes()).caption
+    assert plan(tmp_path, noisy_at(with_processes(), 0, 1, 2, 3), kinds=("speedup",)) == {}
 
 
 def test_the_uncertainty_is_drawn_at_the_points_and_not_between(tmp_path: Path) -> None:
@@ -139,7 +160,7 @@ def test_flagged_results_are_hollow_unless_most_are(tmp_path: Path) -> None:
     figure = speedup(tmp_path, data)
     assert [curve.doubts for curve in curves(figure)] == [frozenset()]
     assert "Hollow" not in figure.caption
-    assert figure.notice == "4 of 4 results are noisy and may be off; summary.md says why"
+    assert figure.notice == "4 of 4 results are noisy and may be off"
     assert any(figure.notice in word for word in words(drawn(figure)))
 
 
@@ -147,7 +168,7 @@ def test_copies_are_dashed_and_each_line_ends_in_its_value(tmp_path: Path) -> No
     figure = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))["speedup-matmul.square"]
     solid, dashed = curves(figure)
     assert (solid.dashed, dashed.dashed) == (False, True)
-    assert solid.label.endswith("× data stays there")
+    assert solid.label.endswith("× data on the GPU")
     assert dashed.label.endswith("× with copies")
     assert solid.role == dashed.role == "accelerator0"
     assert all(a.y >= b.y for a, b in zip(solid.points, dashed.points, strict=True))
@@ -156,10 +177,15 @@ def test_copies_are_dashed_and_each_line_ends_in_its_value(tmp_path: Path) -> No
 
 def test_a_dtype_has_its_colour_and_an_emulated_one_never_leads(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run(3), kinds=("speedup",))["speedup-by-dtype-matmul.square"]
+    assert figure.kind == "by_dtype"
     assert {curve.role for curve in curves(figure)} <= {"float32", "bfloat16", "float16", "float64", "tf32"}
     (half,) = [curve for curve in curves(figure) if curve.role == "float16"]
     assert half.points[-1].y == max(curve.points[-1].y for curve in curves(figure))  # 200 times slower on that CPU
-    assert not figure.title.endswith(" float16")
+    assert re.search(
+        r": the Synthetic H is [\d,]+× as fast in bfloat16 at n = 4096, "
+        r"and [\d,]+× in float16, which is slow on the CPU$",
+        figure.title,
+    )
     assert any(curve.mark for curve in curves(figure))
     assert "◆" in figure.subtitle
 
@@ -168,7 +194,51 @@ def test_each_setting_has_its_panel_the_plainest_first(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run(), kinds=("speedup",))["speedup-elementwise.add"]
     assert isinstance(figure.chart, LinePanels)
     assert [panel.title for panel in figure.chart.panels] == ["out", "allocating", "inplace"]
-    assert figure.title.startswith("Elementwise add (out): ")
+    assert figure.title == "Elementwise add: the Synthetic H wins from between n = 10³ and 10⁵"
+
+
+def settings_of(*crossings: float, word: str = "form") -> dict[str, Any]:
+    """A run of one workload in several settings, which cross 1× at these sizes."""
+    marks = [
+        records.benchmark(
+            Case("a.b", device, "float32", {"n": n, word: f"f{i}"}, size="n", devices=(device,)), median,
+            medians=(median, median * 1.01, median * 0.99),
+        )
+        for i, equal in enumerate(crossings)
+        for n in (10**3, 10**4, 10**5)
+        for device, median in (("cpu", 1e-9 * n), ("cuda:0", 1e-9 * equal * (n / equal) ** 0.5))
+    ]  # fmt: skip
+    return records.run_file(marks, devices=(records.CPU, records.GPU))
+
+
+@pytest.mark.parametrize(
+    ("crossings", "finding"),
+    [
+        ((5e3, 5e3), "the Synthetic H wins from n ≈ 5000"),
+        ((5e3, 5e4), "the Synthetic H wins from n ≈ 5000 (f0) to n ≈ 50k (f1)"),
+        ((2e4, 5e4, 5e3), "the Synthetic H wins from n ≈ 5000 (f2) to n ≈ 50k (f1)"),
+        ((10.0, 5e3), "the Synthetic H wins from n ≈ 5000 (f1), at every size measured (f0)"),
+        ((1e7, 5e3), "the Synthetic H wins from n ≈ 5000 (f1), nowhere up to n = 10⁵ (f0)"),
+        ((1e7, 1e8), "the Synthetic H isn't faster up to n = 10⁵"),
+        ((1e7, 10.0), "the Synthetic H wins nowhere up to n = 10⁵ (f0), at every size measured (f1)"),
+    ],
+)
+def test_the_title_holds_for_every_panel(tmp_path: Path, crossings: tuple[float, ...], finding: str) -> None:
+    figure = speedup(tmp_path, settings_of(*crossings))
+    assert figure.title == f"a.b: {finding}"
+    assert isinstance(figure.chart, LinePanels)
+    assert len(figure.chart.panels) == len(crossings)
+    assert faults(drawn(figure)) == []
+
+
+@pytest.mark.parametrize(
+    "crossings", [(1.0, 10.0), (800.0, 900.0), (5e3,), (1e7, 1e8), (5e3, 5e3, 10.0, 1e7, 1.0, 9.0)]
+)
+def test_below_the_line_there_is_room_for_the_words(tmp_path: Path, crossings: tuple[float, ...]) -> None:
+    """Also where hardly anything is slower, and in small panels."""
+    page = drawn(speedup(tmp_path, settings_of(*crossings)))
+    assert words(page).count("CPU faster") == len(crossings)
+    assert faults(page) == []
 
 
 def test_two_implementations_of_one_device_are_both_named(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""A simulated GPU for learning, for documentation and for trying CI: a model gives its times, no hardware does.
+
+Results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre GPU says of its
+work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate and its bytes at
+the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .base import Device, Memory
+
+PEAK_FLOPS = {"float32": 2e13, "bfloat16": 1.5e14, "float16": 1.5e14, "float64": 6e11}
+PEAK_BYTES = 1e12
+REACHED = 0.8
+"""Share of its peaks that work reaches."""
+LAUNCH_S, KERNEL_S, WAIT_S, FIRST_S = 4e-6, 2e-6, 6e-6, 0.02
+"""Seconds: host per operation, device per operation at least, a wait, and what the first call prepares."""
+PAGEABLE, PINNED, COPY_S = 6e9, 2.4e10, 1e-5
+"""Bytes per second to and from the host's memory, and seconds per copy at least."""
+_BYTES = 24 * 10**9
+_JITTER = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The work of one call: FLOPs in a dtype, bytes that its operations read and write, and their number."""
+
+    flops: float
+    nbytes: float
+    operations: int
+    dtype: str
+
+
+class DemoClock:
+    """The time of the simulated machine, in seconds: it passes as work is launched and waited for, and at readings."""
+
+    def __init__(self) -> None:
+        self.time_s = self.busy_until_s = 0.0
+        self._random = random.Random(0)
+
+    def now(self) -> float:
+        """Read the clock, which takes 20 ns."""
+        self.time_s += 2e-8
+        return self.time_s
+
+    def launch(self, host_s: float, device_s: float) -> None:
+        """Queue work that takes the host and then the device so long, give or take a percent."""
+        noise = max(0.5, self._random.gauss(1.0, _JITTER))
+        self.time_s += host_s * noise
+        self.busy_until_s = max(self.time_s, self.busy_until_s) + device_s * noise
+
+    def wait(self) -> None:
+        """Let time pass until the device is idle."""
+        self.time_s = max(self.time_s, self.busy_until_s) + WAIT_S
+
+
+class Demo(Device):
+    """One simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
+
+    kind = "demo"
+    simulated = True
+    indexed = False
+    label = "Simulated accelerator"
+    clock: ClassVar[DemoClock] = DemoClock()
+    now = staticmethod(clock.now)
+
+    @classmethod
+    def count(cls) -> int:
+        return 1
+
+    @classmethod
+    def indices_in_use(cls) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def torch_name(self) -> str:
+        return "cpu"
+
+    def synchronize(self) -> None:
+        self.clock.wait()
+
+    def memory(self) -> Memory:
+        return Memory(_BYTES, _BYTES)
+
+    def lacks(self, dtype: str) -> str | None:
+        return super().lacks(dtype) or (None if dtype in PEAK_FLOPS else f"{dtype} does not exist on {self.kind}")
+
+    def launch(self, load: Load) -> None:
+        """Queue a call."""
+        self.clock.launch(LAUNCH_S * load.operations, self.busy_s(load))
+
+    def busy_s(self, load: Load) -> float:
+        """Seconds that the device is busy with a call."""
+        rate_s = max(load.flops / PEAK_FLOPS[load.dtype], load.nbytes / PEAK_BYTES)
+        return max(KERNEL_S * load.operations, rate_s / REACHED)
+
+    @staticmethod
+    def copy_s(nbytes: int, pinned: bool) -> float:
+        """Seconds that a copy between host and device takes."""
+        return COPY_S + nbytes / (PINNED if pinned else PAGEABLE)

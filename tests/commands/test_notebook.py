@@ -1,0 +1,228 @@
+"""Timing from Python and notebooks: what people try, what comes back, and that the process is as it was."""
+
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import gpubench
+from gpubench.commands.notebook import magic, split_options
+from gpubench.errors import UsageError
+from gpubench.expression import LIVE
+from gpubench.measure import ceilings
+
+QUICK = "--preset smoke --no-ceilings --device cpu"
+
+
+def measured(line, cell=None, **names):
+    """The results of a magic that measures as little as can be."""
+    return magic(f"{QUICK} {line}", cell, names)
+
+
+@pytest.fixture(autouse=True)
+def _rough_peaks(monkeypatch):
+    """Peaks are measured in no time, and mean nothing."""
+    monkeypatch.setitem(ceilings.EFFORTS, "brief", ceilings.EFFORTS["smoke"])
+
+
+def rows(results):
+    return results.df.to_dict("records")
+
+
+PEOPLE_TRY = {
+    # a setup and an expression: what comes of it, ok or a part of the reason
+    "a product": ("a, b = randn(9, 9), randn(9, 9)", "a @ b", "ok"),
+    "in place": ("a = randn(9)", "a.add_(1)", "ok"),
+    "in place, a statement": ("a = randn(9)", "a += 1", "ok"),
+    "room for the result": ("a, c = randn(9), empty(9)", "torch.add(a, a, out=c)", "ok"),
+    "several statements": ("a = randn(9)", "b = a * 2; b.sum()", "ok"),
+    "NumPy": ("x = np.ones((9, 9))", "np.linalg.inv(x + np.eye(9))", "ok"),
+    "NumPy of tensors": ("a = randn(9, 9)", "np.sort(a)", "ok"),
+    "torch's own factories": ("a = torch.randn(9, 9)", "a.softmax(-1)", "ok"),
+    "a network": ("net, x = module(lambda: nn.Linear(9, 3)), randn(4, 9)", "net(x)", "ok"),
+    "a network made as usual": ("net, x = nn.Sequential(nn.Linear(9, 3), nn.ReLU()), randn(4, 9)", "net(x)", "ok"),
+    "autograd": ("a = randn(9).requires_grad_()", "torch.autograd.grad((a * a).sum(), a)", "ok"),
+    "backward": ("a = randn(9).requires_grad_()", "(a * a).sum().backward()", "ok"),
+    "a list of tensors": ("xs = [randn(9) for _ in range(3)]", "torch.cat(xs)", "ok"),
+    "a function of the setup": ("f = lambda x: x * 2; a = randn(9)", "f(a)", "ok"),
+    "something random": ("a = randn(999)", "torch.rand_like(a)", "add --no-check (in Python: check=False)"),
+    "a wrong shape": ("a, b = randn(2, 3), randn(2, 3)", "a @ b", "mat1 and mat2 shapes cannot be multiplied"),
+    "a wrong dtype": ("a, b = randn(3, 3), randint(9, (3, 3))", "a @ b", "expected m1 and m2 to have the same dtype"),
+    "a wrong device": ("a = randn(3)", "a.to('xpu')", "XPU enabled: leave out .cuda() and .to(device)"),
+    "too much memory": ("a = randn(10**7, 10**7)", "a + 1", "needs 400 TB more on cpu"),
+    "too much memory in the call": ("a = randn(3)", "a.expand(10**13, 3).clone()", "needs 120 TB more"),
+    "a wrong name": ("a = randn(3)", "a.smu()", "AttributeError: 'Tensor' object has no attribute 'smu'"),
+    "an error in the setup": ("a = 1 / 0", "a + 1", "ZeroDivisionError: division by zero"),
+}
+
+
+@pytest.mark.parametrize("what", PEOPLE_TRY)
+def test_what_people_try_gives_a_result_or_says_what_to_do(what):
+    setup, text, expected = PEOPLE_TRY[what]
+    results = measured(setup, text)
+    (row,) = rows(results)
+    assert expected in (row["status"], row["reason"]) or expected in row["reason"], row["reason"]
+    assert "\n" not in (row["reason"] or "")
+    shown = str(results)
+    assert row["status"] == "ok" or f"time.{text}"[5:] in shown
+
+
+def test_a_compiled_function_is_timed():
+    (row,) = rows(measured("", "f(a)", f=torch.compile(lambda x: x * 2 + 1), a=torch.ones(9)))
+    assert (row["status"], row["check"]) == ("ok", "passed")
+
+
+def test_random_results_are_timed_when_they_are_not_checked():
+    (row,) = rows(measured("--no-check torch.rand_like(a)", a=torch.ones(9)))
+    assert (row["status"], row["check"]) == ("ok", "unchecked: the case asks for no check")
+
+
+def test_what_can_not_be_repeated_is_unchecked_with_the_reason():
+    a, b = torch.ones(9), torch.ones(9, 9)
+    (row,) = rows(measured("f(b)", f=lambda x: x @ a, b=b))
+    assert row["status"] == "ok"
+    assert row["check"].startswith("unchecked: the call can't be repeated in float64 to check it (RuntimeError: ")
+
+
+def test_an_expression_sees_the_callers_variables():
+    a = torch.ones(9, 9, dtype=torch.float64)
+    results = gpubench.time("a @ other", setup="other = a + 1", devices="cpu", preset="smoke")
+    (row,) = rows(results)
+    assert (row["workload"], row["dtype"], row["status"]) == ("time.a @ other", "float64", "ok")
+    assert row["flop_per_s"] == pytest.approx(2 * 9**3 / row["time_s"])
+    assert a.sum() == 81
+
+
+def test_a_function_with_arguments_and_sizes():
+    results = gpubench.time(
+        torch.mm, setup=lambda n: (torch.randn(n, n), torch.randn(n, n)), sizes="n=4..8", devices="cpu", preset="smoke"
+    )
+    assert [(row["workload"], row["n"], row["check"]) for row in rows(results)] == [
+        ("time.mm", 4, "passed"), ("time.mm", 8, "passed"),
+    ]  # fmt: skip
+    network = torch.nn.Linear(3, 3)
+    (row,) = rows(gpubench.time(network, torch.ones(2, 3), devices="cpu", preset="smoke"))
+    assert (row["workload"], row["check"]) == ("time.Linear", "passed")
+    (row,) = rows(gpubench.time(lambda: 1, devices="cpu", preset="smoke"))
+    assert (row["workload"], row["check"]) == (
+        "time.lambda",
+        "unchecked: no tensor among the arguments to repeat the call with",
+    )
+
+
+def test_sizes_of_all_kinds():
+    from gpubench.commands.notebook import _sizes
+
+    assert _sizes([1, 2]) == [(("n",), ((1,), (2,)))]
+    assert _sizes({"n": [1, 2], "m": [3]}) == [(("n",), ((1,), (2,))), (("m",), ((3,),))]
+    assert _sizes([{"n": 1, "m": 2}, {"n": 3, "m": 4}]) == [(("n", "m"), ((1, 2), (3, 4)))]
+    assert _sizes(None) == []
+
+
+def test_what_makes_no_sense_is_refused():
+    for call, message in (
+        (lambda: gpubench.time("nobody @ b"), "unknown names nobody, b: make them with setup="),
+        (lambda: gpubench.time("a +"), "expression 'a \\+' is not Python"),
+        (lambda: gpubench.time("1 + 1", 3), "an expression takes no arguments"),
+        (lambda: gpubench.time(3), "expected an expression or a function, not int"),
+        (lambda: gpubench.time(torch.neg, setup="a = 1"), "a function's setup is a function"),
+        (lambda: gpubench.time("1 + 1", devices="cuda:9"), "cuda:9 is not available"),
+        (lambda: gpubench.time("1 + 1", sizes={"a b": [1]}), "'a b' can't be the name of a size"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()
+    assert LIVE == {}
+
+
+def test_the_process_is_as_before():
+    before = torch.get_num_threads(), torch.get_default_dtype(), list(sys.path), "test_time" in sys.modules
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    try:
+        measured("--dtype bfloat16 a = torch.randn(9)", "a + 1")
+        assert torch.get_num_threads() == 1
+        assert torch.rand(1) == expected
+    finally:
+        torch.set_num_threads(before[0])
+    assert (torch.get_num_threads(), torch.get_default_dtype(), list(sys.path), "test_time" in sys.modules) == before
+
+
+def test_numpy_gets_the_same_values():
+    results = measured("--against 'np.matmul(a, b)' --size n=8 a @ b", a=torch.ones(3, 3), b=torch.ones(3, 3))
+    assert [row["implementation"] for row in rows(results)] == ["torch", "numpy"]
+    assert results.speedup == pytest.approx(rows(results)[1]["time_s"] / rows(results)[0]["time_s"])
+    (row,) = rows(measured("x @ x", x=np.ones((3, 3))))
+    assert row["status"] == "ok"
+
+
+class Shell:
+    """What an extension gets from IPython."""
+
+    def __init__(self):
+        self.user_ns, self.magics = {"a": torch.ones(3)}, {}
+
+    def register_magic_function(self, function, kind, name):
+        self.magics[name] = kind, function
+
+
+def test_the_magics(capsys):
+    shell = Shell()
+    gpubench.load_ipython_extension(shell)
+    kind, function = shell.magics["gpubench"]
+    assert kind == "line_cell"
+    assert rows(function(f"{QUICK} a + 1"))[0]["workload"] == "time.a + 1"
+    results = function(f"{QUICK} --size n=2,4 b = randn(n)", "b * 2\n")
+    assert [row["n"] for row in rows(results)] == [2, 4]
+    assert "<table>" in results._repr_html_()
+    for line, message in (
+        ("b + 1", "gpubench: unknown name b: make it with setup='b = randn(n, n)', sizes='n=256,1024,4096'"),
+        ("", "gpubench: nothing to time: %gpubench a @ b"),
+        ("--sice n=1 a", "gpubench time: unrecognized arguments: --sice: did you mean --size?"),
+        ("--output x a", "gpubench: -o, --chart and --processes are for the command"),
+        ("--device nope a + 1", "gpubench: unknown device 'nope'"),
+    ):
+        assert function(line) is None
+        assert message in capsys.readouterr().err
+
+
+def test_options_end_where_the_expression_begins():
+    assert split_options("--size n=1,2 --no-check a - b --c") == (["--size", "n=1,2", "--no-check"], "a - b --c")
+    assert split_options("--setup='a = \"x\"' a['k']") == (['--setup=a = "x"'], "a['k']")
+    assert split_options("-a") == ([], "-a")
+    assert split_options("f('it\\'s')") == ([], "f('it\\'s')")
+
+
+def test_in_a_notebook_of_ipython():
+    ipython = pytest.importorskip("IPython.testing.globalipapp").get_ipython()
+    ipython.run_line_magic("load_ext", "gpubench")
+    assert ipython.run_line_magic("gpubench", f"{QUICK} torch.ones(3)") is not None
+
+
+def test_load_needs_no_torch(tmp_path):
+    import json
+
+    from records import cpu_run  # of tests
+
+    (tmp_path / "r.json").write_text(json.dumps(cpu_run()))
+    code = "import gpubench, sys; r = gpubench.load('r.json'); r.df, str(r); print(len(r.df), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    count, torch_loaded = done.stdout.split()
+    assert int(count) > 10
+    assert torch_loaded == "False"
+
+
+def test_a_module_of_ones_own_is_seen():
+    module = types.ModuleType("mine_of_test")
+    module.twice = lambda x: x * 2
+    sys.modules["mine_of_test"] = module
+    try:
+        (row,) = rows(measured("--import mine_of_test twice(a)", a=torch.ones(3)))
+    finally:
+        del sys.modules["mine_of_test"]
+    assert row["status"] == "ok"

@@ -1,0 +1,128 @@
+"""The simulated device: its times follow its model, and whatever shows them says that they are simulated."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import records
+import torch
+from inprocess import gpubench as command
+
+import gpubench
+from gpubench.commands.notebook import magic
+from gpubench.devices import Demo, Load, find_device, kinds, present, select
+from gpubench.devices.demo import (
+    COPY_S,
+    KERNEL_S,
+    LAUNCH_S,
+    PAGEABLE,
+    PEAK_BYTES,
+    PEAK_FLOPS,
+    PINNED,
+    REACHED,
+    WAIT_S,
+    DemoClock,
+)
+from gpubench.report.charts.pictures import render
+from gpubench.report.results import Results
+from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Case
+
+
+def test_it_is_measured_only_when_it_is_named():
+    assert "demo" in kinds()
+    assert not any(device.simulated for device in present())
+    assert [choice.name for request in ("auto", "all") for choice in select([request]) if choice.name == "demo"] == []
+    assert find_device("demo").device == Demo()
+    assert Demo().facts()["simulated"] is True
+
+
+def test_its_clock_passes_as_work_is_launched_and_waited_for():
+    clock = DemoClock()
+    clock.launch(1e-6, 1e-3)
+    assert clock.now() == pytest.approx(1e-6, rel=0.1)  # queued, not done
+    clock.wait()
+    assert clock.now() == pytest.approx(1e-3 + WAIT_S, rel=0.1)
+    again = DemoClock()
+    again.launch(1e-6, 1e-3)
+    again.wait()
+    assert again.time_s == pytest.approx(clock.time_s, abs=1e-7)  # the same in every run
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds"),
+    [
+        (Load(1e12, 1e6, 1, "float32"), 1e12 / PEAK_FLOPS["float32"] / REACHED),
+        (Load(1e12, 1e6, 1, "bfloat16"), 1e12 / PEAK_FLOPS["bfloat16"] / REACHED),
+        (Load(1.0, 1e9, 1, "float32"), 1e9 / PEAK_BYTES / REACHED),
+        (Load(1.0, 1.0, 7, "float32"), 7 * KERNEL_S),
+    ],
+)
+def test_a_call_takes_the_longer_of_flops_bytes_and_kernels(load, seconds):
+    assert Demo().busy_s(load) == seconds
+
+
+@pytest.fixture(scope="module")
+def results():
+    line = "--preset smoke --device cpu --device demo --size n=64,512,2048 a, b = randn(n, n), randn(n, n)"
+    return magic(line, "a @ b", {})
+
+
+def test_times_copies_and_peaks_are_those_of_the_model(results):
+    rows = {(row["device"], row["n"]): row for row in results.df.to_dict("records")}
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    large, small = rows["demo", 2048], rows["demo", 64]
+    assert large["time_s"] == pytest.approx(2 * 2048**3 / PEAK_FLOPS["float32"] / REACHED, rel=0.1)
+    assert large["utilisation"] == pytest.approx(REACHED, rel=0.1)
+    assert small["time_s"] == pytest.approx(LAUNCH_S, rel=0.5)
+    nbytes = 2 * 4 * 2048**2
+    assert large["copy_in_s"] == pytest.approx(COPY_S + nbytes / PAGEABLE)
+    assert large["copy_in_pinned_s"] == pytest.approx(COPY_S + nbytes / PINNED)
+    assert large["check"] == "passed"
+    assert large["flop_per_s"] == pytest.approx(2 * 2048**3 / large["time_s"])
+    assert large["launch_s"] == LAUNCH_S
+
+
+def test_every_screen_and_picture_says_that_it_is_simulated(results, tmp_path):
+    from gpubench.commands.chart import figures_of
+
+    warning = "Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
+    assert f"WARNING: {warning}" in str(results)
+    assert "Simulated" in results._repr_html_()
+    assert set(results.df["device_name"].dropna()) > {"Simulated accelerator"}
+    for kind in ("speedup", "rate", "time"):
+        (svg,) = render(figures_of(results.table, kind, {})[:1], ["svg"], ["light"]).values()
+        assert b"Simulated accelerator" in svg
+    (run,) = results.runs
+    assert [device.name for device in run.machine.devices if device.simulated] == ["demo"]
+
+
+def test_a_network_and_autograd_are_simulated_operation_by_operation():
+    setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
+    (row,) = magic(f"--preset smoke --no-ceilings --no-check --device demo {setup}", "net(x)", {}).df.to_dict("records")
+    assert row["status"] == "ok", row["reason"]
+    assert row["time_s"] == pytest.approx(9 * LAUNCH_S, rel=0.3)
+    assert row["check"].startswith("unchecked")
+    (row,) = magic("--preset smoke --no-ceilings --device demo a.tolist()", None, {"a": torch.ones(9)}).df.to_dict(
+        "records"
+    )
+    assert row["status"] == "skipped"
+    assert "its model needs work that PyTorch can count on meta tensors" in row["reason"]
+
+
+def run_file(path, simulated):
+    device = {"name": "demo", "kind": "demo", "label": "Simulated accelerator", "simulated": simulated}
+    marks = [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
+    path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, device), processes=2)))
+    return path
+
+
+def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
+    real, made = run_file(tmp_path / "real.json", False), run_file(tmp_path / "made.json", True)
+    assert [device.simulated for device in read(made).machine.devices] == [False, True]
+    done = command("compare", "--base", real, "--new", made, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "new was measured on a simulated device (demo): it can't be compared with hardware" in done.stderr
+    assert "simulated device" not in command("compare", "--base", made, "--new", made, cwd=tmp_path).stderr
+    assert isinstance(gpubench.load(made), Results)

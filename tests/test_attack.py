@@ -1,0 +1,91 @@
+"""A short part of docs/experiments/attack.py, by fixed seeds; and that it notices what breaks."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from gpubench.runfile.ledger import assemble, read_ledger
+
+SCRIPT = Path(__file__).parent.parent / "docs/experiments/attack.py"
+SHORT = {"files": 60, "journals": 40, "charts": 3, "names": 2, "odd": 2}
+
+
+@pytest.fixture(scope="module")
+def attack():
+    spec = importlib.util.spec_from_file_location("attack", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "count"), SHORT.items(), ids=SHORT)
+def test_a_short_attack_breaks_nothing(attack, name, count):
+    assert attack.attack(name, count, seed=0, parallel=1) == []
+
+
+def test_every_attack_has_a_full_count_and_can_be_chosen(attack):
+    assert dict(attack.chosen([])) == {name: count for name, (_, count) in attack.ATTACKS.items()}
+    assert list(attack.chosen(["kills=3", "files"])) == [("kills", 3), ("files", 20_000)]
+    with pytest.raises(SystemExit, match="unknown attack 'none'"):
+        list(attack.chosen(["none"]))
+
+
+def test_a_damaged_file_depends_on_its_number_alone(attack):
+    first = [attack.drawn("file", number) for number in range(20)]
+    attack._chunk.cache_clear()
+    assert [attack.drawn("file", number) for number in range(20)] == first
+    assert len(set(first)) > 10
+
+
+def defect(words):
+    raise RuntimeError("a defect")
+
+
+def alarm(words):
+    print("all is well")
+    return 1
+
+
+def escape(words):
+    print("\x1b[31m")
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("number", "behave", "broken"),
+    [
+        (3, defect, "show: traceback: RuntimeError: a defect"),
+        (15, alarm, "compare: 1 without a slowdown"),
+        (3, escape, "show printed {'\\x1b'}"),
+    ],
+)
+def test_an_attack_notices(attack, monkeypatch, number, behave, broken):
+    monkeypatch.setattr(attack.cli, "_run", behave)
+    assert f"files {number}: {broken}" in attack.attack("files", 1, seed=number, parallel=1)
+
+
+def test_a_lost_a_doubled_and_a_changed_result_are_noticed(attack, tmp_path, monkeypatch):
+    """Of a run that was killed, when what resumes it breaks each in turn."""
+    journal, file = tmp_path / "out/run.ledger.jsonl", tmp_path / "out/run.json"
+    journal.parent.mkdir()
+    whole = "".join(attack.mutations.dumped(event) + "\n" for event in attack.mutations.LEDGER)
+    journal.write_text(whole)
+
+    def resumed(change):
+        def resume(command, folder):
+            data = assemble(read_ledger(journal))
+            change(data)
+            file.write_text(attack.json.dumps(data))
+            return attack.subprocess.CompletedProcess(command, 1, "", "")
+
+        monkeypatch.setattr(attack, "call", resume)
+        monkeypatch.setattr(attack, "CASES", 7)
+        return attack._resumed(tmp_path, [])
+
+    name = "test_matmul.py::test_square[0]"
+    assert resumed(lambda data: None) == []
+    assert f"lost: {name}" in resumed(lambda data: data["benchmarks"].pop(0))
+    assert f"twice in the file: {name}" in resumed(lambda data: data["benchmarks"].append(data["benchmarks"][0]))
+    assert f"changed: {name}" in resumed(lambda data: data["benchmarks"][0]["stats"].update(data=[1.0]))
+    assert "the journal was changed" in resumed(lambda data: journal.write_text(whole.replace("test", "best", 1)))
