@@ -2,14 +2,17 @@
 times: its device's work, not the queueing."""
 
 import json
+import types
 from pathlib import Path
 
 import psutil
 import pytest
 
 from gpubench import devices
+from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
+from gpubench.parallel import ranks
 from gpubench.parallel.ranks import circle, measure_rank
 from gpubench.parallel.team import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -171,3 +174,12 @@ def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
     names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
     assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
     assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]
+
+
+def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
+    monkeypatch.setattr(ranks, "launched_rank", lambda: Rank(0, 2, "", 1))
+    second = types.SimpleNamespace(home=VirtualDevice(1))
+    with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
+        ranks.Ranks(1.0).group(second, ["virtual:1", "virtual:0"], 1)
