@@ -42,10 +42,10 @@ _REASONS = (
 )
 _PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
+_OF_SEVERAL = " (8): of so many benchmarks, of which the median is given."
 _NOTE = (
     "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
-    "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device. Of several benchmarks, "
-    "(8), the median is given and their range. — not known."
+    "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."
 )
 
 
@@ -190,7 +190,12 @@ def summarise(
 def answer_tables(answered: Answer) -> tuple[Table, ...]:
     """A table a card; the times where there is none."""
     tables = [
-        Table(f"{card.device} against {card.baseline}", ANSWER_COLUMNS, tuple(row.cells for row in card.rows), _NOTE)
+        Table(
+            f"{card.device} against {card.baseline}",
+            ANSWER_COLUMNS,
+            tuple(row.cells for row in card.rows),
+            _NOTE + _OF_SEVERAL * any(row.count > 1 for row in card.rows),
+        )
         for card in answered.cards
     ]
     if answered.times:

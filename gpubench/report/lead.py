@@ -18,6 +18,7 @@ from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE
 from .labels import Row, brief_name, grouped, listed, times_text
 from .machines import DeviceOfRun, Ratio, SideBySide
 from .prices import Purchase, cheapest, money_text, purchases
+from .speedup import on_accelerator
 
 if TYPE_CHECKING:
     from .answer import AnswerRow, Card
@@ -207,7 +208,7 @@ def _of_kind(lines: Mapping[tuple[str, str], list[Purchase]], kind: str) -> Iter
 
 def _priced_sides(bought: Iterable[Purchase]) -> list[DeviceOfRun]:
     known = [each.ratio for each in bought if each.price_ratio is not None]
-    known = [ratio for ratio in known if ratio.across] or known
+    known = [ratio for ratio in known if ratio.across and on_accelerator(ratio.pairs[0])] or known
     return list(dict.fromkeys(side for each in known for side in (each.base, each.device)))
 
 
