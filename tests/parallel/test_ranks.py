@@ -2,6 +2,8 @@
 times: its device's work, not the queueing."""
 
 import json
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from gpubench.parallel.team import Rank
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.xdist_group("ranks")  # two look at one run
 
 SOURCE = f"""
 import sys
@@ -28,10 +31,10 @@ from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "careless", "die", "stop", "fail", "after"])
+@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = duties.Careless() if duty == "careless" else Training("linear", "ddp", 8)
-    arguments = {{"die": (1, 9), "stop": (1,), "fail": (1,)}}.get(duty)
+    job = Training("linear", "ddp", 8)
+    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
@@ -41,34 +44,41 @@ def test_many(gpubench, gpubench_ranks):
 """
 
 
+OPTIONS = ("-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
+
+
+def measured(folder, source, *options):
+    """The run file of a pytest that has left no process behind."""
+    (folder / "test_it.py").write_text(source)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    subprocess.run([sys.executable, "-m", "pytest", *OPTIONS, *options], cwd=folder, capture_output=True)
+    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+    assert not psutil.wait_procs(left, timeout=30)[1]
+    return json.loads((folder / "run.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """The run file of every duty, each in a case of its own."""
+    return measured(tmp_path_factory.mktemp("steps"), SOURCE, "--gpubench-ranks-deadline=2", "-k", "step")
+
+
 @pytest.fixture
 def run(pytester):
-    def go(*options, source=SOURCE):
-        pytester.makepyfile(test_it=source)
-        before = {child.pid for child in psutil.Process().children(recursive=True)}
-        result = pytester.runpytest_subprocess(
-            "-p",
-            "gpubench.plugin",
-            "--gpubench-preset=smoke",
-            "--gpubench-no-ceilings",
-            "--benchmark-json=run.json",
-            *options,
-        )
-        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-        assert not psutil.wait_procs(left, timeout=30)[1]
+    """For what starts no rank."""
+
+    def go(*options):
+        pytester.makepyfile(test_it=SOURCE)
+        result = pytester.runpytest_inprocess(*OPTIONS, *options)
         path = pytester.path / "run.json"
         return result, json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
 
     return go
 
 
-def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
-    _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
-    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "careless", "after"]
-    flags = [b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in data["benchmarks"]]
-    seen = [[flag["seen"] for flag in each if flag["flag"] == "altered"] for each in flags]
-    assert seen == [[], [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)], []]
-    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
+def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(steps):
+    assert [b["params"]["duty"] for b in steps["benchmarks"]] == ["none", "after"]
+    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in steps["gpubench"]["unmeasured"]}
     assert rows == {
         "die": ("crashed", "rank 1: killed by SIGKILL"),
         "stop": ("timeout", "rank 1: no progress for 2 s: it is stopped"),
@@ -76,7 +86,7 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(ru
     }
 
 
-def test_what_disturbed_the_ranks_is_a_flag_of_their_case(run):
+def test_what_disturbed_the_ranks_is_a_flag_of_their_case(tmp_path):
     source = (
         """
 from gpubench.measure import disturbance
@@ -85,14 +95,14 @@ disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{
 """
         + SOURCE
     )
-    _, data = run("-k", "none", source=source)
+    data = measured(tmp_path, source, "-k", "none")
     (ours,) = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
     assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]
 
 
-def test_durations_come_from_the_ranks_through_the_replay_timer(run):
-    _, data = run("-k", "step and none")
-    (case,) = data["benchmarks"]
+def test_durations_come_from_the_ranks_through_the_replay_timer(steps):
+    case = steps["benchmarks"][0]
+    assert case["params"]["duty"] == "none"
     assert case["options"]["timer"] == "replay"
     ours = case["extra_info"]["gpubench"]
     assert ours["parallel"] == {
