@@ -108,7 +108,7 @@ def write_report(
     asked: Iterable[str] = (),
 ) -> Report:
     """``asked`` are prices, ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, findings, judgement, machines, prices, render, scaling, speedup, table, trend
+    from ..report import answer, findings, judgement, machines, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.webpage import page_data, webpage
 
@@ -121,9 +121,9 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = prices.device_prices(compared, dict(prices.parse_price(words) for words in asked))
+    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in asked))
     beside = machines.side_by_side(compared, allow)
-    first, others = prices.leading_tables(beside, compared, costs)
+    first, others = machines.leading_tables(beside, compared, costs)
     render.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.report import answer, judgement, labels, lead, machines, prices, speedup, table
+from gpubench.report import answer, judgement, labels, machines, speedup, table
 from gpubench.report.answer import Answer, AnswerRow
 from gpubench.report.judgement import IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT
 from gpubench.runfile import reader
@@ -94,7 +94,7 @@ def test_the_sentence_names_every_kind_of_work_in_forty_words(tmp_path: Path) ->
     for i in range(9):
         marks += [*both(f"mine.fast{i}", 1.0, 0.1, copies=0.01), *both(f"mine.slow{i}", 1.0, 2.0)]
     words = answered(tmp_path, marks).sentence
-    assert len(words.split()) <= lead.MOST_WORDS
+    assert len(words.split()) <= answer.MOST_WORDS
     assert words.startswith("Synthetic H: 100× on matrix products (n=64), 10× on networks and 9 more; only if")
     assert "not worth it: mine.slow0, mine.slow1 and 8 more." in words
 
@@ -306,7 +306,7 @@ def two_machines(folder: Path, times: dict[tuple[str, str], tuple[float, float]]
     results = table.results_table(runs)
     pairs, compared = speedup.pair(results).table, machines.side_by_side(results)
     crossed = judgement.crossover_table(pairs, labels.Names(results))
-    return answer.answer(results, pairs, crossed, runs, compared, prices.device_prices(results, amounts))
+    return answer.answer(results, pairs, crossed, runs, compared, machines.device_prices(results, amounts))
 
 
 KINDS = ("matmul.square", "models.lenet", "models.mlp", "models.bert", "training.lenet", "elementwise.add")
@@ -362,7 +362,7 @@ def test_a_single_price_says_up_to_which_price_the_device_is_cheaper(tmp_path: P
         ({"cuda:0": 3.0}, "Synthetic H at 3.00 per hour is cheaper than Synthetic at more than 0.30 on networks."),
         ({"cpu": 0.5}, "Synthetic H is cheaper than Synthetic at 0.50 per hour up to 5.00 on networks."),
     ):
-        assert lead.lead((), compared, prices.device_prices(results, amounts)).endswith(words)
+        assert answer.lead((), compared, machines.device_prices(results, amounts)).endswith(words)
 
 
 def test_of_three_gpus_the_fastest_is_named(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_of_three_gpus_the_fastest_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(records.run_file(marks, devices=(records.CPU, *devices))))
     results = table.results_table([reader.read(tmp_path / "run.json")])
     compared = machines.side_by_side(results)
-    assert lead.lead((), compared, {}) == "Fastest of 3 GPUs: C3 on networks (2.0× the B2)."
+    assert answer.lead((), compared, {}) == "Fastest of 3 GPUs: C3 on networks (2.0× the B2)."
     (gpus,) = machines.machine_tables(compared, results)
     assert gpus.columns == ("work", "benchmarks", "A1", "B2", "C3")
     assert [cell.partition(" ")[0] for cell in gpus.rows[0][2:]] == ["1×", "1.5×", "3.0×"]

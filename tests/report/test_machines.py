@@ -11,7 +11,7 @@ import pytest
 import records
 
 from gpubench.errors import UsageError
-from gpubench.report import machines, prices, table
+from gpubench.report import machines, table
 from gpubench.report.judgement import TOO_NOISY, UNSURE
 from gpubench.report.render import Table
 from gpubench.runfile import reader
@@ -24,7 +24,7 @@ LAPTOP_GPU = {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"}
 
 
 def bought(results: pd.DataFrame, amounts: dict[str, float]) -> tuple[Table, ...]:
-    return prices.price_tables(machines.side_by_side(results), prices.device_prices(results, amounts))
+    return machines.price_tables(machines.side_by_side(results), machines.device_prices(results, amounts))
 
 
 def mark(device: str, median: float, workload: str = "matmul.square", **how: Any) -> dict[str, Any]:
@@ -136,11 +136,11 @@ def test_devices_of_one_name_are_told_apart(tmp_path: Path) -> None:
     results = table.results_table([run(tmp_path, name, marks, devices=(SERVER_CPU, *two)) for name in ("a", "b")])
     assert machines.device_names(results) == {
         ("a", "cpu"): "EPYC, 2 threads · a",
-        ("a", "cuda:0"): "H200 cuda:0 · a",
-        ("a", "cuda:1"): "H200 cuda:1 · a",
+        ("a", "cuda:0"): "H200 #0 · a",
+        ("a", "cuda:1"): "H200 #1 · a",
         ("b", "cpu"): "EPYC, 2 threads · b",
-        ("b", "cuda:0"): "H200 cuda:0 · b",
-        ("b", "cuda:1"): "H200 cuda:1 · b",
+        ("b", "cuda:0"): "H200 #0 · b",
+        ("b", "cuda:1"): "H200 #1 · b",
     }
 
 
@@ -194,21 +194,21 @@ def ten(tmp_path: Path) -> pd.DataFrame:
 
 
 def test_a_price_is_a_name_and_an_amount() -> None:
-    assert prices.parse_price("H200=2.99") == ("H200", 2.99)
-    assert prices.parse_price("a=b=3") == ("a=b", 3.0)
+    assert machines.parse_price("H200=2.99") == ("H200", 2.99)
+    assert machines.parse_price("a=b=3") == ("a=b", 3.0)
     for words in ("H200", "=3", " =3", "H200=", "H200=x", "H200=0", "H200=-1", "H200=nan", "H200=inf"):
         with pytest.raises(UsageError, match=r"write NAME=2\.99"):
-            prices.parse_price(words)
+            machines.parse_price(words)
 
 
 @pytest.mark.parametrize("name", ["H200", "h200", "NVIDIA H200", "cuda:0"])
 def test_a_device_is_named_as_people_name_it(ten: pd.DataFrame, name: str) -> None:
-    assert prices.device_prices(ten, {name: 3.0}) == {("mine", "cuda:0"): 3.0}
+    assert machines.device_prices(ten, {name: 3.0}) == {("mine", "cuda:0"): 3.0}
 
 
 @pytest.mark.parametrize("name", ["Server", "mine"])
 def test_a_machine_stands_for_its_devices_and_a_device_goes_before(ten: pd.DataFrame, name: str) -> None:
-    costs = prices.device_prices(ten, {"cpu": 0.5, name: 3.0})
+    costs = machines.device_prices(ten, {"cpu": 0.5, name: 3.0})
     assert costs == {("mine", "cpu"): 0.5, ("mine", "cuda:0"): 3.0}
 
 
@@ -264,16 +264,16 @@ def test_noise_has_no_price(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_name_that_no_other_has_is_enough(ten: pd.DataFrame) -> None:
-    assert prices.device_prices(ten, {"h20": 3.0}) == {("mine", "cuda:0"): 3.0}
+    assert machines.device_prices(ten, {"h20": 3.0}) == {("mine", "cuda:0"): 3.0}
     with pytest.raises(UsageError, match="called 'u'"):  # cpu and cuda:0
-        prices.device_prices(ten, {"u": 3.0})
+        machines.device_prices(ten, {"u": 3.0})
 
 
 def test_what_has_a_price_on_both_sides_belongs_to_the_answer(ten: pd.DataFrame) -> None:
     compared = machines.side_by_side(ten)
-    first, others = prices.leading_tables(compared, ten, prices.device_prices(ten, {"cpu": 0.5, "H200": 3.0}))
+    first, others = machines.leading_tables(compared, ten, machines.device_prices(ten, {"cpu": 0.5, "H200": 3.0}))
     assert [each.title for each in first] == ["Which device is cheaper: H200 or Xeon, 2 threads"]
     assert [each.title for each in others] == ["Work for money"]
-    first, others = prices.leading_tables(compared, ten, prices.device_prices(ten, {"H200": 3.0}))
+    first, others = machines.leading_tables(compared, ten, machines.device_prices(ten, {"H200": 3.0}))
     assert first == []
     assert len(others) == 2

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...format import text
 from ..judgement import ABOVE_PEAK, withheld
 from ..labels import Row, times_range, times_text
-from ..prices import work_per_money
+from ..machines import work_per_money
 from .headline_chart import leading_dtype
 from .layouts import NamedRow, NamedRows, RowMark
 from .material import ChartData, Notable, plainest

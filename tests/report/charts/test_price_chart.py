@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import records
 
-from gpubench.report import speedup, table
+from gpubench.report import machines, speedup, table
 from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.price_chart import price_figures
 from gpubench.runfile import reader
@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> ChartData:
 
 
 def priced(data: ChartData, **prices: float) -> ChartData:
-    costs = prices.device_prices(data.results, {name.replace("_", ":"): price for name, price in prices.items()})
+    costs = machines.device_prices(data.results, {name.replace("_", ":"): price for name, price in prices.items()})
     return ChartData(data.results, data.speedups, costs=costs)
 
 
