@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 _LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy", "torch": "PyTorch"}
 _NOISE = re.compile(
-    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Radeon|Instinct|Tesla|Processor|CPU|GPU|Graphics)\b"
+    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
     re.IGNORECASE,
 )
