@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,9 +15,10 @@ from gpubench import devices
 from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel import ranks
-from gpubench.parallel.ranks import circle, measure_rank
+from gpubench.parallel import ranks, team
+from gpubench.parallel.ranks import Ranks, _flags_of_ranks, circle, measure_rank
 from gpubench.parallel.team import Rank
+from gpubench.runfile.flags import Flag
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HERE = Path(__file__).parent
@@ -176,6 +178,76 @@ def test_a_rank_waits_for_its_device(monkeypatch):
     times = measure_rank(Rank(0, 1, "virtual:0", 1), Job(machine), PRESET_SETTINGS["quick"])
     assert times.first_s == pytest.approx(2e-3, rel=1e-6)
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
+
+
+class Slowing(Job):
+    """After its check the device's clock falls by half; counts its steps."""
+
+    def __init__(self, machine):
+        super().__init__(machine)
+        self.steps = 0
+
+    def step(self):
+        super().step()
+        self.steps += 1
+
+
+@pytest.fixture
+def slowing(monkeypatch):
+    """A job, and a kind whose clock falls at its third look."""
+    machine = VirtualMachine()
+    readings = iter([2e9, 1e9])
+    kind = VirtualDevice.on(machine)
+    kind.clocks = lambda self: {"sm": next(readings)}
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    return Slowing(machine)
+
+
+def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, PRESET_SETTINGS["quick"])
+    assert times.flags == (Flag("throttled", "virtual:0: 2.00 to 1.00 GHz"),)
+    quiet = replace(times, flags=())
+    (flag,) = _flags_of_ranks([quiet, times, times])
+    assert flag == Flag("throttled", "rank 1: virtual:0: 2.00 to 1.00 GHz, rank 2: virtual:0: 2.00 to 1.00 GHz")
+
+
+def test_ranks_on_accelerators_warm_up_for_twice_as_long(slowing):
+    preset = replace(PRESET_SETTINGS["quick"], warmup=0.05)
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, preset)
+    assert slowing.steps - times.iterations * len(times.durations) == 3 + 49  # three that are timed, and 0.1 s
+
+
+class Group:
+    """Stands in for a group of workers."""
+
+    broken = False
+
+    def close(self):
+        self.broken = True
+
+
+def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    kept = Ranks(60.0)
+    virtual, cpu = Group(), Group()
+    kept._groups = {(("virtual:0", "virtual:1"), 1): virtual, (("cpu", "cpu"), 1): cpu}
+    kept.close_idle("cpu")
+    assert not virtual.broken
+    kept.close_idle("virtual:0")
+    assert virtual.broken
+    assert not cpu.broken
+    assert list(kept._groups.values()) == [cpu]
+
+
+def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(monkeypatch):
+    returned = []
+    kind = VirtualDevice.on(VirtualMachine())
+    kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    team._release_memory(Rank(0, 2, "cpu", 1))
+    assert returned == []
+    team._release_memory(Rank(0, 2, "virtual:0", 1))
+    assert returned == ["virtual"]
 
 
 def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
