@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
@@ -21,6 +22,8 @@ CONFIDENCE = 0.95
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
+_WIDEST = 150.0
+"""Distance of an interval's ends in logarithms: a wider one means the same, and charts end there."""
 _SHORTEST = 6
 """Values in the shortest window of :func:`change_points`."""
 
@@ -189,29 +192,73 @@ def _logs(values: Sequence[float]) -> np.ndarray:
 
 
 def _exp(log: float, half: float) -> Interval:
-    value, half = math.exp(log), min(half, 150.0)  # a wider interval means the same, and charts end there
+    value, half = math.exp(log), min(half, _WIDEST)
     return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
-def pooled_ratio(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Interval:
-    """Ratio of geometric means with Student's pooled interval; ``least`` is a lower bound on the standard deviation.
+class Change(NamedTuple):
+    """Estimate of a ratio by Student's t: its logarithm, the standard error of that, and the error's degrees of
+    freedom."""
+
+    log: float
+    error: float
+    freedom: float
+
+    def larger_p(self) -> float:
+        """One-sided p that the ratio is no larger than 1."""
+        if self.error == 0:
+            return 0.5 if self.log == 0 else float(self.log < 0)
+        return float(stdtr(self.freedom, -self.log / self.error))
+
+    def inverse(self) -> Change:
+        """Of the inverse ratio."""
+        return self._replace(log=-self.log)
+
+    def plus(self, other: Change) -> Change:
+        """The product of both ratios, independently estimated (degrees of freedom after F. E. Satterthwaite, 1946)."""
+        squares = self.error**2, other.error**2
+        terms = sum(square**2 / change.freedom for square, change in zip(squares, (self, other), strict=True))
+        freedom = min(sum(squares) ** 2 / terms, 1e6) if terms else 1e6
+        return Change(self.log + other.log, math.sqrt(sum(squares)), freedom)
+
+    def interval(self, below: float = (1 - CONFIDENCE) / 2, above: float = (1 - CONFIDENCE) / 2) -> Interval:
+        """Leaves out the probability ``below`` its low end and ``above`` its high end; the default is 95 %."""
+        low, high = (min(float(stdtrit(self.freedom, 1 - tail)) * self.error, _WIDEST) for tail in (below, above))
+        value = math.exp(self.log)
+        return Interval(value, value * math.exp(-low), value * math.exp(high), INTERVAL)
+
+
+def pooled_change(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Change:
+    """Ratio of geometric means by Student's pooled t; ``least`` is a lower bound on the standard deviation.
 
     ``shared`` is the known variance of what all values of a side share, which their spread doesn't show: it is added
     to the variance of the difference (degrees of freedom after F. E. Satterthwaite, 1946). Pooled, not Welch's: both
     sides are the same code on the same machine but for one change, and Welch's interval of three against three is a
     third wider. One side may have a single value if the other has two.
     """
-    difference, error, freedom = _pooled_error(top, bottom, least, shared)
-    return _exp(difference, _quantile(freedom) * error)
+    difference, spread, freedom = _pooled(top, bottom, least)
+    within = spread**2 * (1 / len(top) + 1 / len(bottom))
+    effective = freedom * ((within + shared) / within) ** 2 if within else math.inf
+    return Change(difference, math.sqrt(within + shared), min(effective, 1e6))
+
+
+def paired_change(differences: Sequence[float], least: float = 0.0) -> Change:
+    """Ratio from two or more differences of logarithms by Student's t; ``least`` as in :func:`pooled_change`."""
+    values = np.asarray(differences, dtype=float)
+    if len(values) < 2:
+        raise ValueError("an interval needs two values or more")
+    spread = max(float(values.std(ddof=1)), least)
+    return Change(float(values.mean()), spread / math.sqrt(len(values)), len(values) - 1)
+
+
+def pooled_ratio(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Interval:
+    """The 95 % interval of :func:`pooled_change`."""
+    return pooled_change(top, bottom, least, shared).interval()
 
 
 def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> float:
-    """One-sided p of Student's pooled t test on the logarithms that ``top`` is no larger than ``bottom``; ``least``
-    and ``shared`` as in :func:`pooled_ratio`."""
-    difference, error, freedom = _pooled_error(top, bottom, least, shared)
-    if error == 0:
-        return 0.5 if difference == 0 else float(difference < 0)
-    return float(stdtr(freedom, -difference / error))
+    """One-sided p of :func:`pooled_change` that ``top`` is no larger than ``bottom``."""
+    return pooled_change(top, bottom, least, shared).larger_p()
 
 
 def pooled_spread(top: Sequence[float], bottom: Sequence[float]) -> float:
@@ -265,17 +312,17 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     return float(chances[reached:].sum())
 
 
-def paired_ratio(differences: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def paired_ratio(differences: Sequence[float], below: float = 0.025, above: float = 0.025) -> Interval:
     """Ratio from differences of logarithms: the Hodges-Lehmann estimate and the interval of :func:`signed_rank_p`,
-    unbounded where the pairs are too few for that confidence.
+    which leaves out the probabilities ``below`` and ``above``; unbounded where the pairs are too few for that.
 
     Source: J. L. Hodges, E. L. Lehmann, Ann. Math. Statist. 34 (1963) 598-611.
     """
     values = np.array(differences, dtype=float)
     means = np.sort(np.add.outer(values, values)[np.triu_indices(len(values))] / 2)
-    below = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
-    cut = int(np.searchsorted(below, (1 - confidence) / 2, side="right"))  # this many means at each end are outside
-    low, high = (math.exp(means[cut - 1]), math.exp(means[-cut])) if cut else (0.0, math.inf)
+    chances = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
+    first, last = (int(np.searchsorted(chances, tail, side="right")) for tail in (below, above))  # means left out
+    low, high = math.exp(means[first - 1]) if first else 0.0, math.exp(means[-last]) if last else math.inf
     return Interval(math.exp(float(np.median(means))), low, high, INTERVAL)
 
 
@@ -288,16 +335,6 @@ def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
         chances[rank:] += chances[: len(chances) - rank].copy()
         chances /= 2
     return chances
-
-
-def _pooled_error(
-    top: Sequence[float], bottom: Sequence[float], least: float, shared: float
-) -> tuple[float, float, float]:
-    """Difference of the means of the logarithms, its standard error and the error's degrees of freedom."""
-    difference, spread, freedom = _pooled(top, bottom, least)
-    within = spread**2 * (1 / len(top) + 1 / len(bottom))
-    effective = freedom * ((within + shared) / within) ** 2 if within else math.inf
-    return difference, math.sqrt(within + shared), min(effective, 1e6)
 
 
 def _pooled(top: Sequence[float], bottom: Sequence[float], least: float) -> tuple[float, float, int]:

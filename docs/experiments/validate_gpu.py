@@ -1,42 +1,49 @@
-"""Prove the figures of a CUDA GPU: published figures, other timers, the classic script, tests, a reference run.
+"""Prove the figures of a CUDA GPU in steps, when one is at hand for minutes only. Nothing that was measured is lost.
 
-    python docs/experiments/validate_gpu.py OUT               # everything, within ten minutes
-    python docs/experiments/validate_gpu.py OUT --step run    # or one of: figures, timers, classic, tests, run
+    python docs/experiments/validate_gpu.py --list           # the steps, and how long each takes
+    python docs/experiments/validate_gpu.py OUT               # as many as fit in nine minutes
+    python docs/experiments/validate_gpu.py OUT --from OUT/validation.tar.gz    # go on, on this machine or another
 
-Checks first which versions are there. Writes ``OUT/validation.md``, ``OUT/log.txt`` and the run file with its tables.
-What the time doesn't suffice for is said there, and another ``--step run`` goes on with the run. Refuses, with one
-line, where there is no CUDA GPU.
+Each call leaves one file, ``OUT/validation.tar.gz``: all results so far and what is still to do. It is written anew
+every ten seconds, so a call that is killed loses no more. The next call begins with it, in any folder, and measures
+nothing again. Steps come in the order of their worth. A machine without a network needs the libraries that it lacks as
+wheels: ``--wheels FOLDER``; the first line of a call names them. Refuses, with one line, where there is no CUDA GPU.
+
+``--device``, ``--small``, ``--tests``, ``--suite`` and ``--saved-every`` are for rehearsals without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.metadata as metadata
+import json
 import os
+import re
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))  # the package need not be installed
-
-from gpubench import devices  # noqa: E402
-from gpubench.format import seconds_text, text  # noqa: E402
-from gpubench.measure import ceilings  # noqa: E402
-from gpubench.measure.clock import DeviceClock  # noqa: E402
-from gpubench.measure.precision import matmul_precision  # noqa: E402
-
-LIMIT_S, MEASURED_S, TESTS_S = 570.0, 180.0, 270.0
-PATIENCE_S = 60.0
-"""What a run that is asked to stop may take to write down what it has."""
-LEAST_BENCHMARK = (5, 3)
+ARCHIVE = "validation.tar.gz"
+LIMIT_S, SAVED_EVERY_S = 540.0, 10.0
+"""Seconds of a call, and between two savings."""
+PATIENCE_S = 25.0
+"""What a process that is asked to stop may take to write down what it has."""
+LARGEST_LOG = 1 << 20
+DISTRIBUTIONS = ("torch", "triton", "numpy", "pytest", "pytest-benchmark", "py-cpuinfo2", "msgspec", "transformers")
+FAMILIES = ("models", "matmul", "training", "elementwise", "transfer", "classic")
+TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
 
 PUBLISHED: dict[str, dict[str, float]] = {
     "H200": {"bfloat16": 759e12, "float32": 51.3e12, "copy": 4.0e12, "host to device": 52e9},
@@ -45,86 +52,371 @@ PUBLISHED: dict[str, dict[str, float]] = {
 }
 """FLOP/s of matrix products, bytes/s of a copy (read and written) and of pinned copies: the lower end of what is
 published as measured, not data sheets."""
+EXPLAINED = 0.95
+"""Below this ratio to a published figure, ours has to be explained or mended."""
 
 
 class Refused(Exception):
-    """This machine can't be used, and why."""
+    """This machine or archive can't be used, and why."""
 
 
-def check() -> devices.Device:
-    """The GPU; raises Refused without one. Makes no context on it: the run would take that for another's."""
-    cuda = devices.kinds()["cuda"]
-    if not cuda.count():
-        raise Refused(f"no CUDA GPU: {cuda.why_absent()}")
-    return cuda(0)
+@dataclass(frozen=True)
+class Step:
+    """A part of the validation: what it is for, and about how many seconds it takes on one data-centre GPU.
+
+    ``tries``: a step that fails or is out of time is begun at most so often; one that resumes goes on without an end.
+    """
+
+    name: str
+    text: str
+    seconds: float
+    resumes: bool = False
+    tries: int = 2
 
 
-def versions() -> Iterator[str]:
-    for name in ("torch", "triton", "pytest", "pytest-benchmark", "py-cpuinfo", "py-cpuinfo2"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            yield f"{name} {metadata.version(name)}"
+def all_steps() -> list[Step]:
+    """In the order of their worth."""
+    quick = Step("quick", f"reference run, preset quick: {', '.join(FAMILIES)}, in three processes", 900, resumes=True)
+    return [
+        Step("tests", "pytest -m gpu tests/, test by test", 240, resumes=True),
+        Step("figures", "matrix products, copies and launches beside published figures", 45),
+        Step("timers", "our times beside torch.utils.benchmark.Timer and triton's do_bench", 75),
+        Step("classic", "the classic script, as published and synchronized", 20),
+        Step("pitfalls", "what is read without a synchronization, and with TF32 left on", 40),
+        quick,
+        *(Step(f"full {name}", f"preset full, {name} alone", 1200, resumes=True) for name in FAMILIES),
+    ]
 
 
-def require_benchmark() -> None:
-    """Raise Refused where pytest-benchmark doesn't fit."""
-    try:
-        version = metadata.version("pytest-benchmark")
-    except metadata.PackageNotFoundError:
-        raise Refused("pytest-benchmark is not installed") from None
-    if tuple(int(part) for part in version.split(".")[:2]) < LEAST_BENCHMARK:
-        raise Refused(f"pytest-benchmark 5.3 or newer is needed, {version} is here")
+@dataclass
+class Call:
+    """One call of this program: its options, its folders and its end."""
+
+    out: Path
+    work: Path
+    begin: float
+    limit_s: float
+    device: str = "cuda"
+    small: bool = False
+    tests: str = "tests"
+    suite: tuple[str, ...] = ()
+    saved_every_s: float = SAVED_EVERY_S
+    site: Path | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    _saved_s: float = 0.0
+    _size: int = -1
+
+    @property
+    def left_s(self) -> float:
+        """Seconds to the end of this call, less what saving takes."""
+        return self.begin + self.limit_s - time.monotonic() - 5.0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the processes that measure: the package of this checkout, and the wheels' libraries."""
+        paths = [str(ROOT), str(Path(__file__).parent), str(self.site or ""), os.environ.get("PYTHONPATH", "")]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+
+    def part(self, step: str) -> Path:
+        """What a step has to say: a part of validation.md."""
+        return self.work / "parts" / f"{step.replace(' ', '-')}.md"
+
+    def save(self, *, whole: bool = False) -> None:
+        """Write the archive anew, if anything has changed; ``whole``: validation.md too."""
+        if whole:
+            self._write_page()
+        (self.work / "state.json").write_text(json.dumps(self.state, indent=1) + "\n")
+        files = [path for path in sorted(self.work.rglob("*")) if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        if size == self._size and not whole:
+            return
+        self._size, partial = size, self.out / f".{ARCHIVE}"
+        self.out.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(partial, "w:gz", compresslevel=6 if whole else 1) as archive:
+            for path in files:
+                archive.add(path, str(path.relative_to(self.work)))
+        os.replace(partial, self.out / ARCHIVE)  # never half an archive
+        self._saved_s = time.monotonic()
+
+    def save_now_and_then(self) -> None:
+        """Called every second while a step works."""
+        if time.monotonic() - self._saved_s >= self.saved_every_s:
+            self.save()
+
+    def _write_page(self) -> None:
+        parts = [self.part(step.name) for step in all_steps()]
+        texts = [path.read_text(encoding="utf-8") for path in parts if path.exists()]
+        head = "# Validation\n\n" + "".join(f"- {line}\n" for line in self.state.get("calls", ()))
+        (self.work / "validation.md").write_text("\n".join([head, *texts]), encoding="utf-8")
+
+    def note(self, step: Step, status: str, seconds: float) -> None:
+        """Keep what came of a step, with the time it took over all calls."""
+        known = self.state.setdefault("steps", {}).setdefault(step.name, {"seconds": 0.0, "tries": 0})
+        tries = known["tries"] + (0 if status == "resumable" else 1)
+        known |= {"status": status, "seconds": round(known["seconds"] + seconds, 1), "tries": tries}
+
+    def todo(self, step: Step) -> bool:
+        """Whether there is anything left to do in a step."""
+        known = self.state.get("steps", {}).get(step.name, {})
+        return known.get("status") not in ("done", "ended") and known.get("tries", 0) < step.tries
 
 
-def run(arguments: list[str], out: Path, limit_s: float, patience_s: float = 10.0) -> tuple[int, str]:
-    """Exit code and last words of a Python process; when its time is up it is asked to stop, then ended."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with (out / "log.txt").open("a+", encoding="utf-8", errors="replace") as log:
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+def run(call: Call, step: Step, arguments: Sequence[str], limit_s: float) -> int | None:
+    """Exit code of a Python process; ``None`` when its time was up. It is asked to stop first, then ended."""
+    log = call.work / "logs" / f"{step.name.replace(' ', '-')}.txt"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+            [sys.executable, *arguments], cwd=ROOT, env=call.environment, stdin=subprocess.DEVNULL,
+            stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        end, asked = time.monotonic() + max(1.0, limit_s - PATIENCE_S), False
         try:
-            process.wait(max(1.0, limit_s - patience_s))
-        except subprocess.TimeoutExpired:
+            while process.poll() is None:
+                if time.monotonic() > end + PATIENCE_S:
+                    break
+                if time.monotonic() > end and not asked:
+                    process.send_signal(signal.SIGINT)
+                    asked = True
+                call.save_now_and_then()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+        except BaseException:  # this program is to end: what was measured is written down first
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(patience_s)
+                process.wait(PATIENCE_S)
+            raise
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and what it started
             process.wait()
-        log.seek(0)
-        return process.returncode, (log.read().split("\n")[-2:] or [""])[0].strip("= ")
+            _shorten(log)
+    return None if asked else process.returncode
 
 
-def tests(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
-    require_benchmark()
-    options = ["-p", "gpubench.plugin", "--continue-on-collection-errors", "-q", "-m", "gpu"]
-    code, last = run(["-m", "pytest", *options, "tests"], out, min(limit_s, TESTS_S))
-    yield f"## Tests on the GPU\n\n`pytest -m gpu tests/`: {last} (exit {code}).\n"
+def _shorten(log: Path) -> None:
+    content = log.read_bytes()
+    if len(content) > LARGEST_LOG:
+        log.write_bytes(b"(the beginning is left out)\n" + content[-LARGEST_LOG:])
 
 
-def figures(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
-    found = ceilings.measure_ceilings({gpu: ["float32", "tf32", "bfloat16", "float16", "float64"]}, "full")[str(gpu)]
+def work_on(call: Call, step: Step) -> str:
+    """Do a step as far as this call's time goes; its status: done, ended (it failed), resumable."""
+    if step.name == "tests":
+        return tests(call, step)
+    if step.name.partition(" ")[0] in ("quick", "full"):
+        return reference(call, step)
+    target = call.part(step.name)
+    target.parent.mkdir(exist_ok=True)
+    partial = target.with_suffix(".partial")
+    options = ["--device", call.device, *(["--small"] if call.small else [])]
+    code = run(call, step, [__file__, "--measure", step.name, str(partial), *options], call.left_s)
+    if code == 0:
+        os.replace(partial, target)
+        return "done"
+    why = "it was out of time" if code is None else f"it ended with {code}"
+    target.write_text(f"## {step.name}\n\nNot measured: {why}; see logs/{step.name}.txt.\n")
+    partial.unlink(missing_ok=True)
+    return "failed"
+
+
+# Tests ----------------------------------------------------------------------------------------------------------------
+
+
+def _test_events(log: Path) -> list[dict[str, Any]]:
+    """What was written of each test; a last line that was cut off is none."""
+    events = []
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        with contextlib.suppress(ValueError):
+            events.append(json.loads(line))
+    return events
+
+
+def _finished_tests(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The last word on each test that came to its end. One that was begun twice without an end counts as ended."""
+    finished = {event["test"]: event for event in events if "outcome" in event}
+    begun = [event["test"] for event in events if "begun" in event]
+    hung = {name for name in begun if name not in finished and begun.count(name) > 1}
+    return finished | {name: {"test": name, "outcome": "not finished", "seconds": None} for name in sorted(hung)}
+
+
+class TestLog:
+    """A pytest plugin: writes each test's outcome as it comes, and leaves out those that have one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._outcomes: dict[str, dict[str, Any]] = {}
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Tests that were begun and came to no end go last: they would take the time of all others again."""
+        events = _test_events(self._path)
+        finished, begun = _finished_tests(events), {event["test"] for event in events if "begun" in event}
+        known = [item for item in items if item.nodeid in finished]
+        items[:] = sorted((item for item in items if item not in known), key=lambda item: item.nodeid in begun)
+        config.hook.pytest_deselected(items=known)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._append({"test": nodeid, "begun": True})
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        known = self._outcomes.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "seconds": 0.0})
+        known["seconds"] = round(known["seconds"] + report.duration, 3)
+        if report.outcome != "passed" and known["outcome"] == "passed":
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            known |= {"outcome": report.outcome, "reason": reason[-4000:]}
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._append(self._outcomes[nodeid])
+
+    def _append(self, event: dict[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+
+def pytest_configure(config: Any) -> None:
+    """``-p validate_gpu``: this file is a plugin of the pytest that it starts."""
+    if path := os.environ.get(TESTS_LOG):
+        config.pluginmanager.register(TestLog(Path(path)), "validation's tests")
+
+
+def tests(call: Call, step: Step) -> str:
+    """Each test once, over all calls."""
+    log = call.work / "tests.jsonl"
+    os.environ[TESTS_LOG] = str(log)
+    options = ["-p", "gpubench.plugin", "-p", "validate_gpu", "-p", "no:cacheprovider", "-q", "-m", "gpu"]
+    if call.small:
+        options = options[:-2]
+    code = run(call, step, ["-m", "pytest", *options, "--continue-on-collection-errors", call.tests], call.left_s)
+    events = _test_events(log)
+    finished = _finished_tests(events)
+    counts = {word: sum(event["outcome"] == word for event in finished.values()) for word in
+              ("passed", "failed", "skipped", "not finished")}  # fmt: skip
+    whole = code in (0, 1, 5)
+    lines = ["## Tests on the GPU\n", f"`pytest -m gpu tests/`, {'all' if whole else 'so far'}: " + ", ".join(
+        f"{count} {word}" for word, count in counts.items() if count) + ".\n"]  # fmt: skip
+    for event in finished.values():
+        if event["outcome"] in ("failed", "not finished"):
+            text = str(event.get("reason", "it was begun twice and came to no end in this call's time"))
+            lines.append(f"### {event['test']}\n\n```text\n{text}\n```\n")
+    call.part(step.name).parent.mkdir(exist_ok=True)
+    call.part(step.name).write_text("\n".join(lines), encoding="utf-8")
+    return "done" if whole else "resumable" if code is None else "failed"
+
+
+# Reference runs -------------------------------------------------------------------------------------------------------
+
+
+def reference(call: Call, step: Step) -> str:
+    """A run, or what is missing of it. It resumes where machine, software and code are the same."""
+    preset, _, family = step.name.partition(" ")
+    folder = call.work / f"run-{step.name.replace(' ', '-')}"
+    files = [f"benchmarks/test_{name}.py" for name in ([family] if family else FAMILIES)]
+    files = [str(ROOT / name) for name in (call.suite or files)]
+    preset = "smoke" if call.small else preset
+    fresh = [
+        *files,
+        f"--preset={preset}",
+        "--processes=3",
+        "--no-charts",
+        "-o",
+        str(folder),
+        "--",
+        "-m",
+        "not parallel",
+    ]
+    if call.device != "cuda":
+        fresh.insert(len(files), f"--device={call.device}")
+    ledger = folder / "run.ledger.jsonl"
+    if adopt(ledger, files):
+        code = run(call, step, ["-m", "gpubench", "run", "--resume", str(folder), "--no-charts"], call.left_s)
+        if code == 2:  # another machine or code: what was measured elsewhere is kept beside
+            number = sum(1 for _ in call.work.glob(f"{folder.name}.before-*")) + 1
+            folder.rename(folder.with_name(f"{folder.name}.before-{number}"))
+            code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s)
+    else:
+        code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s)
+    ended, cases, whole = _progress(ledger)
+    state = "complete" if whole else "not complete yet"
+    lines = [f"## Reference run: {step.name}\n", f"{ended} of {cases} timings (benchmarks times processes): {state}.\n"]
+    if not (folder / "run.json").exists() and ledger.exists():
+        run(call, step, ["-m", "gpubench", "recover", str(folder)], max(PATIENCE_S + 5.0, call.left_s))
+    call.part(step.name).parent.mkdir(exist_ok=True)
+    call.part(step.name).write_text("\n".join(lines), encoding="utf-8")
+    return "done" if whole else "resumable" if code is None or ended else "failed"
+
+
+def adopt(ledger: Path, files: Sequence[str]) -> bool:
+    """Make the journal of an archive one of this folder, if its benchmarks are those of this checkout.
+
+    ``gpubench run --resume`` asks a person before it goes on with a journal that was copied, as that names files and
+    options to run. Here they are compared with what this program would run.
+    """
+    if not ledger.exists():
+        return False
+    first, *rest = ledger.read_text(encoding="utf-8").split("\n")
+    event = json.loads(first)
+    names = [[Path(path).name for path in paths] for paths in (event.get("paths", ()), files)]
+    allowed = re.compile(r"--gpubench-(preset|device)=\w+|-m|not parallel")
+    if event.get("event") != "run" or names[0] != names[1] or not all(map(allowed.fullmatch, event["options"])):
+        raise Refused(f"{ledger.name} of the archive is no run of this program: it is not resumed")
+    event |= {"paths": list(files), "inode": ledger.stat().st_ino}
+    ledger.write_text("\n".join([json.dumps(event), *rest]), encoding="utf-8")
+    return True
+
+
+def _progress(ledger: Path) -> tuple[int, int, bool]:
+    """Ends of cases over all processes, how many there will be, and whether the run is complete."""
+    ended, cases, processes, whole = set(), 0, 1, False
+    for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if event["event"] == "run":
+                processes = event["processes"]
+            elif event["event"] == "session" and not event["process"]:
+                cases = max(cases, len(event["cases"]))
+            elif event["event"] == "end":
+                ended.add((event["process"], event["fullname"]))
+            whole = whole or event["event"] == "complete"
+    return len(ended), cases * processes, whole
+
+
+# What is measured in a process of its own -----------------------------------------------------------------------------
+
+
+def _versions() -> str:
+    known = []
+    for name in DISTRIBUTIONS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            known.append(f"{name} {metadata.version(name)}")
+    return ", ".join(known)
+
+
+def figures(gpu: Any, small: bool) -> Iterator[str]:
+    """Our ceilings of the GPU beside what others measured."""
+    from gpubench.format import seconds_text, text
+    from gpubench.measure import ceilings
+
+    dtypes = ["float32", "tf32", "bfloat16", "float16", "float64"]
+    measured = ceilings.measure_ceilings({gpu: dtypes}, "smoke" if small else "full")[str(gpu)]
     known = next((values for name, values in PUBLISHED.items() if name in gpu.label), {})
-    memory = [entry for entry in found.bandwidth if entry.level == "memory" and entry.pattern == "copy"]
-    ours: dict[str, tuple[float | None, str]] = {name: (rate, "FLOP/s") for name, rate in found.throughput.items()}
+    memory = [entry for entry in measured.bandwidth if entry.level == "memory" and entry.pattern == "copy"]
+    ours: dict[str, tuple[float | None, str]] = {name: (rate, "FLOP/s") for name, rate in measured.throughput.items()}
     largest = max(memory, key=lambda entry: entry.footprint_bytes, default=None)  # the cache helps least there
     ours["copy"] = (largest and largest.byte_per_s, "B/s")
-    ours["host to device"] = (found.host_to_device_byte_per_s, "B/s")
-    ours["device to host"] = (found.device_to_host_byte_per_s, "B/s")
+    ours["host to device"] = (measured.host_to_device_byte_per_s, "B/s")
+    ours["device to host"] = (measured.device_to_host_byte_per_s, "B/s")
     yield f"## {gpu.label}: our figures beside published ones\n"
-    yield f"Driver {gpu.facts().get('driver')}, {', '.join(versions())}.\n"
+    yield f"Driver {gpu.facts().get('driver')}, {_versions()}. Ratios below {EXPLAINED} are marked with an !.\n"
     yield "| what | ours | published as measured | ratio |\n|---|---:|---:|---:|"
     for name, (value, unit) in ours.items():
         theirs = known.get(name)
-        ratio = f"{value / theirs:.3f}" if value and theirs else "—"
-        yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {ratio} |"
-    yield f"| launch floor | {seconds_text(found.launch_floor_s)} | — | — |\n"
+        ratio = value / theirs if value and theirs else None
+        words = "—" if ratio is None else f"{ratio:.3f}{' !' * (ratio < EXPLAINED)}"
+        yield f"| {name} | {text(value, unit)} | {text(theirs, unit)} | {words} |"
+    yield f"| launch overhead | {seconds_text(measured.launch_floor_s)} | — | — |\n"
 
 
 def _median(call: Callable[[], Any], clock: Callable[[], float], rounds: int = 30, calls: int = 20) -> float:
@@ -141,19 +433,25 @@ def _median(call: Callable[[], Any], clock: Callable[[], float], rounds: int = 3
     return statistics.median(times)
 
 
-def timers(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
+def timers(gpu: Any, small: bool) -> Iterator[str]:
+    """Our time beside torch's Timer and triton's do_bench."""
     import torch
     from torch.utils.benchmark import Timer
 
-    try:
-        from triton.testing import do_bench
-    except ImportError:
-        do_bench = None
-    a, b = (torch.randn(4096, 4096, device=str(gpu)) for _ in range(2))
-    x, y, target = (torch.randn(10**8, device=str(gpu)) for _ in range(3))
+    from gpubench.format import seconds_text
+    from gpubench.measure.clock import DeviceClock
+    from gpubench.measure.precision import matmul_precision
+
+    do_bench: Any = None
+    if gpu.kind == "cuda":
+        with contextlib.suppress(ImportError):
+            from triton.testing import do_bench
+    n, count = (64, 10**4) if small else (4096, 10**8)
+    a, b = (torch.randn(n, n, device=str(gpu)) for _ in range(2))
+    x, y, target = (torch.randn(count, device=str(gpu)) for _ in range(3))
     cases = {
-        "matmul of 4096, float32": lambda: torch.mm(a, b),
-        "add of 10^8, out=": lambda: torch.add(x, y, out=target),
+        f"matmul of {n}, float32": lambda: torch.mm(a, b),
+        f"add of {count:,}, out=": lambda: torch.add(x, y, out=target),
     }
     yield "## Our time beside other timers'\n"
     yield "| call | ours | ours / torch's Timer | ours / triton's do_bench |\n|---|---:|---:|---:|"
@@ -161,29 +459,33 @@ def timers(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
         for name, call in cases.items():
             ratios: dict[str, list[float]] = {"timer": [], "triton": []}
             times = []
-            for _ in range(5):
-                ours = _median(call, DeviceClock([gpu]))
-                times.append(ours)
-                timer = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.5).median
-                ratios["timer"].append(ours / timer)
+            for _ in range(1 if small else 5):
+                times.append(_median(call, DeviceClock([gpu])))
+                timer = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.1 if small else 0.5)
+                ratios["timer"].append(times[-1] / timer.median)
                 if do_bench:
-                    ratios["triton"].append(ours / (do_bench(call, return_mode="median") / 1e3))
+                    ratios["triton"].append(times[-1] / (do_bench(call, return_mode="median") / 1e3))
             shown = [f"{statistics.median(values):.3f}" if values else "—" for values in ratios.values()]
             yield f"| {name} | {' | '.join([seconds_text(statistics.median(times)), *shown])} |"
     yield "\nMedians of five in turn. do_bench flushes the L2 cache before each call; ours doesn't.\n"
 
 
-def classic(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
+def classic(gpu: Any, small: bool) -> Iterator[str]:
     """As published: create, a thousand times result + a * b, and read the clock without waiting."""
     import torch
 
+    from gpubench.format import seconds_text
+    from gpubench.measure.clock import DeviceClock
+
+    shape, times = ((4, 10, 10), 10) if small else ((100, 1000, 1000), 1000)
+
     def script(wait: bool) -> float:
         clock: Callable[[], float] = DeviceClock([gpu]) if wait else time.perf_counter
-        a, b = (torch.rand(100, 1000, 1000, device=str(gpu)) for _ in range(2))
+        a, b = (torch.rand(*shape, device=str(gpu)) for _ in range(2))
         result = a * b
         gpu.synchronize()
         start = clock()
-        for _ in range(1000):
+        for _ in range(times):
             result = result + a * b
         seconds = clock() - start
         gpu.synchronize()
@@ -192,69 +494,200 @@ def classic(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
     script(wait=True)
     unwaited, waited = script(wait=False), script(wait=True)
     yield "## The classic script\n"
-    yield "Two tensors of 100 × 1000 × 1000 float32, 1,000 times `result = result + a * b`.\n"
+    yield f"Two tensors of {' × '.join(map(str, shape))} float32, {times:,} times `result = result + a * b`.\n"
     yield "| as published, without a wait | measured | ratio |\n|---:|---:|---:|"
     yield f"| {seconds_text(unwaited)} | {seconds_text(waited)} | {waited / unwaited:.3g} |\n"
 
 
-def reference(gpu: devices.Device, out: Path, limit_s: float) -> Iterator[str]:
-    """The quick preset on one GPU in three processes as far as the limit allows. ``full`` takes hours; charts and
-    what several devices do can be had without a GPU, and a GPU's time is short."""
-    require_benchmark()
-    folder = out / "run"
-    begun = (folder / "run.ledger.jsonl").exists()
-    fresh = ["--preset=quick", "--no-charts", "-o", str(folder), "--", "-m", "not parallel"]
-    options = ["--resume", str(folder), "--no-charts"] if begun else fresh
-    code, _ = run(["-m", "gpubench", "run", *options], out, limit_s, PATIENCE_S)
-    if not (folder / "run.json").exists():
-        run(["-m", "gpubench", "recover", str(folder)], out, PATIENCE_S)
-    yield "## Reference run\n\n`gpubench run --preset quick -- -m 'not parallel'`:"
-    yield f"exit {code}; its report is in `run/summary.md`.\n"
+def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
+    """The rows of pitfalls.py that need an accelerator, from the script itself."""
+    yield "## Pitfalls\n"
+    if small:
+        yield "Left out: a rehearsal.\n"
+        return
+    script = Path(__file__).with_name("pitfalls.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=ROOT)
+    yield done.stdout
 
 
-MEASURED = {"figures": figures, "timers": timers, "classic": classic}
-STARTED = {"tests": tests, "run": reference}
-"""These are other processes, for which ours must not hold the GPU."""
-STEPS = MEASURED | STARTED
+MEASURED = {"figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}
+
+
+def measure(name: str, target: Path, device: str, small: bool) -> int:
+    """One of the above, in a process of its own: this one must not hold the GPU while others measure."""
+    sys.path.insert(0, str(ROOT))
+    from gpubench import devices
+    from gpubench.measure.environment import set_threads
+
+    set_threads()
+    gpu = devices.find_device(device).device
+    if gpu is None:
+        raise Refused(f"no {device}")
+    with target.open("w", encoding="utf-8") as file:
+        for line in MEASURED[name](gpu, small):
+            file.write(line + "\n")
+            file.flush()
+    return 0
+
+
+# The program ----------------------------------------------------------------------------------------------------------
+
+
+def install(wheels: Path, site: Path) -> None:
+    """Unpack wheels for this call and its processes. Raises Refused when pip can't."""
+    options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--target", str(site)]
+    files = sorted(map(str, wheels.glob("*.whl")))
+    done = subprocess.run([sys.executable, "-m", "pip", "install", *options, *files], capture_output=True, text=True)
+    if done.returncode or not files:
+        last = (done.stderr.strip().splitlines() or ["there are none"])[-1]
+        raise Refused(f"the wheels of {wheels} can't be installed: {last}")
+    sys.path.insert(0, str(site))
+
+
+def missing() -> list[str]:
+    """Libraries that the package needs and that are not here, or too old."""
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lacking = []
+    for text in project["dependencies"]:
+        requirement = Requirement(text)
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            lacking.append(text)
+        else:
+            if not requirement.specifier.contains(version, prereleases=True):
+                lacking.append(f"{text} ({version} is here)")
+    return lacking
+
+
+def require_gpu(device: str) -> str:
+    """The GPU's name; raises Refused without one. In a process of its own: this one never holds the GPU."""
+    code = "import sys; from gpubench import devices; choice = devices.find_device(sys.argv[1])\n"
+    code += "print(choice.device.label if choice.device else '', choice.reason or '', sep='\\n')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), *sys.path)))}
+    command = [sys.executable, "-c", code, device]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    label, reason, *_ = [*done.stdout.split("\n"), "", ""]
+    if done.returncode or not label:
+        raise Refused(f"no CUDA GPU: {reason or (done.stderr.strip().splitlines() or ['?'])[-1]}")
+    return label
+
+
+def begin(args: argparse.Namespace, scratch: Path) -> Call:
+    """Unpack what earlier calls have left. Raises Refused."""
+    call = Call(args.out.resolve(), scratch / "work", time.monotonic(), args.limit, args.device, args.small)
+    call.tests, call.suite, call.saved_every_s = args.tests, tuple(args.suite or ()), args.saved_every
+    call.work.mkdir()
+    if args.wheels:
+        call.site = scratch / "site"
+        install(args.wheels, call.site)
+    if lacking := missing():
+        raise Refused(f"bring as wheels (--wheels FOLDER): {', '.join(lacking)}")
+    label = require_gpu(args.device)
+    source = args.earlier or (call.out / ARCHIVE)
+    if source.exists():
+        with tarfile.open(source) as archive:
+            archive.extractall(call.work, filter="data")
+        call.state = json.loads((call.work / "state.json").read_text())
+    elif args.earlier:
+        raise Refused(f"{source}: no such file")
+    now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    call.state.setdefault("calls", []).append(f"{now} UTC: {label}, Python {sys.version.split()[0]}, {_versions()}")
+    return call
+
+
+def listing(state: dict[str, Any]) -> Iterator[str]:
+    """Every step: about how long it takes, and what came of it so far."""
+    for step in all_steps():
+        known = state.get("steps", {}).get(step.name, {})
+        status = known.get("status", "to do")
+        spent = f", {known['seconds']:.0f} s so far" if known else ""
+        goes_on = ", over several calls" if step.resumes and step.seconds > LIMIT_S else ""
+        yield f"{step.name:18} about {step.seconds / 60:4.1f} min{goes_on}: {step.text} [{status}{spent}]"
+
+
+def proceed(call: Call, chosen: Sequence[str]) -> bool:
+    """Do what fits in this call; whether all that was begun came to a good end."""
+    good = True
+    for step in all_steps():
+        if (chosen and step.name not in chosen) or not call.todo(step):
+            continue
+        needed = 60.0 if step.resumes else min(1.3 * step.seconds, 0.9 * call.limit_s)
+        if call.left_s < (PATIENCE_S if call.small else needed):
+            print(f"{step.name}: left for the next call, {call.left_s:.0f} s are too few", flush=True)
+            break
+        print(f"{step.name}: about {step.seconds / 60:.1f} min, {call.left_s / 60:.1f} left", flush=True)
+        start = time.monotonic()
+        status = work_on(call, step)
+        call.note(step, status, time.monotonic() - start)
+        call.save(whole=True)
+        good = good and status != "failed"
+        print(f"{step.name}: {status} after {time.monotonic() - start:.0f} s; saved in {ARCHIVE}", flush=True)
+        if status == "resumable":
+            break
+    return good
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path, nargs="?", help=f"folder for {ARCHIVE}")
+    parser.add_argument("--list", action="store_true", help="print the steps and their times; measure nothing")
+    parser.add_argument("--from", dest="earlier", type=Path, metavar="ARCHIVE", help="go on with this archive")
+    parser.add_argument("--step", action="append", choices=[step.name for step in all_steps()], help="default: all")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="S", help="seconds for this call (540)")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="libraries that this machine lacks")
+    parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
+    parser.add_argument("--small", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--tests", default="tests", help=argparse.SUPPRESS)
+    parser.add_argument("--suite", action="append", help=argparse.SUPPRESS)
+    parser.add_argument("--saved-every", type=float, default=SAVED_EVERY_S, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=MEASURED, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not args.out and not args.list:
+        parser.error("OUT is needed")
+    return args
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--step", choices=STEPS, action="append", help="default: all")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="S", help="seconds for all (default: 570)")
-    args = parser.parse_args()
-    end = time.monotonic() + args.limit
+    """0 when all that was begun came to a good end, 1 when a step failed, 2 where nothing can be measured."""
+    args = parsed()
+    if args.measure:
+        return measure(args.measure, args.out, args.device, args.small)
+    if args.list:
+        state: dict[str, Any] = {}
+        if source := args.earlier or (args.out and args.out / ARCHIVE):
+            with contextlib.suppress(OSError), tarfile.open(source) as archive:
+                file = archive.extractfile("state.json")
+                state = json.load(file) if file else {}
+        print("\n".join(listing(state)))
+        return 0
+    signal.signal(signal.SIGTERM, _stop)
+    scratch = Path(tempfile.mkdtemp(prefix="gpubench-validation-"))
     try:
-        gpu = check()
+        call = begin(args, scratch)
+        print("\n".join(listing(call.state)), flush=True)
+        try:
+            good = proceed(call, args.step or ())
+        finally:
+            call.save(whole=True)
+        left = [step.name for step in all_steps() if call.todo(step)]
+        print(f"{call.out / ARCHIVE}: " + (f"left: {', '.join(left)}" if left else "all steps are done"), flush=True)
+        return int(not good)
     except Refused as error:
         print(f"validate_gpu: {error}", file=sys.stderr)
         return 2
-    args.out = args.out.resolve()  # the steps' processes work elsewhere
-    args.out.mkdir(parents=True, exist_ok=True)
-    steps, failed = args.step or list(STEPS), False
-
-    def tell(lines: list[str]) -> None:
-        with (args.out / "validation.md").open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        print("\n".join(lines), flush=True)
-
-    ours = [name for name in steps if name in MEASURED]
-    if len(ours) < len(steps) and ours:
-        options = [f"--step={name}" for name in ours]
-        code, last = run([__file__, str(args.out), *options], args.out, min(MEASURED_S, end - time.monotonic()))
-        if code:
-            failed = True
-            tell([f"{', '.join(ours)}: not all of it (exit {code}: {last})\n"])
-        steps = [name for name in steps if name not in ours]
-    for name in steps:
-        try:
-            tell(list(STEPS[name](gpu, args.out, end - time.monotonic())))
-        except Exception as error:  # costs none of the others
-            traceback.print_exc()
-            failed = True
-            tell([f"## {name}\n\nFailed: {type(error).__name__}: {error}\n"])
-    return int(failed)
+    except KeyboardInterrupt:
+        print("validate_gpu: stopped; what was measured is saved", file=sys.stderr)
+        return 130
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
     python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
     python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
     python docs/experiments/verdicts.py judge ONES THREES            # the tables of docs/how-comparisons-are-decided.md
+    python docs/experiments/verdicts.py measure CORE0 --core 0 --neighbours 2       # while CORE1 is measured on core 1
+    python docs/experiments/verdicts.py disturbed CORE0 CORE1        # by how many processes of each side had neighbours
 
 A round is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work, once 20 %.
 Every other round takes them in reverse (A B B A), so that the pairs of a round are interleaved. The neighbour is a
@@ -12,15 +14,16 @@ process that only counts, on for one to six runs, off for as many.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_benchmark.utils import PercentageRegressionCheck
@@ -28,6 +31,9 @@ from pytest_benchmark.utils import PercentageRegressionCheck
 from gpubench.compare.interleaved import Sequential
 from gpubench.compare.samples import CaseKey, Observation, Side, merge_side, read_side
 from gpubench.compare.verdict import Verdict, judge
+from gpubench.runfile.ledger import assemble
+from gpubench.runfile.writer import write
+from gpubench.supervise.supervisor import Supervisor
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "verdict_cases.py"
@@ -36,41 +42,44 @@ KINDS = {"same": 10, "slower10": 11, "again": 10, "slower20": 12}
 """The runs of a round, and how many products the compute-bound case multiplies in them."""
 
 
-def schedule(rounds: int) -> list[tuple[int, str, bool]]:
-    """(round, kind, neighbour) of each run in turn; equal for equal rounds, longer for more."""
+def schedule(rounds: int, most: int = 1) -> list[tuple[int, str, int]]:
+    """(round, kind, neighbours) of each run in turn; equal for equal rounds, longer for more."""
     chance = random.Random(2026)
-    found: list[tuple[int, str, bool]] = []
-    busy, left = False, 3
+    found: list[tuple[int, str, int]] = []
+    neighbours, left = 0, 3
     for number in range(rounds):
         for kind in list(KINDS) if number % 2 == 0 else reversed(KINDS):
             if not left:
-                busy, left = not busy, chance.randint(1, 6)
-            found.append((number, kind, busy))
+                left = chance.randint(1, 6)
+                neighbours = 0 if neighbours else chance.randint(1, most)
+            found.append((number, kind, neighbours))
             left -= 1
     return found
 
 
-def measure(pool: Path, rounds: int, processes: int, threads: int, minutes: float) -> None:
+def measure(pool: Path, args: argparse.Namespace) -> None:
     pool.mkdir(parents=True, exist_ok=True)
+    if args.core is not None:
+        os.sched_setaffinity(0, {args.core})
     began = time.monotonic()
-    for number, kind, busy in schedule(rounds):
-        path = pool / f"{number:03d}-{kind}-{'busy' if busy else 'quiet'}.json"
+    for number, kind, count in schedule(args.rounds, args.neighbours):
+        path = pool / f"{number:03d}-{kind}-{f'busy{count}' if count else 'quiet'}.json"
         if path.exists():
             continue
-        if time.monotonic() - began > minutes * 60:
+        if time.monotonic() - began > args.minutes * 60:
             print(f"stopped before {path.name}: run it again to go on")
             return
-        environment = os.environ | {"VERDICT_PRODUCTS": str(KINDS[kind])}
-        neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+        os.environ["VERDICT_PRODUCTS"] = str(KINDS[kind])
+        neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
         try:
             with tempfile.TemporaryDirectory() as folder:
-                command = [sys.executable, "-m", "gpubench", "run", str(CASES), "--device=cpu", "--no-charts"]
-                command += [f"--threads={threads}", f"--processes={processes}", "-o", folder]
-                command += ["--", f"--benchmark-max-time={0.1 * processes}"]
-                subprocess.run(command, check=True, capture_output=True, env=environment)
-                shutil.copy(Path(folder) / "run.json", path)
+                words = ["--gpubench-device=cpu", "--gpubench-no-ceilings", f"--gpubench-threads={args.threads}"]
+                words.append(f"--benchmark-max-time={0.1 * args.processes}")
+                run = Supervisor(Path(folder), [str(CASES)], words, args.processes, 120.0, lambda event: None)
+                run.measure()
+                write(path, assemble(run.events))
         finally:
-            if neighbour:
+            for neighbour in neighbours:
                 neighbour.kill()
                 neighbour.wait()
 
@@ -177,6 +186,52 @@ def tables(ones: Path, threes: Path | None) -> None:
     print(f"\n({length:.1f} and {shorter:.1f} pairs on average.)")
 
 
+Runs = dict[tuple[str, bool], list[Measured]]
+"""Runs of one process by kind, and whether they ran beside neighbours; unchanged code is one kind."""
+
+
+def by_company(pool: Path) -> Runs:
+    found: Runs = {(kind, busy): [] for kind in KINDS for busy in (False, True)}
+    for kind, runs in load(pool).items():
+        for number, run in runs.items():
+            busy = not (pool / f"{number:03d}-{kind}-quiet.json").exists()
+            found["same" if kind == "again" else kind, busy].append(run)
+    return found
+
+
+def as_processes(runs: list[Measured]) -> dict[CaseKey, list[Observation]]:
+    """Runs of one process as if they were the processes of one run."""
+    return {
+        key: [replace(each, process=(0, each.process[0])) for each in observations]
+        for key, observations in together(runs).items()
+    }
+
+
+def disturbed(pools: list[Path], count: int) -> None:
+    """Comparisons of three processes a side, by how many of them ran beside neighbours."""
+    names = [path.stem for pool in pools for path in pool.glob("*.json")]
+    print(f"{len(names)} runs, {sum('busy' in name for name in names)} of them beside neighbours\n")
+    print(
+        "| beside neighbours: base, new | comparisons | alarms | 10 % named | 20 % named |\n|---|---:|---:|---:|---:|"
+    )
+    every = [by_company(pool) for pool in pools]
+    kinds = ("same", "slower10", "slower20")
+    for beside in itertools.product(range(4), repeat=2):
+        chance, hits = random.Random(repr(beside)), Counter[str]()
+        for runs, kind, _ in itertools.product(every, kinds, range(count)):
+            new = _picked(chance, runs, kind, beside[1], [])
+            base = _picked(chance, runs, "same", beside[0], new)
+            hits[kind] += alarmed(judge(as_processes(base), as_processes(new)), "" if kind == "same" else SLOWED)
+        cells = f"{beside[0]}, {beside[1]} of 3", count * len(pools), *(hits[kind] for kind in kinds)
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def _picked(chance: random.Random, runs: Runs, kind: str, busy: int, used: list[Measured]) -> list[Measured]:
+    """Three runs that aren't ``used`` yet, so many of them beside neighbours."""
+    pools = ([run for run in runs[kind, company] if not any(run is each for each in used)] for company in (True, False))
+    return [run for pool, size in zip(pools, (busy, 3 - busy), strict=True) for run in chance.sample(pool, size)]
+
+
 def _print(rows: list[Row]) -> None:
     print("| | comparisons | gpubench compare | pytest-benchmark median:5% | github-action-benchmark 200% |")
     print("|---|---:|---:|---:|---:|")
@@ -186,17 +241,22 @@ def _print(rows: list[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["measure", "judge"])
+    parser.add_argument("what", choices=["measure", "judge", "disturbed"])
     parser.add_argument("pools", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--neighbours", type=int, default=1, help="most counting processes at once")
+    parser.add_argument("--core", type=int, help="the core for all of it: two pools can be measured at once")
+    parser.add_argument("--count", type=int, default=40, help="how often to draw each comparison from each pool")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop measuring after that long")
     args = parser.parse_args()
-    if args.what == "judge":
+    if args.what == "disturbed":
+        disturbed(args.pools, args.count)
+    elif args.what == "judge":
         tables(args.pools[0], args.pools[1] if len(args.pools) > 1 else None)
     else:
-        measure(args.pools[0], args.rounds, args.processes, args.threads, args.minutes)
+        measure(args.pools[0], args)
     return 0
 
 

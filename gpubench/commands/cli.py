@@ -38,7 +38,7 @@ EXAMPLES = {
     "gpubench run bench/": "your own benchmarks",
     "gpubench time 'a @ b' --setup … --size …": "one expression",
     "gpubench report a/run.json b/run.json -o both": "two machines",
-    "gpubench compare --base before/ --new after/": "two versions",
+    "gpubench compare before/ after/": "two versions",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE = 2

@@ -22,10 +22,12 @@ _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    sides = "results files, or folders of them; with --interleave, a Python or the folder of a checkout"
-    after = "results after the change; more runs give a clearer verdict"
-    add("--base", nargs="+", required=True, metavar="RUN", help=f"results before the change: {sides}")
-    add("--new", nargs="+", required=True, metavar="RUN", help=after)
+    sides = "a results file, or a folder of them; with --interleave, a Python or the folder of a checkout"
+    add("sides", nargs="*", metavar="BASE NEW", help=f"before and after the change: each {sides}")
+    add("--base", nargs="+", default=[], metavar="RUN", help="instead of BASE, one or more: results before the change")
+    after = "instead of NEW: results after it; more runs give a clearer verdict"
+    add("--new", nargs="+", default=[], metavar="RUN", help=after)
+    options.add_expression(parser)
     add("--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--format", choices=("table", "md", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
@@ -44,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)")
     most = "highest number of pairs (default: 20); one benchmark takes 7 at least, a hundred take 14"
     add("--pairs", type=int, default=20, metavar="N", help=most)
-    options.add_expression(measuring)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
@@ -68,6 +69,8 @@ def threshold(text: str) -> float:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
+    _name_sides(args)
+    options.chosen(args)  # a wrong expression is refused before a file is read
     _require_writable(args)
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing)
@@ -81,6 +84,17 @@ def main(args: argparse.Namespace) -> int:
     return _show(comparison, args)
 
 
+def _name_sides(args: argparse.Namespace) -> None:
+    """``compare A B`` is ``compare --base A --new B``. Raises UsageError for anything but two sides."""
+    if args.sides and (args.base or args.new):
+        raise UsageError("name both sides in one way: BASE NEW, or --base RUN … --new RUN …")
+    if len(args.sides) == 2:
+        args.base, args.new = ([side] for side in args.sides)
+    elif args.sides or not (args.base and args.new):
+        got = f", not {len(args.sides)}" if args.sides else ""
+        raise UsageError(f"expected two sides{got}: gpubench compare BASE NEW, or --base RUN … --new RUN …")
+
+
 def _compare(args: argparse.Namespace) -> Comparison:
     if args.interleave:
         from ..compare.interleaved import compare_in_turn
@@ -88,22 +102,23 @@ def _compare(args: argparse.Namespace) -> Comparison:
         return compare_in_turn(args, [*options.passed_on(args), *options.chosen(args), *args.pytest])
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
-    if args.pytest or args.paths or args.expression or options.given(args):
-        raise UsageError("options of measuring, --paths, -k and what follows -- are for --interleave")
-    from ..compare.comparison import compare_sides
+    if args.pytest or args.paths or options.given(args):
+        raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
+    from ..compare.comparison import compare_sides, narrowed
     from ..compare.samples import read_side
 
     base, new = read_side("base", args.base), read_side("new", args.new)
-    return compare_sides(base, new, args.threshold, args.across_machines, args.normalise)
+    comparison = compare_sides(base, new, args.threshold, args.across_machines, args.normalise)
+    return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 
 def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"{args.svg}: a picture is .svg or .png")
-    read = {Path(path).resolve() for path in (*args.base, *args.new)}
+    read = {os.path.realpath(path) for path in (*args.base, *args.new)}
     for path in map(Path, filter(None, (args.svg, args.github_summary))):
-        if path.is_dir() or not os.access(path.parent, os.W_OK) or path.resolve() in read:
+        if path.is_dir() or not os.access(path.parent, os.W_OK) or os.path.realpath(path) in read:
             raise UsageError(f"{path}: can't be written there")
     if args.svg:
         from ..compare.document import DRAWN, dark_path
@@ -116,9 +131,9 @@ def _require_writable(args: argparse.Namespace) -> None:
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     from ..compare import document
 
-    if args.format == "table":
+    if args.format == "table" and comparison.verdicts:
         document.show_table(comparison)
-    else:
+    elif args.format != "table":
         print((document.to_json if args.format == "json" else document.comparison_markdown)(comparison), end="")
     if not comparison.verdicts:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)

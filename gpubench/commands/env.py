@@ -62,6 +62,7 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     cpu, torch, precision = here["cpu"], here["torch"], here["precision"]
     for device in here["devices"]:
         shown = {"capability": "compute {}", "multiprocessors": "{} SMs", "driver": "driver {}"}
+        shown |= {"unknown": "clocks and energy are unknown: {}"}
         more = [form.format(device[name]) for name, form in shown.items() if device.get(name) is not None]
         yield "Devices", device["name"], _line(device["label"] or "model unknown", _size(device["memory_bytes"]), *more)
     for name, reason in document["absent"].items():

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..errors import UsageError
 from ..format import counted
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
-from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences
+from .samples import CaseKey, Side, alternating_pairs, ceiling_ratios, doubts, machine_differences
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, Verdict, judge, overall, percent
 
 EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_NOTHING = 0, 1, 3
 NEW = "new"
+_NAMED = 3
+"""So many workloads are named of each side where the sides have none in common."""
 ORDER = (SLOWER, INCONCLUSIVE, FASTER, SAME)
 
 
@@ -28,8 +32,8 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn. With
-    ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown."""
+    """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
+    says what each side has. With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -37,6 +41,7 @@ class Comparison:
     threshold: float
     pairs: int | None = None
     fail_missing: bool = False
+    contents: tuple[str, ...] = ()
 
     @property
     def lost(self) -> list[Missing]:
@@ -59,7 +64,8 @@ class Comparison:
     def line(self) -> str:
         """All of it in one line."""
         if not self.verdicts:
-            return "nothing to compare: no benchmark was measured on both sides"
+            contents = f": {'; '.join(self.contents)}" if self.contents else ""
+            return f"nothing to compare: no benchmark was measured on both sides{contents}"
         counts = Counter(each.verdict for each in self.verdicts)
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
@@ -69,6 +75,18 @@ class Comparison:
             line += f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
         only_new = len(self.missing) - lost
         return f"{line}; {only_new} only in new" if only_new else line
+
+
+def contents_of(base: Side, new: Side) -> tuple[str, ...]:
+    """For each side what it measured."""
+    return tuple(content_text(side.name, [key.name.partition("[")[0] for key in side.cases]) for side in (base, new))
+
+
+def content_text(side: str, workloads: Sequence[str]) -> str:
+    """``base has 12 benchmarks (matmul.square, matmul.batched, copy.h2d …)``."""
+    names = sorted(set(workloads))
+    shown = f" ({', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''})" if names else ""
+    return f"{side} has {counted(len(workloads), 'benchmark') if names else 'none'}{shown}"
 
 
 def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
@@ -102,14 +120,34 @@ def compare_sides(
         notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
         notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
     cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
-    conditions = Conditions(base.cases, cases, moved=across_machines)
+    pairs = [] if across_machines else alternating_pairs(base, new)
+    if pairs:
+        notes.append(f"the runs alternate by their time stamps: judged as {len(pairs)} pairs of base and new")
+    conditions = Conditions(base.cases, cases, across_machines, pairs)
     if abs(conditions.shared) >= math.log(1 + threshold):
         shared = f"all benchmarks changed alike: {change_text(math.exp(conditions.shared))}"
         notes.append(f"{shared}; this may be drift of the machine, use --interleave to find out")
     per_run = min(sum(run.processes for run in side.runs) / len(side.runs) for side in (base, new))
     verdicts = judge(base.cases, cases, threshold, per_run, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
-    return Comparison(tuple(verdicts), missing_cases(base, new), tuple(notes), threshold)
+    contents, missing = contents_of(base, new), missing_cases(base, new)
+    return Comparison(tuple(verdicts), missing, tuple(notes), threshold, len(pairs) or None, contents=contents)
+
+
+def narrowed(comparison: Comparison, expression: str) -> Comparison:
+    """Only what ``-k`` chooses; each case is judged as among all, so that looking again doesn't change a verdict.
+    Raises UsageError for a wrong expression, and where nothing matches."""
+    matches = matcher(expression)
+
+    def fits(key: CaseKey) -> bool:
+        return matches([key.name, key.device or "cpu", key.implementation])
+
+    verdicts = tuple(each for each in comparison.verdicts if fits(each.key))
+    missing = tuple(each for each in comparison.missing if fits(each.key))
+    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
+    if keys and not verdicts and not missing:
+        raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
+    return replace(comparison, verdicts=verdicts, missing=missing)
 
 
 def change_text(ratio: float) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..format import counted, text
+from ..format import counted, text, writable
 from ..report.labels import shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
@@ -26,7 +28,12 @@ TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
 SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
-_COLUMNS = ("benchmark", "verdict", "change", "95% interval", "base", "new", "p", "processes")
+_MISSING_ROWS = 20
+_FEW_ROWS = 10
+"""More benchmarks that are inconclusive for one and the same reason are a line and no rows."""
+_NAMED = 3
+"""So many benchmarks are named in a line."""
+_COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
 _MOST_DRAWN = 20
 DRAWN = "Time after / time before"
 """How the titles of our pictures begin, by which they are known."""
@@ -45,6 +52,7 @@ def to_json(comparison: Comparison) -> str:
             "new_s": each.new_s,
             "p": each.p,
             "processes": {"base": each.processes[0], "new": each.processes[1]},
+            "reason": each.reason or None,
             "advice": each.advice or None,
         }
         for each in comparison.verdicts
@@ -68,24 +76,64 @@ def _named(key: CaseKey) -> dict[str, Any]:
 
 
 def show_table(comparison: Comparison) -> None:
-    """Print it for the terminal."""
-    tables = (_changes("Comparison", _sorted(comparison), comparison), *_remarks(comparison))
+    """Print it for the terminal: at most ten lines that say it all, then the rows."""
+    print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
+    tables = (_changes("Comparison", _rows(comparison), comparison), *_remarks(comparison))
     show_summary(Summary(tuple(table for table in tables if table.rows)))
-    print(f"gpubench compare: {comparison.line}")
+    print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
+
+
+def lead_lines(comparison: Comparison) -> list[str]:
+    """What changed; what is inconclusive, why, and what would settle it; how the machine disturbed it."""
+    in_turn = comparison.pairs is not None
+    lines = []
+    for word in (SLOWER, FASTER):
+        changed = [each for each in _sorted(comparison) if each.verdict == word]
+        if changed:
+            named = [f"{shorten(str(each.key), 60)} {change_text(each.ratio.value)}" for each in changed[:_NAMED]]
+            more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+            lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
+    groups = _inconclusive(comparison)
+    for cause, group in list(groups.items())[:_NAMED]:
+        reasons = {each.reason for each in group}
+        why = reasons.pop() if len(reasons) == 1 else cause
+        lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn)}")
+    if left := sum(map(len, list(groups.values())[_NAMED:])):
+        lines.append(f"Inconclusive ({left}), for other reasons: see the table.")
+    return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NAMED])]
+
+
+def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
+    """By cause, the most frequent first."""
+    groups: dict[str, list[Verdict]] = {}
+    for each in comparison.verdicts:
+        if each.verdict == INCONCLUSIVE:
+            groups.setdefault(each.reason.partition(":")[0], []).append(each)
+    return dict(sorted(groups.items(), key=lambda entry: -len(entry[1])))
+
+
+def _rows(comparison: Comparison) -> list[Verdict]:
+    """Those with a row: not where one reason makes many inconclusive, which is said in a line."""
+    counts = Counter(each.reason for each in comparison.verdicts if each.verdict == INCONCLUSIVE)
+    return [each for each in _sorted(comparison) if counts[each.reason] <= _FEW_ROWS or each.verdict != INCONCLUSIVE]
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
     verdicts = _sorted(comparison)
-    changed = [each for each in verdicts if each.verdict != SAME]
-    same = [each for each in verdicts if each.verdict == SAME]
+    rows = [each for each in _rows(comparison) if each.verdict != SAME]
+    folded = {"the same": [each for each in verdicts if each.verdict == SAME]}
+    shown = {each.key for each in rows}
+    folded["inconclusive"] = [each for each in verdicts if each.verdict == INCONCLUSIVE and each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
-    if changed:
-        lines += [*markdown_table(_changes("", changed, comparison)), ""]
-    if same:
-        lines += ["<details><summary>", f"{len(same)} the same", "</summary>", ""]
-        lines += [*markdown_table(_changes("", same, comparison)), "", "</details>", ""]
-    for table in _remarks(comparison):
+    lines += [*(f"- {escape(line)}" for line in lead_lines(comparison)), ""]
+    if rows:
+        lines += [*markdown_table(_changes("", rows, comparison)), ""]
+    for words, group in folded.items():
+        if group:
+            lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
+            lines += [*markdown_table(_changes("", group, comparison)), "", "</details>", ""]
+    for table in _remarks(comparison) if comparison.verdicts else ():
         lines += [f"### {table.title}", "", *markdown_table(table), ""] if table.rows else []
     return "\n".join(lines)
 
@@ -122,14 +170,14 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
         interval = _interval_text(ratio) if each.bounded else "—"
-        p = "—" if each.p is None else "<0.0001" if each.p < 1e-4 else f"{each.p:.2g}"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
-        rows.append((name, each.verdict, *times, p, processes))
-    in_turn = comparison.pairs is not None
-    notes = [_toward_conclusive(verdicts, in_turn)] if any(each.advice for each in verdicts) else []
+        rows.append((name, each.verdict, *times, processes, each.reason))
+    notes = []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
+    if title and len(comparison.verdicts) > len(verdicts):
+        notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
     return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
 
 
@@ -141,14 +189,13 @@ def _interval_text(ratio: Interval) -> str:
     return f"{least:.3g} … {most:.3g}×"
 
 
-def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
+def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool) -> str:
     """What a conclusive result takes, for the cases that need least and most."""
-    advised = [each for each in verdicts if each.advice]
     solvable = sorted((each for each in advised if each.more is not None), key=lambda each: each.more or 0)
     if not solvable:
-        return f"Inconclusive: {advised[0].advice}."
+        return f"{_capital(advised[0].advice)}."
     least, most = solvable[0], solvable[-1]
-    words = f"Inconclusive: {least.advice}"
+    words = _capital(least.advice)
     if most.more != least.more:
         words += f" in {shorten(str(least.key))}, {most.more} in {shorten(str(most.key))}"
     hopeless = len(advised) - len(solvable)
@@ -156,12 +203,16 @@ def _toward_conclusive(verdicts: Sequence[Verdict], in_turn: bool) -> str:
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
 
 
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
-    left = len(rows) - TABLE_ROWS
+    left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
-    missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:TABLE_ROWS]), note)
-    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes))
+    missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
+    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NAMED:]))
 
 
 def dark_path(path: Path) -> Path:
@@ -193,8 +244,9 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
         rows.append(NamedRow("", str(each.key), "", (mark,)))
     caption = (
-        "Point: time after / time before. Thick line: its 95% interval; a benchmark that was timed in one process only "
-        f"has none. Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
+        "Point: time after / time before. Thick line: its interval (95%, where changed or inconclusive over all "
+        "benchmarks together); a benchmark that was timed in one process only has none. "
+        f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     )
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}

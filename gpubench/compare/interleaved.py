@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +26,22 @@ from ..format import counted
 from ..report.render import prepare_folder
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
-from .comparison import NEW, Comparison, Missing, change_text, missing_cases
+from .comparison import NEW, Comparison, Missing, change_text, content_text, contents_of, missing_cases
 from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
-from .verdict import INCONCLUSIVE, MOST_NEEDED, SAME, TRIED_ONLY, Conditions, Verdict, decide, mean_times, percent
+from .verdict import (
+    INCONCLUSIVE,
+    MOST_NEEDED,
+    SAME,
+    SMOKE_RUN,
+    TRIED_ONLY,
+    Conditions,
+    Verdict,
+    decide,
+    doubt,
+    mean_times,
+    percent,
+    tail,
+)
 
 TURN_DEADLINE_S = 120.0
 PAIRED_FALSE_DISCOVERIES = 0.01
@@ -101,34 +114,43 @@ class Sequential:
             ps = [statistics.signed_rank_p([sign * value for value in values]) for values in changes.values()]
             return [min(1.0, p / share) if share > 0 else 1.0 for p in statistics.benjamini_hochberg(ps)]
 
+        slower, faster = adjusted(1), adjusted(-1)
+        tails = [share * tail(ps, PAIRED_FALSE_DISCOVERIES) for ps in (slower, faster)] if changes else []
         verdicts = []
-        for (key, values), slower_p, faster_p in zip(changes.items(), adjusted(1), adjusted(-1), strict=True):
-            verdict = self._judge(key, values, slower_p, faster_p, share)
+        for (key, values), slower_p, faster_p in zip(changes.items(), slower, faster, strict=True):
+            verdict = self._judge(key, values, (slower_p, faster_p), share, tails)
             if verdict.verdict not in (SAME, INCONCLUSIVE):
                 self._proven.setdefault(key, verdict)
             verdicts.append(self._proven.get(key, verdict))
         return [*verdicts, *(_unknown(key, pairs) for key, pairs in self._left_out.items() if key not in self._pairs)]
 
-    def _judge(self, key: CaseKey, values: Sequence[float], slower_p: float, faster_p: float, share: float) -> Verdict:
-        ratio = statistics.paired_ratio(values, 1 - 0.05 * share)
-        word = decide(ratio, slower_p, faster_p, self.threshold, PAIRED_FALSE_DISCOVERIES)
-        more, advice = self._advice(values, ratio.value) if word == INCONCLUSIVE else (None, "")
+    def _judge(
+        self, key: CaseKey, values: Sequence[float], ps: tuple[float, float], share: float, tails: Sequence[float]
+    ) -> Verdict:
+        ratio = statistics.paired_ratio(values, 0.025 * share, 0.025 * share)
+        word = decide(ratio, *ps, self.threshold, PAIRED_FALSE_DISCOVERIES)
+        if word != SAME:
+            ratio = statistics.paired_ratio(values, *tails)
+        words = self._explain(values, ratio) if word == INCONCLUSIVE else ()
         times, count = _median_times(self._pairs[key], ratio.value), len(values)
-        return Verdict(key, word, ratio, *times, slower_p, (count, count), advice, more)
+        return Verdict(key, word, ratio, *times, ps[0], (count, count), *words)
 
-    def _advice(self, values: Sequence[float], ratio: float) -> tuple[int | None, str]:
-        """How many more pairs would prove the change so far, or one that reaches the threshold if that is larger, from
-        their spread: 1.4826 median absolute deviations, a robust standard deviation."""
-        change = max(ratio, 1 / ratio, 1 + self.threshold)
+    def _explain(self, values: Sequence[float], ratio: Interval) -> tuple[str, str, int | None]:
+        """Why a case is inconclusive; and how many more pairs would prove the change so far, or one that reaches the
+        threshold if that is larger, from their spread: 1.4826 median absolute deviations, a robust standard deviation.
+        """
+        change = max(ratio.value, 1 / ratio.value, 1 + self.threshold)
         spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
         level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
         needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), change, level, most=MOST_NEEDED)
+        least = least_pairs(self.cases)
+        reason = f"too few pairs: less than {least}" if len(values) < least else doubt(ratio, spread, "pairs")
         small = change == 1 + self.threshold
-        detected = f"would detect a change of {percent(self.threshold) if small else change_text(ratio)}"
+        detected = f"would detect a change of {percent(self.threshold) if small else change_text(ratio.value)}"
         if needed is None:
-            return None, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine"
-        more = max(1, max(needed, least_pairs(self.cases)) - len(values))
-        return more, f"about {counted(more, 'more pair')} {detected}"
+            return reason, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine", None
+        more = max(1, max(needed, least) - len(values))
+        return reason, f"about {counted(more, 'more pair')} {detected}", more
 
 
 def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
@@ -142,8 +164,9 @@ def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
     """Of a case all of whose pairs were left out."""
     ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
     busy = "other work disturbed one side of every pair: use fewer --threads, or a quieter machine"
-    advice = TRIED_ONLY if any(pair.smoke for pair in pairs) else busy
-    return Verdict(key, INCONCLUSIVE, ratio, *_median_times(pairs, ratio.value), None, (0, 0), advice)
+    smoke = any(pair.smoke for pair in pairs)
+    words = (SMOKE_RUN, TRIED_ONLY) if smoke else ("machine busy: on one side of every pair", busy)
+    return Verdict(key, INCONCLUSIVE, ratio, *_median_times(pairs, ratio.value), None, (0, 0), *words)
 
 
 def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> Comparison:
@@ -158,9 +181,23 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
     judge = _Judge(args, (before, after))
     _say("starting: each side imports PyTorch and collects its benchmarks first")
+    workloads = {side: [_workload(name) for name in names] for side, names in turns.collect().items()}
+    if turns.interrupted:
+        return judge.comparison(0, True)
+    if not set.intersection(*map(set, workloads.values())):
+        return Comparison(
+            (), (), (), args.threshold, 0, contents=tuple(content_text(*entry) for entry in workloads.items())
+        )
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
     _say(f"{pairs} pairs in {time.monotonic() - judge.began:.0f} s; results files in {folder}/base and {folder}/new")
     return judge.comparison(pairs, turns.interrupted)
+
+
+def _workload(nodeid: str) -> str:
+    """File and function of a collected test, as tables show them: two sides may keep their files elsewhere."""
+    file, *names = nodeid.partition("[")[0].split("::")
+    stem = PurePath(file).stem.removeprefix("test_").removesuffix("_test")
+    return ".".join([stem, *(name.removeprefix("test_") for name in names)])
 
 
 class _Judge:
@@ -185,6 +222,8 @@ class _Judge:
             _say(f"base measured with {before}, new with {after}")
         if any(run.preset == SMOKE for side in pair for run in side.runs):
             _say("smoke runs prove nothing: one pair shows that both sides can be measured")
+            return True
+        if not self._sequential.cases:
             return True
         self._require_enough_pairs()
         if left_out := self._sequential.disturbed[count]:
@@ -227,7 +266,8 @@ class _Judge:
         apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
         unjudged = tuple(Missing(key, NEW, "no pair measured it on both sides") for key in apart)
         missing = (*missing_cases(base, new), *unjudged)
-        return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs)
+        contents = contents_of(base, new)
+        return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs, contents=contents)
 
 
 def _empty_folder(name: str | None) -> Path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import structs
@@ -20,11 +21,19 @@ SMOKE = "smoke"
 """The preset that only tries each case's code."""
 FASTEST = 0.1
 """The share of a process's rounds that counts as undisturbed."""
+CONTENDED = "contended"
+"""The flag of a case during whose rounds other programs used the cores."""
+MOSTLY = 0.5
+"""Other programs used the cores of a process if that share of its cases is flagged for it."""
 LATE = 1.5
 """A round that takes this many medians was delayed."""
+LEAST_PAIRS = 5
+"""Fewer pairs prove less than the same processes do as single observations."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
+_MODES |= {"cudnn_benchmark": "cuDNN benchmark", "cudnn_deterministic": "cuDNN deterministic"}
+_MODES |= {"deterministic": "deterministic algorithms", "variables": "variables"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,7 +54,8 @@ class Observation:
     """A process's seconds per call of a case: the median of its rounds, their fastest tenth, the fastest.
 
     ``late`` is the share of its delayed rounds; ``process`` numbers run and process within a side. A ``smoke`` run has
-    too few rounds to prove anything; in a ``contended`` process more threads were slower than one.
+    too few rounds to prove anything; in a ``contended`` process more threads were slower than one. ``busy`` means that
+    other programs used the cores while this case was timed.
     """
 
     median_s: float
@@ -55,6 +65,7 @@ class Observation:
     process: tuple[int, int] = (0, 0)
     smoke: bool = False
     contended: bool = False
+    busy: bool = False
 
     def scaled(self, factor: float) -> Observation:
         """The same with all times multiplied."""
@@ -63,6 +74,15 @@ class Observation:
 
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
+
+
+def busy_processes(side: Cases) -> set[tuple[int, int]]:
+    """The processes in which other programs used the cores during most cases."""
+    flags: defaultdict[tuple[int, int], list[bool]] = defaultdict(list)
+    for observations in side.values():
+        for each in observations:
+            flags[each.process].append(each.busy)
+    return {process for process, each in flags.items() if sum(each) >= MOSTLY * len(each)}
 
 
 @dataclass(slots=True)
@@ -85,6 +105,8 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
     """
     side = Side(name)
     for path in map(Path, paths):
+        if path.is_fifo() and path.absolute().parts[1:2] not in (("dev",), ("proc",)):  # a shell's <(…) is there
+            raise UsageError(f"{path}: a named pipe may never be written to: copy it to a file first")
         for run in folder.runs(path, read) if path.is_dir() else [read(path)]:
             content = folder.identity(run.path)
             if content in side.contents:
@@ -136,7 +158,35 @@ def _observation(process: Process, kept: Sequence[float], number: int, run: Run)
     late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
     fast = samples[int(FASTEST * (len(samples) - 1))]
     place, contended = (number, process.index), process.index in run.slow_threads
-    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended)
+    busy = any(flag.name == CONTENDED for flag in process.flags)
+    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended, busy)
+
+
+def alternating_pairs(base: Side, new: Side) -> list[tuple[int, int]]:
+    """Numbers of the runs of base and new that follow one another, pair after pair; empty where the runs of both sides
+    don't alternate, or their time stamps don't tell."""
+    if len(base.runs) != len(new.runs) or len(base.runs) < LEAST_PAIRS:
+        return []
+    moments = [
+        (_moment(run.started), side, i) for side, each in enumerate((base, new)) for i, run in enumerate(each.runs)
+    ]
+    if any(moment is None for moment, _, _ in moments) or len({moment for moment, _, _ in moments}) < len(moments):
+        return []
+    order = sorted((moment, side, i) for moment, side, i in moments if moment is not None)
+    pairs = []
+    for (_, side, i), (_, other, j) in zip(order[::2], order[1::2], strict=True):
+        if side == other:
+            return []
+        pairs.append((j, i) if side else (i, j))
+    return pairs
+
+
+def _moment(text: str | None) -> float | None:
+    """Seconds; a time without its zone is that of this machine."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def machine_differences(base: Side, new: Side, devices: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -194,6 +244,8 @@ def doubts(base: Side, new: Side) -> list[str]:
         if slow:
             words = f"the machine was busy in {slow} of {total} processes (all threads slower than one)"
             lines.append(f"{side.name}: {words}")
+        if count := len(busy_processes(side.cases)):
+            lines.append(f"{side.name}: other programs used the cores in {count} of {total} processes")
     return lines
 
 

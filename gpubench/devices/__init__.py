@@ -15,7 +15,7 @@ from ..errors import UsageError
 from .base import KINDS, Device, Memory, register
 from .cpu import Cpu
 from .demo import Demo, Load
-from .torch_device import TorchDevice, out_of_tree_kind, torch_kind
+from .torch_device import Mps, TorchDevice, Xpu, out_of_tree_kind
 
 __all__ = [
     "CPU", "Choice", "Demo", "Device", "Load", "Memory", "TorchDevice", "find_device", "in_use", "kinds", "present",
@@ -24,7 +24,8 @@ __all__ = [
 
 for _module in pkgutil.iter_modules(__path__):  # importing the file of a kind registers it
     importlib.import_module(f"{__name__}.{_module.name}")
-register(torch_kind("xpu"))  # Intel GPUs
+register(Mps)
+register(Xpu)
 register(Demo)
 
 CPU = Cpu()

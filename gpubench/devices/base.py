@@ -78,6 +78,10 @@ class Device(ABC):
     def release_memory(cls) -> None:
         """Return memory that is cached but unused to the devices of this kind."""
 
+    @classmethod  # noqa: B027
+    def release_pinned_memory(cls) -> None:
+        """Return page-locked host memory that is cached but unused to the system."""
+
     def ruined(self) -> str | None:
         """Why nothing more can be measured on the device in this process, or ``None``.
 

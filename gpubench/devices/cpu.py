@@ -120,6 +120,53 @@ def cache_sizes(cpu: Path = Path("/sys/devices/system/cpu/cpu0")) -> dict[str, i
     return sizes or None
 
 
+class EnergyCounter:
+    """The energy counters of all CPU sockets (RAPL: *running average power limit*), as Linux shows them.
+
+    Often root alone may read them. Each begins again at 0 after some 260 kJ: minutes at full power.
+    """
+
+    def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
+        names = sorted(
+            root.glob("intel-rapl:*/name")
+        )  # AMD's have the same name; a colon more names a part of a socket
+        sockets = [name.parent for name in names if name.parent.name.count(":") == 1 and _reads(name, "package")]
+        self._sockets = [folder for folder in sockets if _number(folder / "energy_uj") is not None]
+        self._last: dict[Path, int] = {}
+        self._total = 0
+
+    def joules(self) -> float | None:
+        """Joules since some moment; ``None`` without a counter that may be read."""
+        for socket in self._sockets:
+            reading = _number(socket / "energy_uj")
+            if reading is None:
+                return None
+            last = self._last.get(socket, reading)
+            wrapped = (_number(socket / "max_energy_range_uj") or 0) if reading < last else 0
+            self._total += reading - last + wrapped
+            self._last[socket] = reading
+        return self._total / 1e6 if self._sockets else None
+
+
+def _reads(path: Path, beginning: str) -> bool:
+    try:
+        return path.read_text().startswith(beginning)
+    except OSError:
+        return False
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+@functools.cache
+def _energy_counter() -> EnergyCounter:
+    return EnergyCounter()
+
+
 @register
 class Cpu(Device):
     """The CPU with all cores that this process may use."""
@@ -162,6 +209,10 @@ class Cpu(Device):
         except (OSError, NotImplementedError):
             return None
         return {"core": frequency.current * 1e6} if frequency and frequency.current else None
+
+    def energy_j(self) -> float | None:
+        """Of all sockets, whatever runs on them."""
+        return _energy_counter().joules()
 
     def cache_bytes(self) -> int | None:
         return max((cache_sizes() or {}).values(), default=None)

@@ -1,6 +1,7 @@
 """NVIDIA GPUs through CUDA, and AMD GPUs through ROCm, which torch calls ``cuda`` too.
 
 What torch doesn't know comes from NVIDIA's management library (NVML). It is an extra, so each answer may be missing.
+AMD's is asked by :mod:`.rocm`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import Unmeasurable
+from . import rocm
 from .base import register
 from .torch_device import TorchDevice
 
@@ -65,12 +67,33 @@ def driver(kernel: Path = Path("/proc/driver/nvidia/version")) -> str | None:
     return None
 
 
+_HEADROOM = 1.5
+"""How far a clock may rise after it was calibrated."""
+
+
+@functools.cache
+def _ticks_per_s(device: Cuda) -> float:
+    """Ticks per second of the device-side wait, by events: on some AMD GPUs it counts a clock of 100 MHz, on others
+    the shader's."""
+    ticks, waited_ms = 10**5, 0.0
+    while waited_ms < 1.0 and ticks < 10**9:
+        ticks *= 10
+        start = device.record_event()
+        with device.torch.cuda.device(device.index):
+            device.torch.cuda._sleep(ticks)
+        end = device.record_event()
+        device.synchronize()
+        waited_ms = start.elapsed_time(end)
+    return _HEADROOM * ticks / max(waited_ms, 1e-3) * 1e3
+
+
 @register
 class Cuda(TorchDevice):
     """Differs from other torch devices in how it is found, and in what the driver's library tells of it."""
 
     kind = "cuda"
     supports_graphs = True
+    caches_pinned_memory = True
     supports_data_parallel = True
     _failed_capture: ClassVar[str | None] = None
     _sides: ClassVar[dict[int, Any]] = {}
@@ -146,9 +169,14 @@ class Cuda(TorchDevice):
         return int(self._properties().total_memory)  # mem_get_info would create a context
 
     def cache_bytes(self) -> int | None:
-        return getattr(self._properties(), "L2_cache_size", None) or None
+        properties = self._properties()
+        if self._is_amd:  # its L2 isn't the last cache
+            return rocm.cache_bytes(rocm.address(properties))
+        return getattr(properties, "L2_cache_size", None) or None
 
     def clocks(self) -> dict[str, float] | None:
+        if self._is_amd:
+            return rocm.clocks(rocm.address(self._properties()))
         return self._nvml(
             lambda nvml, gpu: {
                 "sm": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,
@@ -157,6 +185,8 @@ class Cuda(TorchDevice):
         )
 
     def throttle_reasons(self) -> tuple[str, ...]:
+        if self._is_amd:
+            return rocm.throttle_reasons(rocm.address(self._properties()))
         # NVML calls them clock event reasons since CUDA 12.2, throttle reasons before.
         mask = self._nvml(lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)))
         if mask is None:
@@ -189,14 +219,17 @@ class Cuda(TorchDevice):
 
     def energy_j(self) -> float | None:
         """Since the driver was loaded; GPUs before Volta have no counter."""
+        if self._is_amd:
+            return rocm.energy_j(rocm.address(self._properties()))
         return self._nvml(lambda nvml, gpu: float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3)
 
     def queue_wait(self, seconds: float) -> bool:
         sleep = getattr(self.torch.cuda, "_sleep", None)
         if sleep is None:
             return False
+        rate = _ticks_per_s(self) if self._is_amd else _FASTEST_CLOCK
         with self.torch.cuda.device(self.index):
-            sleep(int(seconds * _FASTEST_CLOCK))
+            sleep(int(seconds * rate))
         return True
 
     def record_event(self) -> torch.Event:
@@ -268,8 +301,13 @@ class Cuda(TorchDevice):
             "l2_bytes": getattr(properties, "L2_cache_size", None),
             "platform": "rocm" if hip else "cuda",
             "driver": None if hip else driver(),
+            **({"unknown": rocm.why_unknown(rocm.address(properties))} if hip else {}),
             **self.limits(),
         }
+
+    @property
+    def _is_amd(self) -> bool:
+        return bool(self.torch.version.hip)
 
     def limits(self) -> dict[str, float | None]:
         """Power limit (W) and highest clocks (Hz); empty if NVML doesn't know the GPU."""
@@ -288,15 +326,15 @@ class Cuda(TorchDevice):
         library, uuid = _library(), self._uuid()
         if library is None or uuid is None:
             return None
-        try:
-            return question(library, library.nvmlDeviceGetHandleByUUID(uuid))
-        except (library.NVMLError, AttributeError):  # older libraries lack some functions and constants
-            return None
+        for kind in ("GPU", "MIG"):  # a part of a GPU has a key of its own, and torch names it without its kind
+            with contextlib.suppress(library.NVMLError, AttributeError):  # older libraries lack some functions
+                return question(library, library.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}"))
+        return None
 
     def _uuid(self) -> str | None:
         """The key by which NVML knows the device: its index there ignores ``CUDA_VISIBLE_DEVICES``."""
         uuid = getattr(self._properties(), "uuid", None)
-        return None if uuid is None or self.torch.version.hip else f"GPU-{uuid}"
+        return None if uuid is None or self._is_amd else str(uuid)
 
     def _properties(self) -> Any:
         return self.torch.cuda.get_device_properties(self.index)

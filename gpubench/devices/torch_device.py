@@ -1,11 +1,17 @@
-"""Devices that torch's own module describes, and the kinds that are nothing but that: Intel's, and out-of-tree ones."""
+"""Devices that torch's own module describes, and the kinds that are little but that: Apple's, Intel's and out-of-tree
+ones."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .base import Device, Memory
+from .cpu import model
+
+if TYPE_CHECKING:
+    import torch
 
 
 class _Torch:
@@ -21,6 +27,8 @@ class TorchDevice(Device):
     """A kind known by its ``torch.<kind>`` module, through torch's contract for device modules."""
 
     torch: ClassVar[Any] = _Torch()
+    caches_pinned_memory: ClassVar[bool] = False
+    """Whether torch keeps this kind's page-locked host memory. Asked of another kind, torch may end the process."""
 
     @classmethod
     def _module(cls) -> Any:
@@ -65,6 +73,15 @@ class TorchDevice(Device):
     @classmethod
     def release_memory(cls) -> None:
         cls._ask("empty_cache")
+        cls.release_pinned_memory()
+
+    @classmethod
+    def release_pinned_memory(cls) -> None:
+        if not cls.caches_pinned_memory:
+            return
+        public = getattr(getattr(cls.torch, "accelerator", None), "empty_host_cache", None)  # since torch 2.13
+        with contextlib.suppress(RuntimeError, AttributeError):
+            (public or cls.torch._C._host_emptyCache)()
 
     @property
     def label(self) -> str:
@@ -88,6 +105,57 @@ class TorchDevice(Device):
 
     def reset_peak_memory(self) -> None:
         self._ask("reset_peak_memory_stats", self.index)
+
+
+class Mps(TorchDevice):
+    """The one GPU of an Apple computer, through Metal; ``torch.mps`` takes no index."""
+
+    kind = "mps"
+    indexed = False
+
+    @classmethod
+    def why_absent(cls) -> str:
+        if not cls.torch.backends.mps.is_built():
+            return f"this PyTorch build ({cls.torch.__version__}) has no Metal (mps) support"
+        return "no Metal device, or macOS older than 12.3"
+
+    @classmethod
+    def indices_in_use(cls) -> tuple[int, ...]:
+        return (0,) if cls.count() and cls.torch.mps.driver_allocated_memory() else ()
+
+    @property
+    def label(self) -> str:
+        return f"{model()} GPU"
+
+    def synchronize(self) -> None:
+        self.torch.mps.synchronize()
+
+    def lacks(self, dtype: str) -> str | None:
+        return f"{dtype} does not exist on mps" if dtype in ("tf32", "float64") else None
+
+    def memory(self) -> Memory:
+        total = self.torch.mps.recommended_max_memory()
+        return Memory(max(0, total - self.torch.mps.current_allocated_memory()), total)
+
+
+class Xpu(TorchDevice):
+    """Intel GPUs, whose events time their work; a queue of theirs can't be held. Written from the documentation of
+    ``torch.xpu``; not run on one yet."""
+
+    kind = "xpu"
+    caches_pinned_memory = True
+
+    def lacks(self, dtype: str) -> str | None:
+        if dtype == "float64" and not getattr(self._ask("get_device_properties", self.index), "has_fp64", True):
+            return f"{self.label} has no float64"
+        return super().lacks(dtype)
+
+    def record_event(self) -> torch.Event:
+        event = self._ask("Event", True)  # enable_timing
+        if event is None:
+            raise NotImplementedError("torch.xpu has no events that time")
+        event.record(self._module().current_stream(self.index))
+        return event  # type: ignore[no-any-return]
 
 
 @functools.cache

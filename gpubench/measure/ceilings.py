@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..devices import CPU, Demo, Device
 from ..devices.cpu import cache_sizes
 from ..devices.demo import LAUNCH_S, PEAK_BYTES, PEAK_FLOPS, PINNED
+from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
+from .data import pinned_copy
 from .precision import matmul_precision, torch_dtype
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     bandwidth = tuple(_bandwidth(device, clock, effort))
     throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
     to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
+    device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
     return Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
 
@@ -171,8 +174,8 @@ def _host_link(device: Device, clock: DeviceClock, effort: Effort) -> tuple[floa
 
     count = min(TRANSFER_BYTES, effort.footprint) // 4
     host, target = torch.ones(count), torch.ones(count, device=str(device))
-    with contextlib.suppress(RuntimeError, NotImplementedError):
-        host = host.pin_memory()
+    with contextlib.suppress(Unmeasurable):
+        host = pinned_copy(host)
     arriving = _shortest(lambda: target.copy_(host, non_blocking=True), clock, effort.seconds)
     leaving = _shortest(lambda: host.copy_(target, non_blocking=True), clock, effort.seconds)
     return host.nbytes / arriving, host.nbytes / leaving

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
-from ..errors import TooLarge
+from ..errors import TooLarge, Unmeasurable
 from ..format import bytes_text
 
 if TYPE_CHECKING:
@@ -117,6 +117,25 @@ def tensors(*values: Any) -> list[torch.Tensor]:
 
     modules = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.nn.Module)]
     return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
+
+
+def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:
+    """The tensors of a result that share no memory with these inputs: what may be overwritten."""
+    held = {tensor.untyped_storage()._cdata for tensor in tensors(inputs)}
+    return [tensor for tensor in tensors(result) if tensor.untyped_storage()._cdata not in held]
+
+
+def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in page-locked host memory. Raises :class:`Unmeasurable` where there is none, also where torch says
+    nothing and returns ordinary memory."""
+    try:
+        pinned = tensor.pin_memory()
+        locked = pinned.is_pinned()
+    except (RuntimeError, NotImplementedError) as error:
+        raise Unmeasurable(f"no pinned memory: {' '.join(str(error).split())}") from error
+    if not locked:
+        raise Unmeasurable("no pinned memory: torch returned ordinary memory")
+    return pinned
 
 
 def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:

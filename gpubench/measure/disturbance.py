@@ -138,6 +138,12 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
         signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
     if signs:
         yield Flag("contended", ", ".join(signs))
+    yield from held_down(before, after)
+
+
+def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
+    """``throttled``, from what changed of the devices between two moments."""
+    wall = after.wall_s - before.wall_s
     slower = [
         f"{name}: {before.clocks[name] / 1e9:.2f} to {clock / 1e9:.2f} GHz"
         for name, clock in after.clocks.items()

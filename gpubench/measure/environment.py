@@ -23,9 +23,17 @@ from ..errors import UsageError
 T = TypeVar("T")
 VARIABLES = re.compile(
     r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL)_\w+|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
-    r"|CUDA_DEVICE_ORDER|CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE"
-    r"|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NVML_BASED_CUDA_CHECK"
+    r"|CUDA_DEVICE_ORDER|PYTORCH_NVML_BASED_CUDA_CHECK|CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL"
+    r"|CUBLAS_WORKSPACE_CONFIG|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+    r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
 )
+_OF_ACCELERATORS = re.compile(
+    r"(CUBLAS|CUBLASLT|NVIDIA|AMD)_\w+|(CUDA|HIP)_LAUNCH_BLOCKING|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+    r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
+)
+"""Those of :data:`VARIABLES` that change what an accelerator does, not which one is used."""
+_BLOCKING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
+_OFF = ("", "0")
 
 
 def _known(*asks: Callable[[], T]) -> T | None:
@@ -88,7 +96,7 @@ def _build(torch: Any) -> dict[str, Any]:
 
 
 def switches() -> dict[str, Any]:
-    """How exact float32 and half-precision products are at this moment; empty without torch."""
+    """How exact products are at this moment, and what else changes an accelerator's times; empty without torch."""
     torch, _ = imported_torch()
     if torch is None:
         return {}
@@ -103,7 +111,35 @@ def switches() -> dict[str, Any]:
         "float32_matmul": _known(torch.get_float32_matmul_precision),
         "fp16_reduced_precision_reduction": _known(lambda: matmul.allow_fp16_reduced_precision_reduction),
         "bf16_reduced_precision_reduction": _known(lambda: matmul.allow_bf16_reduced_precision_reduction),
+        "cudnn_benchmark": _known(lambda: cudnn.benchmark),
+        "cudnn_deterministic": _known(lambda: cudnn.deterministic),
+        "deterministic": _known(lambda: torch.are_deterministic_algorithms_enabled()),
+        "variables": accelerator_variables(),
     }
+
+
+def accelerator_variables() -> str:
+    """Environment variables that change what an accelerator does, as ``NAME=value``; empty where none is set."""
+    found = (f"{name}={value}" for name, value in sorted(os.environ.items()) if _OF_ACCELERATORS.fullmatch(name))
+    return " ".join(found)
+
+
+def unusual() -> list[str]:
+    """What this process has set that changes an accelerator's times, in words; nothing by default."""
+    texts = [accelerator_variables()] if accelerator_variables() else []
+    names = {"cudnn_benchmark": "cudnn.benchmark is on", "cudnn_deterministic": "cudnn.deterministic is on"}
+    names["deterministic"] = "deterministic algorithms are on"
+    known = switches()
+    return texts + [text for name, text in names.items() if known.get(name)]
+
+
+def require_free_launches() -> None:
+    """Raise UsageError where a variable makes each launch wait for its work: nothing of what is measured would be so
+    outside of a debugger."""
+    for name in _BLOCKING:
+        if os.environ.get(name, "0") not in _OFF:
+            value = os.environ[name]
+            raise UsageError(f"{name}={value} makes each launch wait for its work, which no program does: unset it")
 
 
 def moment() -> dict[str, Any]:

@@ -16,13 +16,12 @@ from msgspec import structs, to_builtins
 from ..devices import CPU, Demo, Device, Load, find_device
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Work
-from ..runfile.utilisation import compute_dtype
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Transfer, Work
 from . import budget, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
-from .data import Data, bare_tensors, tensors
-from .precision import apply, matmul_precision, torch_dtype
+from .data import Data, bare_tensors, pinned_copy, tensors
+from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .steps import Prepared, Request, Timed, Verified, Warm
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 LONG_CALL = 0.01
 """A call that takes longer, in seconds, is a round of its own: the median of the rounds is its latency."""
 ENERGY_FROM = 0.05
-"""Presets that time a case for fewer seconds (smoke) skip the energy counter, which needs 0.3 s."""
+"""Presets that time a case for fewer seconds (smoke) skip the energy counter, which needs a second."""
 
 
 class Inputs:
@@ -73,10 +72,7 @@ class Inputs:
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in page-locked host memory, which a device reads without the CPU's help."""
-        try:
-            return tensor if tensor.is_meta else tensor.pin_memory()
-        except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"no pinned memory for {self.home}: {error}") from error
+        return tensor if tensor.is_meta else pinned_copy(tensor)
 
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
         """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
@@ -220,7 +216,7 @@ class Gpubench(Inputs):
         call = apply(self.case.variant, request.function, self.home)
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
-            poison(prepared.kwargs)
+            poison(prepared.args, prepared.kwargs)
         self.home.reset_peak_memory()
         start = self._clock()
         result = call(*prepared.args, **prepared.kwargs)
@@ -272,26 +268,39 @@ class Gpubench(Inputs):
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
         """What else the record says: the precision in force and, once in a run, what only an accelerator has."""
-        record: dict[str, Any] = {"precision": environment.switches()}
-        if not (self.enabled and self.first and self.home.accelerator):
+        record: dict[str, Any] = {"precision": self._precision()}
+        if not (self.enabled and self.first):
             return record
         if isinstance(self.home, Demo):
             load, outputs = self._load(prepared), bare_tensors(timed.result)
             return record | simulated_probes(self.home, load, bare_tensors(prepared.args), outputs)
-        if verified.again is None:
-            record["device_reason"] = "the case sets up before every call"
-        elif sum(used.accelerator for used in self._clock.devices) > 1:
-            record["device_reason"] = "the call uses several devices"
-        else:
-            record |= device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
-            # Energy is counted over many calls in a row, whose cache is hot.
-            if self._flush is None and self.allowance.max_time >= ENERGY_FROM:
-                record["energy_j"] = energy(verified.again, self.home, self._clock, warm.call_s)
-        if len(self._clock.devices) == 1:  # else copying is the work itself
-            inputs = {name: value for name, value in prepared.kwargs.items() if name != "out"}
-            read, written = bare_tensors(prepared.args, inputs), bare_tensors(timed.result)
-            record["transfer"] = transfer(read, written, self.home)
+        single = sum(used.accelerator for used in self._clock.devices) < 2
+        if self.home.accelerator:
+            record |= self._device_time(verified, warm, single)
+            if len(self._clock.devices) == 1:  # else copying is the work itself
+                record["transfer"] = self._transfer(prepared, timed)
+        # Energy is counted over many calls in a row, whose cache is hot.
+        if verified.again and single and self._flush is None and self.allowance.max_time >= ENERGY_FROM:
+            counted = energy(verified.again, self.home, self._clock, warm.call_s)
+            record |= counted._asdict() if counted else {}
         return record
+
+    def _device_time(self, verified: Verified, warm: Warm, single: bool) -> dict[str, Any]:
+        if verified.again is None:
+            return {"device_reason": "the case sets up before every call"}
+        if not single:
+            return {"device_reason": "the call uses several devices"}
+        return device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
+
+    def _transfer(self, prepared: Prepared, timed: Timed) -> Transfer | None:
+        """Copies of the arguments, or of what the call's object says that it reads: a training step's batch."""
+        function = prepared.request.function
+        inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
+        if inputs_of is not None:
+            inputs = inputs_of(function.__name__)
+            return None if inputs is None else transfer(inputs, bare_tensors(timed.result), self.home)
+        named = {name: value for name, value in prepared.kwargs.items() if name != "out"}
+        return transfer(bare_tensors(prepared.args, named), bare_tensors(timed.result), self.home)
 
     def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
         """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""
@@ -334,7 +343,7 @@ class Gpubench(Inputs):
         if self.enabled:
             self._replayed.load(durations)
         benchmark.pedantic(lambda: None, rounds=len(durations) if self.enabled else 1, iterations=iterations)
-        self._record({"precision": environment.switches(), **record}, work, None, flags)
+        self._record({"precision": self._precision(), **record}, work, None, flags)
 
     def add_flag(self, flag: Flag) -> None:
         """Add what was noticed after the measurement, if there is one."""
@@ -345,7 +354,7 @@ class Gpubench(Inputs):
         """What a simulated device takes its time for."""
         counted = prepared.counted
         assert counted is not None
-        dtype = compute_dtype(self.case.dtype, self.case.variant)
+        dtype = computed_dtype(self.case, self.home)
         return Load(prepared.work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
@@ -369,12 +378,16 @@ class Gpubench(Inputs):
         names = tuple(sorted({str(device) for device in self._clock.devices}))
         self.case = structs.replace(self.case, devices=names)
 
+    def _precision(self) -> dict[str, Any]:
+        autocast = {"autocast": autocast_dtype(self.home)} if self.case.variant == "autocast" else {}
+        return environment.switches() | autocast
+
     # What the steps are made of -----------------------------------------------------------------------------------
 
     def _reference(self, prepared: Prepared) -> Reference | Check:
         if not self.first:
             return unchecked("checked by the run's first process")
-        precision, torch_only = compute_dtype(self.case.dtype, self.case.variant), self.implementation == "torch"
+        precision, torch_only = computed_dtype(self.case, self.home), self.implementation == "torch"
         return prepare_reference(prepared, precision, self._reference_limit_s, self._session.rates, torch_only)
 
     @property

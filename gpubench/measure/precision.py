@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..devices import Device
 from ..errors import UsageError
 from ..options import DTYPES
-from .data import tensors
+from ..runfile.schema import Case
+from .data import apart_from
 
 if TYPE_CHECKING:
     import torch
@@ -85,8 +86,18 @@ def set_float32_state(state: tuple[Any, ...]) -> None:
         switch.fp32_precision = value
 
 
+def autocast_dtype(device: Device) -> str:
+    """What products are computed in under autocast: bfloat16, or float16 where the device only emulates bfloat16."""
+    return "float16" if device.lacks("bfloat16") else "bfloat16"
+
+
+def computed_dtype(case: Case, device: Device) -> str:
+    """The dtype that a case's products are computed in on its device."""
+    return autocast_dtype(device) if case.variant == "autocast" else case.dtype
+
+
 def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..., Any]:
-    """The call in this variant. ``autocast`` is bfloat16; ``compile`` compiles at its first call, ``graph`` records.
+    """The call in this variant. ``compile`` compiles at its first call, ``graph`` records at its first.
 
     A call with ``applies_variant`` set does so itself: of a training step only the forward pass runs under autocast.
     A recorded graph replays with the memory of the first call's arguments, whatever it is called with later.
@@ -100,8 +111,10 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
 
     import torch
 
+    dtype = torch_dtype(autocast_dtype(device))
+
     def autocast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device.torch_name.partition(":")[0], dtype=torch.bfloat16):
+        with torch.autocast(device.torch_name.partition(":")[0], dtype=dtype):
             return call(*args, **kwargs)
 
     return autocast
@@ -134,7 +147,8 @@ class _Recorded:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._replay is None:
             self._replay, self._result = self._device.capture_graph(lambda: self._call(*args, **kwargs))
-            for tensor in tensors(self._result):
+            given = {name: value for name, value in kwargs.items() if name != "out"}
+            for tensor in apart_from(self._result, args, given, self._call, getattr(self._call, "__self__", None)):
                 if tensor.is_floating_point():
                     tensor.detach().fill_(math.nan)  # what a replay doesn't fill, no check shall pass
         self._replay()

@@ -11,21 +11,29 @@ from ..devices.demo import FIRST_S, LAUNCH_S
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
-from .data import memory_key, require_memory
+from .data import memory_key, pinned_copy, require_memory
 
 if TYPE_CHECKING:
     import torch
 
 LATENCY_CALLS, LATENCY_S = 100, 0.02
-ENERGY_S = 0.3
-"""Seconds of calls over which energy is counted: several times the 20 to 100 ms between two steps of a counter."""
+ENERGY_S, MOST_STEPS = 1.0, 50
+"""Energy is counted over so many seconds, or over so many steps of a counter that moves often: a GPU's moves every 20
+to 100 ms, a CPU's every millisecond."""
+LOOK_S = 0.004
+"""Seconds of calls between two looks at a counter: short beside the steps of a GPU's, long beside a wait."""
+LONG_S = 1.0
+"""A call that takes longer, in seconds, is made once for its device time."""
 REPEATS, QUEUED_S = 5, 0.02
 """Repeats of the device's time, and what each may keep the device busy, roughly."""
 MOST_CALLS = 50
 """A device's queue is finite: beyond about a thousand launches the host has to wait for it."""
 LONGEST_HOLD, TRIES = 0.5, 4
-HELD, KERNELS = "held", "kernels"
-"""How the device's time was measured: calls queued behind a wait, or the sum of the kernels of one call."""
+LAGS = 0.5
+"""Largest share of a device's time that launching may take where the device isn't held."""
+HELD, KERNELS, MARKED = "held", "kernels", "marked"
+"""How the device's time was measured: calls queued behind a wait, the sum of the kernels of one call, or marks around
+calls that were not held back."""
 FEWEST_COPIES, MOST_COPIES, COPIES_S = 3, 20, 0.05
 """Copies each way: at least and at most so many, within about so long."""
 
@@ -48,18 +56,41 @@ def latency(call: Callable[[], Any], clock: DeviceClock) -> float:
     return statistics.median(repeat(call, clock, least=3, most=LATENCY_CALLS, seconds=LATENCY_S))
 
 
-def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> float | None:
-    """Joules per call over about 0.3 s of calls, idle power included; ``None`` without a counter that moves."""
-    clock()
-    before = device.energy_j()
-    if before is None:
+class Energy(NamedTuple):
+    """Joules per call, idle power included; ``energy_error_j`` is the counter's largest step, per call."""
+
+    energy_j: float
+    energy_error_j: float
+
+
+def energy(call: Callable[[], Any], device: Device, clock: DeviceClock, call_s: float) -> Energy | None:
+    """Count joules from one step of the device's counter to another; ``None`` without a counter that moves.
+
+    A counter stands still between its steps. Calls count from the first step that is seen to the first one after a
+    second (:data:`ENERGY_S`). Of calls that take longer than that, there are two.
+    """
+    last = device.energy_j()
+    if last is None:
         return None
-    calls = max(3, int(ENERGY_S / max(call_s, 1e-7)))
-    for _ in range(calls):
-        call()
-    clock()
-    used = (device.energy_j() or 0.0) - before
-    return used / calls if used > 0 else None
+    calls = max(1, int(LOOK_S / max(call_s, 1e-7)))
+    first: float | None = None
+    counted, steps = 0, [0.0]
+    begin = moved = clock()
+    while True:
+        for _ in range(calls):
+            call()
+        now, reading = clock(), device.energy_j() or 0.0
+        counted += calls
+        if reading > last:
+            if first is None:
+                first, begin, counted = reading, now, 0
+            else:
+                steps.append(reading - last)
+            last, moved = reading, now
+            if counted and (now - begin >= ENERGY_S or len(steps) > MOST_STEPS):
+                return Energy((last - first) / counted, max(steps) / counted)
+        elif now - moved > ENERGY_S:
+            return None
 
 
 class DeviceTime(NamedTuple):
@@ -80,8 +111,11 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
     ``call_s`` is the expected wall time of one. ``flush``, if given, runs on the device before each call and outside
     its marks, of which an empty pair is taken off. A repeat counts only if the wait was still on when the last call
     was queued; otherwise fewer are queued behind a longer wait, up to half a second. Where that doesn't help, a call
-    is profiled and the times of its kernels are summed.
+    is profiled and the times of its kernels are summed. A call of more than a second (:data:`LONG_S`) is made once, and
+    a device that can't be held isn't.
     """
+    if call_s > LONG_S:
+        return _unheld(call, device, 1, flush)
     calls = max(1, min(MOST_CALLS, int(QUEUED_S / max(call_s, 1e-9))))
     launch_s = _launch(call, device, calls)
     hold_s = 2 * calls * launch_s + 2e-4
@@ -92,7 +126,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
             return _profiled(call, device, launch_s)
         seconds = _repeat(call, device, calls, hold_s, flush)
         if seconds is None:
-            return DeviceTime(None, launch_s, f"{device.kind} can't be made to wait on the device itself")
+            return _unheld(call, device, 1 if flush else calls, flush)
         if seconds >= 0:
             times.append(seconds)
         else:
@@ -154,6 +188,28 @@ def _repeat(
     return max(0.0, statistics.median(start.elapsed_time(end) for _, start, end in marks) - alone) / 1e3
 
 
+def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable[[], Any] | None) -> DeviceTime:
+    """Marks around calls that begin at once: right only where the device lags far behind the host, so that it has
+    always work."""
+    if flush is not None:
+        flush()
+    device.synchronize()
+    try:
+        start = device.record_event()
+    except NotImplementedError:
+        return DeviceTime(None, None, f"{device.kind} can neither be made to wait nor time itself")
+    begin = device.now()
+    for _ in range(calls):
+        call()
+    launch_s = (device.now() - begin) / calls
+    end = device.record_event()
+    device.synchronize()
+    device_s = start.elapsed_time(end) / 1e3 / calls
+    if launch_s > LAGS * device_s:
+        return DeviceTime(None, launch_s, "launching takes about as long as the device, which isn't held meanwhile")
+    return DeviceTime(device_s, launch_s, device_method=MARKED)
+
+
 def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], device: Device) -> Transfer | None:
     """Median seconds of all copies of one direction with one wait at the end.
 
@@ -172,6 +228,7 @@ def transfer(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], de
     for name, tensors, arriving in (("in", inputs, True), ("out", outputs, False)):
         for suffix, pinned in (("_s", False), ("_pinned_s", True)):
             times[name + suffix] = _copies(tensors, device, arriving, pinned) if tensors else None
+    device.release_pinned_memory()
     return Transfer(sizes[0], sizes[1], **times)
 
 
@@ -191,8 +248,8 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
 
     hosts = [torch.empty_like(tensor, device="cpu").copy_(tensor) for tensor in tensors]
     try:
-        hosts = [host.pin_memory() for host in hosts] if pinned else hosts
-    except (RuntimeError, NotImplementedError):  # a kind without pinned memory
+        hosts = [pinned_copy(host) for host in hosts] if pinned else hosts
+    except Unmeasurable:
         return None
     copies = [*(zip(tensors, hosts, strict=True) if arriving else zip(hosts, tensors, strict=True))]
 

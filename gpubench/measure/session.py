@@ -14,12 +14,11 @@ from ..errors import UsageError
 from ..options import OPTIONS
 from ..runfile.flags import Flag
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
-from ..runfile.utilisation import compute_dtype
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
 from .disturbance import canary, impossible, slow_threads
-from .precision import matmul_precision
+from .precision import computed_dtype, matmul_precision
 from .work import Counted
 
 BRIEF_BUDGET_S = 8.0
@@ -139,7 +138,7 @@ class Session:
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
             if device := find_device(case.device).device:
-                wanted.setdefault(device, set()).add(compute_dtype(case.dtype, case.variant))
+                wanted.setdefault(device, set()).add(computed_dtype(case, device))
         _ = self.threads
         return ceilings.measure_ceilings(wanted, self._peaks)
 
@@ -158,7 +157,7 @@ class Session:
             return []
         floor, link = case.implementation == "torch", len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
-        dtype = compute_dtype(case.dtype, case.variant)
+        dtype = computed_dtype(case, chosen) if chosen else case.dtype
         flags: list[Flag] = []
         for _ in range(2):
             known = self.ceilings.get(case.device)
@@ -182,12 +181,18 @@ class Session:
         load, count = self.before["load"], cores()
         if self.first and load and load[0] > count / 2:
             flags.append(Flag("contended", f"the load was {load[0]:.1f} on {count} cores when the run began"))
+        if self.accelerated and (texts := environment.unusual()):
+            flags.append(Flag("switched", "; ".join(texts)))
         return flags
 
     @functools.cached_property
     def choices(self) -> list[Choice]:
-        """The chosen devices; raises :class:`UsageError` for a kind that doesn't exist."""
-        return select(self.settings.devices)
+        """The chosen devices; raises :class:`UsageError` for a kind that doesn't exist, and for accelerators that are
+        set to make each launch wait."""
+        chosen = select(self.settings.devices)
+        if any(choice.device.accelerator for choice in chosen if choice.device):
+            environment.require_free_launches()
+        return chosen
 
     def require_devices(self) -> None:
         """Raise :class:`UsageError` if a required device is absent: then a CPU run can't pass for a GPU run."""
@@ -197,6 +202,11 @@ class Session:
                 raise UsageError(str(choice.reason))
             if choice.name not in chosen:
                 raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether anything but a CPU is measured."""
+        return any(choice.device.accelerator for choice in self.choices if choice.device)
 
     @functools.cached_property
     def threads(self) -> int:

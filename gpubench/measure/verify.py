@@ -6,7 +6,7 @@ A float64 copy of the inputs is made before the first call and compared with tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..devices import CPU
 from ..errors import TooLarge, Unrepeatable, WrongAnswer
 from ..runfile.schema import Check
 from .budget import Rates
-from .data import bare_tensors, require_memory, tensors
+from .data import apart_from, bare_tensors, require_memory, tensors
 from .precision import ROUNDOFF
 from .steps import Prepared
 from .work import substituted
@@ -94,9 +94,10 @@ def poisoned() -> Any:
     return Poisoned()  # type: ignore[no-untyped-call]
 
 
-def poison(kwargs: Mapping[str, Any]) -> None:
-    """Fill what ``out=`` names with NaN."""
-    for tensor in tensors(kwargs.get("out")):
+def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Fill what ``out=`` names with NaN, unless the call reads it too."""
+    given = {name: value for name, value in kwargs.items() if name != "out"}
+    for tensor in apart_from(kwargs.get("out"), args, given):
         if tensor.is_floating_point() or tensor.is_complex():
             tensor.detach().fill_(math.nan)
 

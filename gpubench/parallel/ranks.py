@@ -19,7 +19,9 @@ from ..errors import Unmeasurable
 from ..measure import budget, disturbance
 from ..measure.budget import MIN_ROUND, RANKS_S, Estimate, Preset
 from ..measure.clock import DeviceClock, repeat
+from ..measure.disturbance import Moment
 from ..measure.precision import matmul_precision
+from ..runfile.flags import Flag
 from ..runfile.schema import Check, Work
 from .team import Rank, TorchrunGroup, WorkerGroup, collective_backend, launched_rank, report_progress
 
@@ -61,6 +63,14 @@ class Ranks:
         if self._torchrun_group:
             self._torchrun_group.close()
 
+    def close_idle(self, device: str) -> None:
+        """End the workers on accelerators, before another case has this one: each holds a context on its device."""
+        choice = find_device(device).device
+        for key, group in [*self._groups.items()]:
+            if choice and choice.accelerator and any(name.startswith(f"{choice.kind}:") for name in key[0]):
+                group.close()
+                del self._groups[key]
+
     def measure(
         self, gpubench: Gpubench, job: RankJob, count: int, *, all_threads: bool = False, work: Work, **record: Any
     ) -> list[RankTimes]:
@@ -73,22 +83,27 @@ class Ranks:
         world_size = 1 if all_threads else count
         names, threads = _devices_and_threads(gpubench, world_size, all_threads)
         group = self.group(gpubench, names, threads)
+        home = gpubench.home
         before = disturbance.look((), family=True)
         times: list[RankTimes] = group.run(measure_rank, job, gpubench.allowance, gpubench.enabled)
         # Ranks of a launcher are no children of this process: their CPU time would count as that of others.
         children = isinstance(group, WorkerGroup)
-        flags = list(disturbance.disturbed(before, disturbance.look((), family=True), cores())) if children else []
-        home = gpubench.home
+        used = [device for name in dict.fromkeys(names) if (device := find_device(name).device)]
+        neighbours = sum(device.other_processes() or 0 for device in used if children and device.accelerator)
+        after = replace(disturbance.look((), family=True), neighbours=neighbours)
+        flags = list(disturbance.disturbed(before, after, cores())) if children else []
+        flags += _flags_of_ranks(times)
         network = self._launched is not None and world_size > _local_world_size(world_size)
         indices = [each.index for each in circle(home, world_size)] if home.indexed else range(world_size)
         interconnect = "network" if network else home.interconnect(indices) if world_size > 1 else None
         gpubench.parallel = {"devices": world_size, "threads": threads, "interconnect": interconnect}
         gpubench.parallel |= record | times[-1].record
         durations = [max(round_s) for round_s in zip(*(rank.durations for rank in times), strict=True)]
-        used = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
+        terms = {"devices": tuple(dict.fromkeys(names)), "threads": threads * world_size}
         rest = {"check": times[0].check, "first_call_s": times[0].first_s}
         rest["steps"] = len(times[-1].record.get("losses", ())) or None
-        gpubench.replay(durations, times[0].iterations, work, [*flags, *group.altered], **used, **rest)
+        flags += group.altered
+        gpubench.replay(durations, times[0].iterations, work, flags, **terms, **rest)
         return times
 
     def group(self, gpubench: Gpubench, names: list[str], threads: int) -> WorkerGroup | TorchrunGroup:
@@ -186,7 +201,8 @@ class RankJob(Protocol):
 class RankTimes:
     """What one rank measured: ``durations`` are the seconds of each round of ``iterations`` steps.
 
-    ``first_s``: seconds of the first step. ``record``: further fields of the case's record.
+    ``first_s``: seconds of the first step. ``record``: further fields of the case's record. ``flags``: what disturbed
+    this rank's own device.
     """
 
     durations: Sequence[float]
@@ -194,6 +210,16 @@ class RankTimes:
     first_s: float
     check: Check
     record: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+
+
+def _flags_of_ranks(times: Sequence[RankTimes]) -> list[Flag]:
+    """One flag of each name, with what each rank saw of its device."""
+    seen: dict[str, list[str]] = {}
+    for number, rank in enumerate(times):
+        for flag in rank.flags:
+            seen.setdefault(flag.name, []).append(f"rank {number}: {flag.seen}")
+    return [Flag(name, ", ".join(texts)) for name, texts in seen.items()]
 
 
 def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -> RankTimes:
@@ -211,17 +237,35 @@ def measure_rank(rank: Rank, job: RankJob, preset: Preset, timed: bool = True) -
         warm_s = seconds(work.step)
         step_s = _decide_on_rank_0(rank, lambda: min(first_s, warm_s))
         budget.require(step_s, "seen in warm-up", preset)
-        for _ in range(min(_MOST_ROUNDS, int(preset.warmup / max(step_s, 1e-6)))):
+        for _ in range(min(_MOST_ROUNDS, int(_warmup_s(rank, preset) / max(step_s, 1e-6)))):
             work.step()
             report_progress()
         work.reset()
         last_s = seconds(work.step)
         count, iterations = _decide_on_rank_0(rank, lambda: _rounds(min(step_s, last_s), preset))
+        before = _look(rank)
         durations = []
         for _ in range(count):
             work.reset()
             durations.append(seconds(work.step, iterations))
-        return RankTimes(durations, iterations, first_s, check, work.record())
+        flags = tuple(disturbance.held_down(before, _look(rank)))
+        return RankTimes(durations, iterations, first_s, check, work.record(), flags)
+
+
+def _accelerator(rank: Rank) -> Device | None:
+    device = find_device(rank.device).device
+    return device if device and device.accelerator else None
+
+
+def _warmup_s(rank: Rank, preset: Preset) -> float:
+    """As long as a case of one process: twice as long on an accelerator, whose clocks rise slowly."""
+    return preset.warmup * (2 if _accelerator(rank) else 1)
+
+
+def _look(rank: Rank) -> Moment:
+    """The state of the rank's own device; the group's first process looks at the machine."""
+    device = _accelerator(rank)
+    return disturbance.look([device] if device else [])
 
 
 def _rounds(step_s: float, preset: Preset) -> tuple[int, int]:

@@ -7,6 +7,7 @@ which returns what ``function(rank, *arguments)`` returns on each rank.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import re
@@ -26,6 +27,7 @@ import torch
 import torch.distributed as dist
 from msgspec import structs
 
+from ..devices import find_device
 from ..devices.cpu import resolve_vector_math
 from ..errors import GpubenchError, RankFailure, Unmeasurable
 from ..measure.state import State
@@ -338,6 +340,7 @@ class TorchrunGroup:
             try:
                 answer = _watched(self._rank, function, arguments, Exception)
             finally:
+                _release_memory(self._rank)
                 torch.set_num_threads(usual)
             dist.all_gather_object(gathered, (time.monotonic() - start, answer), group=self._control)
         except Exception as error:
@@ -379,12 +382,22 @@ def _serve(connection: Connection, rank: Rank, store: str, deadline_s: float, co
             connection.send(answer)
             function, arguments = connection.recv()
             answer = _watched(rank, function, arguments, BaseException)
+            _release_memory(rank)
     except (EOFError, OSError):
         pass  # the other end is gone
     except BaseException as error:
         connection.send(_Answer(_sendable(error, rank.number)))
     finally:
         os._exit(0)  # an orderly shutdown would wait for ranks that may be dead
+
+
+def _release_memory(rank: Rank) -> None:
+    """Return what the last job held on its accelerator: an idle rank needs no memory there."""
+    device = find_device(rank.device).device
+    if device and device.accelerator:
+        gc.collect()
+        with contextlib.suppress(RuntimeError):  # a device in a bad state; its case has failed already
+            device.release_memory()
 
 
 def _end_after(parent: Any, folder: str) -> None:

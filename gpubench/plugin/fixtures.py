@@ -116,8 +116,10 @@ def gpubench_ranks(pytestconfig: pytest.Config) -> Generator[Ranks, None, None]:
     """Several processes, one a device, kept from case to case: see :class:`gpubench.parallel.ranks.Ranks`."""
     from ..parallel.ranks import Ranks
 
-    ranks = Ranks(_plugin(pytestconfig).session.settings.ranks_deadline)
+    plugin = _plugin(pytestconfig)
+    ranks = plugin.ranks = Ranks(plugin.session.settings.ranks_deadline)
     yield ranks
+    plugin.ranks = None
     ranks.close()
 
 

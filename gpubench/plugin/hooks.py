@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
@@ -22,6 +22,9 @@ from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
 from .parametrize import case_of, parametrize
 from .recorder import Recorder, complete_run, require_room
+
+if TYPE_CHECKING:
+    from ..parallel.ranks import Ranks
 
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
@@ -46,6 +49,7 @@ class Plugin:
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
+        self.ranks: Ranks | None = None
 
     def pytest_sessionstart(self) -> None:
         """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
@@ -83,6 +87,8 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+            if self.session.accelerated:  # workers keep contexts on devices, until a case of one process needs these
+                items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """All names by which a test can be chosen: those that pytest knows, and those that tables show."""
@@ -145,6 +151,8 @@ class Plugin:
         if "gpubench" in names:
             if not self.session.settings.plan:
                 _ = self.session.before, self.session.canary
+            if self.ranks and RANKS not in names:
+                self.ranks.close_idle(self.case_of(item).device)
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             attempt = self._start(item, case)
             self.session.begun[item.nodeid] = case

@@ -76,7 +76,8 @@ def _utilisation(case: MeasuredCase) -> Number:
     if ceilings is None:
         return None
     link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
-    use = utilisation(result.work, case.times.median_s, compute_dtype(result.dtype, result.variant), ceilings, link)
+    dtype = compute_dtype(result.dtype, result.variant, result.precision)
+    use = utilisation(result.work, case.times.median_s, dtype, ceilings, link)
     return use.fraction if use else None
 
 

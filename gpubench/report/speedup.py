@@ -30,6 +30,8 @@ _WITHIN = "spread within one process"
 
 _HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
 _SWITCH = {True: "on", False: "off", None: "unknown"}
+_OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
+"""Switches that change nothing of a CPU's times."""
 _Rows = list[Row]
 _Partners = Iterator[tuple[Row, list[_Rows]]]
 
@@ -221,7 +223,7 @@ def _differences(base: Row, other: Row) -> dict[str, str]:
         for term in ("dtype", "regime", "cache")
         if base[term] != other[term]
     }
-    if words := _tf32(base, other) or _accumulation(base, other):
+    if words := _tf32(base, other) or _accumulation(base, other) or _switched(base, other):
         differing["precision"] = words
     states = {"threads": (other["threads"], base["threads"]), "seed": (other["_run"].seed, base["_run"].seed)}
     for term, values in states.items():
@@ -255,13 +257,30 @@ def _shortened(row: Row) -> bool | None:
 
 def _accumulation(base: Row, other: Row) -> str | None:
     """Switches of half-precision products that are known on both sides and differ."""
-    dtypes = {compute_dtype(row["dtype"], row["variant"]) for row in (base, other)}
+    dtypes = {compute_dtype(row["dtype"], row["variant"], row["_result"].precision) for row in (base, other)}
     prefix = _HALVES.get(dtypes.pop()) if len(dtypes) == 1 else None
     switches = [row["_result"].precision or row["_run"].machine.precision for row in (other, base)]
     for name in sorted(switches[0].keys() & switches[1].keys()):
         states = [known[name] for known in switches]
         if prefix and name.startswith(prefix) and None not in states and states[0] != states[1]:
             words = [_SWITCH[value] if isinstance(value, bool) else str(value) for value in states]
+            return f"{name.replace('_', ' ')} {' against '.join(words)}"
+    return None
+
+
+def _switched(base: Row, other: Row) -> str | None:
+    """The dtype of autocast, and switches that are known on both sides and differ: of accelerators, but for
+    deterministic algorithms, which a CPU has too."""
+    if base["variant"] == other["variant"] == "autocast":
+        dtypes = [compute_dtype(row["dtype"], row["variant"], row["_result"].precision) for row in (other, base)]
+        if dtypes[0] != dtypes[1]:
+            return f"autocast in {' against '.join(dtypes)}"
+    switches = [row["_result"].precision for row in (other, base)]
+    accelerated = on_accelerator(base) and on_accelerator(other)
+    for name in ("deterministic", *(_OF_ACCELERATORS if accelerated else ())):
+        states = [known.get(name) for known in switches]
+        if None not in states and states[0] != states[1]:
+            words = [_SWITCH[value] if isinstance(value, bool) else str(value) or "none" for value in states]
             return f"{name.replace('_', ' ')} {' against '.join(words)}"
     return None
 

@@ -103,7 +103,8 @@ def _varies(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Its rows, each by column name."""
-    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False, name=None)]
+    names = list(table.columns)
+    return [dict(zip(names, row, strict=True)) for row in table.to_numpy(dtype=object).tolist()]
 
 
 def parameter_columns(table: pd.DataFrame) -> list[str]:

@@ -365,9 +365,10 @@ def _intensity(row: Row) -> dict[str, Any] | None:
     work, case = row["_result"].work, row["_result"].case
     if not work.flops or not work.bytes:
         return None
+    dtype = compute_dtype(case.dtype, case.variant, row["_result"].precision)
     return {
         "workload": row["workload"],
-        "title": f"{row['workload']} {compute_dtype(case.dtype, case.variant)}, {_setting(row, case.params)}",
+        "title": f"{row['workload']} {dtype}, {_setting(row, case.params)}",
         "intensity": _short(work.flops / work.bytes),
         "rate": _short(work.flops / row["time_s"]),
         "share": _short(row["utilisation"]),

@@ -80,6 +80,10 @@ ADVICE = {
         "the benchmark left settings of its process changed, so part of it was timed with others than the file says",
         "put them back in the benchmark: with a context manager, or with pytest's monkeypatch",
     ),
+    "switched": Advice(
+        "the process was started with settings that change what an accelerator does: its times are those of other code",
+        "unset the variable or the switch, unless that is what you measure; only runs with equal settings are compared",
+    ),
     "too-short": Advice(
         "a round was so short that reading the clock or synchronizing takes a large part of it",
         "use a larger size, or leave out setup=: without it a round holds as many calls as needed",

@@ -148,13 +148,18 @@ class Measurement(Case, frozen=True, gc=False):
     steps: Annotated[Count | None, _is("how many such calls make up the whole job, if the benchmark says so")] = None
     first_call_s: Annotated[Amount | None, _is("the first call; compiling included")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
-    precision: Annotated[Scalars, _is("torch's precision switches while it was timed")] = field(default_factory=dict)
+    precision: Annotated[Scalars, _is("switches of torch and its libraries while it was timed")] = field(
+        default_factory=dict
+    )
     memory_bytes: Annotated[Amount | None, _is("peak memory on its device, inputs included")] = None
     device_s: Annotated[Positive | None, _is("time per call that the device was busy, launch gaps excluded")] = None
     launch_s: Annotated[Positive | None, _is("host time per call to enqueue the work")] = None
     device_reason: Annotated[str | None, _is("why device_s and launch_s are unknown")] = None
-    device_method: Annotated[str | None, _is("held: timed behind a wait; kernels: the sum of one call's")] = None
+    device_method: Annotated[
+        str | None, _is("held: timed behind a wait; marked: without one; kernels: the sum of one call's")
+    ] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
+    energy_error_j: Annotated[Positive | None, _is("one step of that counter, per call: how far off it may be")] = None
     transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
     check: Annotated[Check | None, _is("whether the result is right")] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
@@ -290,7 +295,7 @@ class MachineFacts(Struct, frozen=True):
     devices: Annotated[_Devices | None, _is("all devices")] = None
     cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
-    precision: Annotated[Scalars | None, _is("torch's precision switches")] = None
+    precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
     threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
 
 

@@ -6,10 +6,11 @@ The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communication
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..format import bytes_text
-from .schema import Ceilings, Work
+from .schema import Ceilings, Scalar, Work
 
 PLAUSIBLE = 1.3
 """Ceilings are measured, and noisy: only what beats them by more than this factor can't be true."""
@@ -52,6 +53,6 @@ def utilisation(
     return max(found, key=lambda use: use.fraction, default=None)
 
 
-def compute_dtype(dtype: str, variant: str) -> str:
-    """The dtype that products are computed in."""
-    return "bfloat16" if variant == "autocast" else dtype
+def compute_dtype(dtype: str, variant: str, precision: Mapping[str, Scalar] | None = None) -> str:
+    """The dtype that products are computed in: under autocast the one that the record's ``precision`` names."""
+    return str((precision or {}).get("autocast") or "bfloat16") if variant == "autocast" else dtype

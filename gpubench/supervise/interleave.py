@@ -9,13 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..runfile.ledger import assemble
+from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
 from .supervisor import Supervisor, Unable
@@ -71,6 +72,14 @@ def _file(text: str, folder: Path) -> str:
     raise UsageError(f"{text}: no such file or folder, neither here nor in {folder}")
 
 
+class _Collected(Exception):
+    """Ends a process that has said what it would measure."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+
 @dataclass
 class Interleave:
     """The turns of two environments; ``base`` and ``new`` in ``folder`` get a run file each turn."""
@@ -82,6 +91,23 @@ class Interleave:
     deadline_s: float
     say: Callable[[str], None]
     interrupted: bool = False
+
+    def collect(self) -> dict[str, list[str]]:
+        """By side, the tests that it would measure; nothing is measured. Raises UsageError where a side can't
+        measure."""
+        return {side.name: self._collected(side) for side in (self.base, self.new)}
+
+    def _collected(self, side: Environment) -> list[str]:
+        def note(event: Event) -> None:
+            if event["event"] == "session":
+                raise _Collected(event["cases"])
+
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self.interrupted |= self._start(side, Path(folder), note).interrupted
+            except _Collected as collected:
+                return collected.names
+        return []
 
     def measure(self, most: int, budget_s: float, enough: Callable[[Path, Path], bool]) -> int:
         """Pairs measured: at most ``most``, no further one begun that wouldn't end within the budget, and none after
@@ -118,14 +144,19 @@ class Interleave:
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
-        arguments = folder, side.paths, self.options, 1, self.deadline_s, lambda event: None
+        supervisor = self._start(side, folder, lambda event: None)
+        self.interrupted = supervisor.interrupted
+        if any(event["event"] == "session" for event in supervisor.events):
+            write(target, assemble(supervisor.events))
+        return target
+
+    def _start(self, side: Environment, folder: Path, on_event: Callable[[Event], None]) -> Supervisor:
+        """A run of one process of that side, once it has ended."""
+        arguments = folder, side.paths, self.options, 1, self.deadline_s, on_event
         supervisor = Supervisor(*arguments, interpreter=side.interpreter)
         try:
             supervisor.measure()
         except Unable as error:
             if not any(event["event"] == "end" for event in supervisor.events):
                 raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}") from None
-        self.interrupted = supervisor.interrupted
-        if any(event["event"] == "session" for event in supervisor.events):
-            write(target, assemble(supervisor.events))
-        return target
+        return supervisor

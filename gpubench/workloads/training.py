@@ -18,10 +18,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import UsageError, WrongAnswer
+from ..errors import Unmeasurable, UsageError, WrongAnswer
 from ..measure.clock import DeviceClock
 from ..measure.data import Data, reference_data, require_memory
-from ..measure.precision import compiled
+from ..measure.precision import autocast_dtype, compiled, torch_dtype
 from ..measure.work import flop_counter
 from . import models
 
@@ -74,6 +74,9 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
+FIRST_SCALE = 2.0**10
+"""What a loss is multiplied by before float16's backward. torch's 2**16 lets the first step of a small batch overflow,
+which skips its update."""
 GPT2_LENGTH = 32
 TASKS = {
     "lenet": Task(models.LeNet, _normal(1, 32, 32), _classes(10), _cross_entropy),
@@ -140,6 +143,7 @@ class Trainer:
         update: torch.optim.Optimizer,
         *,
         variant: str = "eager",
+        autocast: str = "bfloat16",
         shares: Sequence[float] | None = None,
     ) -> None:
         self.parameters = list(network.parameters())
@@ -148,8 +152,10 @@ class Trainer:
         self._loss = loss
         self._shares = shares or [1.0] * len(batches)
         self._rows = [len(inputs) for inputs, _ in batches]
-        self._autocast = variant == "autocast"
         self._kind = batches[0][0].device.type
+        self._autocast = torch_dtype(autocast) if variant == "autocast" else None
+        half = self._autocast == torch.float16
+        self._scaler = torch.amp.GradScaler(self._kind, init_scale=FIRST_SCALE) if half else None
         self._network = compiled(network) if variant == "compile" else network
         self._graph: torch.Tensor | None = None
 
@@ -157,7 +163,7 @@ class Trainer:
         """The loss of one batch."""
         inputs, targets = self.batches[index]
         if self._autocast:
-            with torch.autocast(self._kind, dtype=torch.bfloat16):
+            with torch.autocast(self._kind, dtype=self._autocast):
                 loss = self._loss(self._network(inputs).float(), targets)
         else:
             loss = self._loss(self._network(inputs), targets)
@@ -183,12 +189,26 @@ class Trainer:
         for index, rows in enumerate(self._rows):
             self.update_rule.zero_grad(set_to_none=True)
             loss = self.forward(index)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.update_rule.step()
+            self._learn(loss)
             weighed = loss.detach() * (rows / sum(self._rows)) if len(self._rows) > 1 else loss.detach()
             total = weighed if total is None else total + weighed
         assert total is not None, "no batch"
         return total
+
+    def _learn(self, loss: torch.Tensor) -> None:
+        """Backward and update; float16's gradients are scaled meanwhile, lest small ones vanish."""
+        if self._scaler is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.update_rule.step()
+        else:
+            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            self._scaler.step(self.update_rule)
+            self._scaler.update()
+
+    def inputs_of(self, part: str) -> list[torch.Tensor] | None:
+        """What a part of the step reads that is new at each call, the batches; ``None`` for a part that reads what
+        another part left on the device."""
+        return [tensor for batch in self.batches for tensor in batch] if part in ("forward", "step") else None
 
     def gradient(self) -> torch.Tensor:
         """All current gradients as one float64 vector on the CPU."""
@@ -203,7 +223,7 @@ def flat(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """One float64 vector on the CPU; sharded tensors are gathered."""
     present = [tensor for tensor in tensors if tensor is not None]
     whole = [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in present]
-    return torch.cat([tensor.detach().to("cpu", torch.float64).flatten() for tensor in whole])
+    return torch.cat([tensor.detach().cpu().double().flatten() for tensor in whole])
 
 
 def relative_error(vector: torch.Tensor, reference: torch.Tensor) -> float:
@@ -228,7 +248,8 @@ def trainer(
     if not data.meta:
         require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
-    return Trainer(built, task(name).loss, split, optimizer(update, list(built.parameters()), rate), variant=variant)
+    rule, half = optimizer(update, list(built.parameters()), rate), autocast_dtype(data.home)
+    return Trainer(built, task(name).loss, split, rule, variant=variant, autocast=half)
 
 
 def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None]:
@@ -335,6 +356,8 @@ class InputPipeline:
             waited += self._clock.now() - start
             if batch is None:
                 break
+            if self._pinned and not batch[0].is_pinned():
+                raise Unmeasurable(f"torch's loader pins no memory for {self._device.type}")
             if self._trainer:
                 images, labels = (part.to(self._device, non_blocking=self._pinned) for part in batch)
                 self._trainer.batches = [(images.to(self._trainer.parameters[0].dtype), labels)]

@@ -22,6 +22,8 @@ from gpubench.options import OPTIONS
 from gpubench.runfile.schema import Case
 from gpubench.statistics import Interval
 
+NOTHING = "nothing to compare: no benchmark was measured on both sides"
+
 
 def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
     base, same, slow = (
@@ -147,7 +149,12 @@ def test_what_cant_be_written_is_said_before_anything_is_read(tmp_path: Path, mo
 def test_nothing_in_common_is_three(save, capsys) -> None:
     files = ["--base", save("a.json", run_file(names=("x.y",))), "--new", save("b.json", run_file(names=("z.y",)))]
     assert main(["compare", *files]) == 3
-    assert "nothing to compare" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
+    assert shown.err == f"gpubench compare: {NOTHING}: {each_has}\n"
+    assert shown.out == ""
+    assert main(["compare", *files, "--format", "md"]) == 3
+    assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
     assert main(["compare", *files, "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["verdict"], document["exit_code"], document["cases"]) == ("nothing", 3, [])
@@ -205,6 +212,15 @@ def contended(data, *processes):
     return data
 
 
+def others(data, *processes):
+    """With other programs that used the cores of these processes in all cases."""
+    for mark in data["benchmarks"]:
+        for process in processes:
+            flag = {"flag": "contended", "seen": "other processes used 50% of the 2 cores"}
+            mark["extra_info"]["gpubench"]["processes"][process]["flags"] = [flag]
+    return data
+
+
 def compared(capsys, *words):
     code = main(["compare", *words, "--format", "json"])
     return code, json.loads(capsys.readouterr().out)
@@ -257,19 +273,45 @@ def test_one_process_a_side_with_slow_threads_proves_nothing_however_slow(save, 
     assert "the machine was busy" in document["cases"][0]["advice"]
 
 
-def test_a_load_at_the_start_and_flags_of_a_case_are_only_hints(save, capsys) -> None:
+def test_a_load_at_the_start_and_flags_of_some_cases_are_only_hints(save, capsys) -> None:
     new = run_file(1.5, flags=("contended",))
-    for mark in new["benchmarks"]:
+    for mark in others(new, 0, 1, 2)["benchmarks"][1:5]:
         for process in mark["extra_info"]["gpubench"]["processes"]:
-            process["flags"] = [{"flag": "contended", "seen": "other processes used 50% of the 2 cores"}]
+            process["flags"] = []
     code, document = compared(capsys, "--base", save("base.json", run_file()), "--new", save("new.json", new))
     assert (code, document["cases"][1]["processes"]) == (1, {"base": 3, "new": 3})
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "code", "processes"),
+    [
+        ((), (0, 1, 2), 0, (3, 3)),
+        ((), (0, 1), 0, (3, 3)),
+        ((0, 1), (), 0, (3, 3)),
+        ((0,), (1, 2), 0, (3, 3)),
+        ((), (1,), 1, (3, 2)),
+        ((0, 1, 2), (0, 1, 2), 1, (3, 3)),
+        ((0,), (2,), 1, (3, 3)),
+    ],
+)
+def test_processes_beside_other_programs_are_evidence_only_where_both_sides_have_as_many(
+    save, capsys, base, new, code, processes
+) -> None:
+    files = save("base.json", others(run_file(), *base)), save("new.json", others(run_file(1.5), *new))
+    found, document = compared(capsys, *files)
+    case = document["cases"][1]
+    assert (found, tuple(case["processes"].values())) == (code, processes)
+    reason = f"machine busy: in {len(base)} of 3 processes of base and {len(new)} of 3 of new"
+    assert (case["verdict"], case["reason"]) == (("slower", None) if code else ("inconclusive", reason))
+    for side, busy in (("base", base), ("new", new)):
+        note = f"{side}: other programs used the cores in {len(busy)} of 3 processes"
+        assert (note in document["notes"]) == bool(busy)
 
 
 def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
     key, ratio = CaseKey("a.b", "cpu", "torch"), Interval(1.0, 0.5, 2.0, "")
     verdicts = tuple(
-        Verdict(key, INCONCLUSIVE, ratio, 1.0, 1.0, 0.5, (9, 9), f"{more} more", more) for more in (3, None)
+        Verdict(key, INCONCLUSIVE, ratio, 1.0, 1.0, 0.5, (9, 9), "noisy", f"{more} more", more) for more in (3, None)
     )
     for pairs, told in ((None, True), (9, False)):
         shown = document.comparison_markdown(Comparison(verdicts, (), (), 0.05, pairs))
@@ -333,7 +375,7 @@ def test_svg(save, tmp_path: Path, capsys) -> None:
     assert main(["compare", *files, "--svg", str(target)]) == 1
     light, dark = target.read_text(), (tmp_path / "changes-dark.svg").read_text()
     assert light.startswith("<?xml")
-    assert "Thick line: its 95% interval; a benchmark that was timed in one process only has none." in light
+    assert "a benchmark that was timed in one process only has none." in light
     assert light != dark
     assert "slowdown proven" not in capsys.readouterr().err
     assert main(["compare", *files, "--svg", str(tmp_path / "changes.gif")]) == 2
@@ -370,7 +412,9 @@ def test_bad_files_are_one_line_and_two(save, tmp_path: Path, capsys, content, s
         (["--threshold", "nan"], "write 5% or 0.05"),
         (["--threshold=-5%"], "write 5% or 0.05"),
         (["--normalise"], "--normalise is for --across-machines"),
-        (["-k", "x"], "for --interleave"),
+        (["-k", "x"], "no benchmark matches 'x': choose from a.fast, a.slow"),
+        (["-k", "x and"], "expected a word"),
+        (["--paths", "x"], "for --interleave"),
         (["--format", "xml"], "invalid choice"),
     ],
 )
@@ -401,6 +445,130 @@ def test_measuring_in_turn_passes_every_option_of_measuring_on(monkeypatch, caps
     assert received == [f"{option.flag}{given}", "--durations=3"]
 
 
+def test_sides_are_named_in_one_way(save, capsys) -> None:
+    base, slow = save("base.json", run_file()), save("slow.json", run_file(1.2))
+    assert main(["compare", base, slow]) == 1
+    assert main(["compare", slow, base]) == 0
+    capsys.readouterr()
+    for words in ([], [base], [base, slow, slow], [base, slow, "--new", slow], ["--new", slow], ["--base", base]):
+        assert main(["compare", *words]) == 2
+        shown = capsys.readouterr()
+        assert "gpubench compare: " in shown.err
+        assert "BASE NEW, or --base RUN … --new RUN …" in shown.err
+        assert shown.err.count("\n") == 1
+
+
+def test_an_expression_narrows_what_is_shown_and_changes_no_verdict(save, capsys) -> None:
+    new = run_file(1.2, names=(*NAMES[:3], "z.new"))
+    sides = save("base.json", run_file()), save("new.json", new)
+    _, everything = compared(capsys, *sides)
+    for expression, code in (("a.slow", 1), ("b.even", 0), ("a.fast and float32", 0), ("n=8 and not a.slow", 0)):
+        found, document = compared(capsys, *sides, "-k", expression)
+        assert found == code
+        assert document["cases"]
+        assert all(case in everything["cases"] for case in document["cases"])
+    assert compared(capsys, *sides, "-k", "a.slow")[1]["missing"] == []
+    code, document = compared(capsys, *sides, "-k", "z")
+    assert (code, [each["id"] for each in document["missing"]]) == (3, ["z.new[float32-n=8]"])
+
+
+def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
+    many = tuple(f"w.w{i}" for i in range(30))
+    new = run_file(1.2, 1e-4, names=("a.slow", *many))
+    for mark in new["benchmarks"][5:]:  # their processes differ
+        for i, process in enumerate(mark["extra_info"]["gpubench"]["processes"]):
+            process["median_s"] *= 1 + 0.4 * i
+    assert main(["compare", save("base.json", run_file(names=("a.slow", *many))), save("new.json", new)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    table = next(i for i, line in enumerate(lines) if line.startswith("Comparison"))
+    lead = lines[:table]
+    assert 2 <= len(lead) <= 10
+    assert lead[0] == "Slower: a.slow[float32-n=8] +20.0 %"
+    assert lead[1].startswith("Inconclusive (26), too noisy: processes vary by 21 %. ")
+    assert "quieter machine" in lead[1]
+
+
+def test_a_disturbed_side_is_a_line_and_no_rows(save, capsys) -> None:
+    names = tuple(f"w.w{i}" for i in range(30))
+    busy = others(run_file(1.3, names=names), 0, 1, 2)
+    sides = save("base.json", run_file(names=names)), save("new.json", busy)
+    assert main(["compare", *sides]) == 0
+    shown = capsys.readouterr().out
+    why = "machine busy: in 0 of 3 processes of base and 3 of 3 of new"
+    assert shown.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
+    assert "new: other programs used the cores in 3 of 3 processes" in shown
+    assert "w.w17" not in shown
+    assert main(["compare", *sides, "--format=md"]) == 0
+    page = capsys.readouterr().out
+    assert page.index(why) < page.index("\n30 inconclusive\n") < page.index("w.w17")
+    code, document = compared(capsys, *sides)
+    assert (code, {case["reason"] for case in document["cases"]}) == (0, {why})
+    assert any("other programs used the cores" in note for note in document["notes"])
+    few = save("few.json", run_file(names=names[:6])), save("few-busy.json", others(run_file(names=names[:6]), 0, 1))
+    assert main(["compare", *few]) == 0
+    table = " ".join(capsys.readouterr().out.split("Comparison")[1].split())
+    assert "reason" in table
+    assert "machine busy" in table
+
+
+@pytest.mark.parametrize("order", ["abababababab", "abbaabbaabba"])
+def test_runs_whose_time_stamps_alternate_are_judged_in_pairs(save, capsys, order) -> None:
+    files = in_order(save, order, 1.13)
+    code, document = compared(capsys, *files)
+    assert (code, document["pairs"]) == (1, 6)
+    assert "the runs alternate by their time stamps: judged as 6 pairs of base and new" in document["notes"]
+    assert {case["verdict"] for case in document["cases"]} == {"slower"}
+    assert document["cases"][0]["ratio"] == pytest.approx(1.13, rel=0.02)
+    assert {case["verdict"] for case in compared(capsys, *in_order(save, order, 1.0))[1]["cases"]} == {"same"}
+
+
+@pytest.mark.parametrize("order", ["aaaaaabbbbbb", "ababababab1b", "abababab"])
+def test_other_runs_are_not_judged_in_pairs(save, capsys, order) -> None:
+    """One after the other, two at one time, or too few."""
+    _, document = compared(capsys, *in_order(save, order, 1.13))
+    assert "pairs" not in document
+    assert not any("alternate" in note for note in document["notes"])
+
+
+def in_order(save, order, factor):
+    """Runs on a machine that becomes 20 % slower meanwhile; all cases of b are slower by a factor."""
+    sides = {"a": [], "b": []}
+    for turn, letter in enumerate(order):
+        side = "ab"[turn % 2] if letter == "1" else letter
+        speed = (factor if side == "b" else 1.0) * (1 + 0.2 * turn / len(order))
+        data = run_file(wobble=speed - 1 + 1e-3 * (turn % 3))
+        data["gpubench"]["started"] = f"2026-01-31T12:{1 if letter == '1' else turn:02d}:00+00:00"
+        sides[side].append(save(f"{turn}.json", data))
+    return ["--base", *sides["a"], "--new", *sides["b"]]
+
+
+def test_sides_in_turn_without_a_common_benchmark_end_before_anything_is_measured(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    class Turns:
+        interrupted = False
+
+        def __init__(self, *how):
+            pass
+
+        def collect(self):
+            return {"base": [f"test_mine.py::test_{i}[8]" for i in range(5)], "new": ["sub/test_a.py::TestX::test_b"]}
+
+    monkeypatch.setattr(interleaved, "Interleave", Turns)
+    words = ["compare", "--interleave", sys.executable, sys.executable, "-o", str(tmp_path / "out")]
+    assert main(words) == EXIT_NOTHING
+    each_has = "base has 5 benchmarks (mine.0, mine.1, mine.2 …); new has 1 benchmark (a.TestX.b)"
+    assert f"{NOTHING}: {each_has}" in capsys.readouterr().err
+
+
+def test_a_pair_without_a_common_benchmark_is_the_last(in_turn, capsys) -> None:
+    pair = (run_file(names=("a.b",)), run_file(names=("c.d",)))
+    assert in_turn([pair] * 9) == EXIT_NOTHING
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["pairs"] == 1
+    assert "base has 1 benchmark (a.b); new has 1 benchmark (c.d)" in shown.err
+
+
 @pytest.fixture
 def in_turn(save, monkeypatch, tmp_path: Path):
     """Compares pairs of these files as if they had just been measured."""
@@ -411,6 +579,9 @@ def in_turn(save, monkeypatch, tmp_path: Path):
 
             def __init__(self, *how):
                 pass
+
+            def collect(self):
+                return {side: ["test_a.py::test_fast"] for side in ("base", "new")}
 
             def measure(self, most, budget, enough):
                 for i, pair in enumerate(pairs):
@@ -469,10 +640,71 @@ def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> N
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("side", ["base", "new"])
+def test_odd_input_and_output_is_one_line_and_no_slowdown(save, tmp_path: Path, capsys, monkeypatch, side) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, slow = save("run.json", run_file()), save("slow.json", run_file(1.2))
+    assert main(["compare", run, slow]) == 1
+    os.mkfifo("pipe")
+    Path("loop").symlink_to("loop")
+    Path("gone.json").symlink_to("nowhere.json")
+    for name in ("empty", "notes", "runs.json"):
+        Path(name).mkdir()
+    Path("notes/a.json").write_text("{}")
+    nothing = run_file()
+    nothing["benchmarks"] = []
+    texts = {
+        "latin.json": "\udce9",
+        "null.json": "null",
+        "deep.json": "[" * 10**5,
+        "page.html": "<html>",
+        "zeros": "\0" * 99,
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, errors="surrogateescape")
+    inputs = [
+        "pipe",
+        "loop",
+        "gone.json",
+        "empty",
+        "notes",
+        "runs.json",
+        *texts,
+        "/dev/null",
+        "/dev/zero",
+        "",
+        "x" * 5000,
+    ]
+    inputs += [
+        "/".join("y" * 200 for _ in range(30)),
+        "run.json/x",
+        "*.json",
+        "\udce9.json",
+        save("none.json", nothing),
+    ]
+    for odd in inputs:
+        capsys.readouterr()
+        words = [odd, slow] if side == "base" else [run, odd]
+        assert main(["compare", *words]) in (2, 3), odd
+        shown = capsys.readouterr()
+        assert shown.err.count("\n") == 1, odd
+        assert "Traceback" not in shown.err
+        assert shown.out == ""
+    outputs = (["--svg", "/dev/full"], ["--svg", "loop/x.svg"], ["--svg", f"{'x' * 5000}.svg"], ["--svg", "runs.json"])
+    summaries = ("/dev/full", "empty", "loop", "x" * 5000, "gone/x.md")
+    for words in (*outputs, *(["--github-summary", path] for path in summaries)):
+        capsys.readouterr()
+        assert main(["compare", run, slow, *words]) in (2, 3), words
+        assert capsys.readouterr().err.count("\n") == 1, words
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_output_is_no_slowdown(save) -> None:
     run = save("run.json", run_file())
-    for words in (["show", run], ["compare", "--base", run, "--new", run]):
+    slow = save("slow.json", run_file(1.2))
+    forms = ([], ["--format=json"], ["--format=md"], ["-k", "a"])
+    for words in (["show", run], ["compare", run, run], *(["compare", run, slow, *form] for form in forms)):
         command = [sys.executable, "-m", "gpubench", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with open("/dev/full", "w") as full:

@@ -358,6 +358,69 @@ class TestCores:
         assert ran.stdout.split("\n")[0] == f"[{one}] 1"
 
 
+class TestEnergyOfSockets:
+    @pytest.fixture
+    def sockets(self, tmp_path):
+        """Two sockets, a part of one, and the whole board, as Linux shows them."""
+        for name, holds in {
+            "intel-rapl:0": "package-0", "intel-rapl:1": "package-1", "intel-rapl:0:0": "core", "intel-rapl:2": "psys"
+        }.items():  # fmt: skip
+            write(tmp_path / name, name=holds, energy_uj="1000000", max_energy_range_uj="5000000")
+        return tmp_path
+
+    def test_sockets_are_added_up(self, sockets):
+        counter = cpu.EnergyCounter(sockets)
+        assert counter.joules() == 0.0
+        write(sockets / "intel-rapl:0", energy_uj="2500000")
+        write(sockets / "intel-rapl:1", energy_uj="2000000")
+        write(sockets / "intel-rapl:0:0", energy_uj="2000000")
+        assert counter.joules() == 2.5
+
+    def test_a_counter_that_begins_again_goes_on(self, sockets):
+        counter = cpu.EnergyCounter(sockets)
+        counter.joules()
+        write(sockets / "intel-rapl:0", energy_uj="500000")
+        assert counter.joules() == 4.5
+
+    def test_none_or_none_that_may_be_read(self, sockets, tmp_path):
+        assert cpu.EnergyCounter(tmp_path / "none").joules() is None
+        for path in sockets.glob("*/energy_uj"):
+            path.unlink()
+            path.mkdir()  # root may read any file
+        assert cpu.EnergyCounter(sockets).joules() is None
+
+
+class TestXpu:
+    @pytest.fixture
+    def xpu(self, monkeypatch):
+        properties = types.SimpleNamespace(has_fp64=False)
+        monkeypatch.setattr(torch.xpu, "get_device_properties", lambda index: properties)
+        monkeypatch.setattr(torch.xpu, "get_device_name", lambda index: "Arc")
+        return devices.kinds()["xpu"](0)
+
+    def test_float64_that_the_card_lacks_is_said_before_it_is_tried(self, xpu):
+        assert xpu.lacks("float64") == "Arc has no float64"
+        assert xpu.lacks("float32") is None
+        torch.xpu.get_device_properties(0).has_fp64 = True
+        assert xpu.lacks("float64") is None
+
+    def test_its_events_time_its_current_stream(self, xpu, monkeypatch):
+        made = []
+
+        class Event:
+            def __init__(self, enable_timing=False):
+                self.timing = enable_timing
+                made.append(self)
+
+            def record(self, stream):
+                self.stream = stream
+
+        monkeypatch.setattr(torch.xpu, "Event", Event)
+        monkeypatch.setattr(torch.xpu, "current_stream", lambda index: f"stream of {index}")
+        assert xpu.record_event() is made[0]
+        assert (made[0].timing, made[0].stream) == (True, "stream of 0")
+
+
 def gpu(*uuids: str | None) -> cuda_file.Cuda:
     """The first of some GPUs, which have these keys."""
     return type("Keyed", (cuda_file.Cuda,), {"_uuid": lambda self: uuids[self.index]})()
@@ -395,19 +458,29 @@ class TestNvml:
         return fake
 
     def test_by_uuid_in_hertz_and_watts(self, library):
-        assert gpu("GPU-1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
-        assert gpu("GPU-1").limits() == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
+        assert gpu("1").clocks() == {"sm": 1.98e9, "memory": 3.201e9}
+        assert gpu("1").limits() == {"power_limit_w": 700.0, "max_sm_hz": 1.985e9, "max_memory_hz": 3.202e9}
         assert cuda_file.driver() == "570.86.15"
 
-    @pytest.mark.parametrize("uuid", ["GPU-2", None])
+    def test_a_part_of_a_gpu_has_a_key_of_its_own(self, library):
+        library.nvmlDeviceGetHandleByUUID = lambda uuid: {"GPU-1": "whole", "MIG-3": "part"}.get(uuid) or fail()
+
+        def fail() -> str:
+            raise self.Error("not found")
+
+        assert gpu("3")._nvml(lambda nvml, handle: handle) == "part"
+        assert gpu("1")._nvml(lambda nvml, handle: handle) == "whole"
+        assert gpu("4")._nvml(lambda nvml, handle: handle) is None
+
+    @pytest.mark.parametrize("uuid", ["2", None])
     def test_an_unknown_gpu_tells_nothing(self, library, uuid):
         assert gpu(uuid).clocks() is None
         assert gpu(uuid).limits() == {}
 
     def test_no_library(self, monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "pynvml", None)
-        assert gpu("GPU-1").clocks() is None
-        assert gpu("GPU-1").limits() == {}
+        assert gpu("1").clocks() is None
+        assert gpu("1").limits() == {}
         assert cuda_file.driver(tmp_path / "none") is None
 
     def test_a_library_without_a_driver(self, library, tmp_path):
@@ -415,7 +488,7 @@ class TestNvml:
             raise self.Error("driver not loaded")
 
         library.nvmlInit = fail
-        assert gpu("GPU-1").clocks() is None
+        assert gpu("1").clocks() is None
         assert cuda_file.driver(tmp_path / "none") is None
 
     def test_a_question_that_fails_is_unknown_alone(self, library):
@@ -423,10 +496,10 @@ class TestNvml:
             raise self.Error("not supported")
 
         library.nvmlDeviceGetPowerManagementLimit = fail
-        assert gpu("GPU-1").limits()["power_limit_w"] is None
-        assert gpu("GPU-1").limits()["max_sm_hz"] == 1.985e9
+        assert gpu("1").limits()["power_limit_w"] is None
+        assert gpu("1").limits()["max_sm_hz"] == 1.985e9
         library.nvmlDeviceGetClockInfo = fail
-        assert gpu("GPU-1").clocks() is None
+        assert gpu("1").clocks() is None
 
     @pytest.mark.parametrize("word", ["Event", "Throttle"])
     def test_reasons_for_lower_clocks_by_their_new_and_old_names(self, library, word):
@@ -435,30 +508,30 @@ class TestNvml:
         setattr(library, f"nvmlClocks{word}ReasonSwPowerCap", 4)
         setattr(library, f"nvmlClocks{word}ReasonHwSlowdown", 8)
         setattr(library, f"nvmlClocks{word}ReasonSwThermalSlowdown", 32)
-        assert gpu("GPU-1").throttle_reasons() == ("power limit", "heat")
-        assert gpu("GPU-2").throttle_reasons() == ()
+        assert gpu("1").throttle_reasons() == ("power limit", "heat")
+        assert gpu("2").throttle_reasons() == ()
 
     def test_seconds_of_each_cause_that_the_library_counts(self, library):
         library.NVML_PERF_POLICY_POWER = 0
         library.nvmlDeviceGetViolationStatus = lambda handle, policy: types.SimpleNamespace(violationTime=2_500_000_000)
-        assert gpu("GPU-1").throttled_s() == {"power limit": 2.5}  # it has no thermal policy
-        assert gpu("GPU-2").throttled_s() == {}
+        assert gpu("1").throttled_s() == {"power limit": 2.5}  # it has no thermal policy
+        assert gpu("2").throttled_s() == {}
 
     @pytest.mark.parametrize(("listed", "others"), [([], 0), ([1, 2], 1), (["self"], 0), (["self", 1, 2], 2)])
     def test_other_processes_are_those_listed_less_this_one(self, library, listed, others):
         """In a container this process isn't among the listed ids: one of them is taken for it."""
         pids = [types.SimpleNamespace(pid=os.getpid() if pid == "self" else pid) for pid in listed]
         library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
-        assert gpu("GPU-1").other_processes() == others
-        assert gpu("GPU-2").other_processes() is None
+        assert gpu("1").other_processes() == others
+        assert gpu("2").other_processes() is None
 
     @pytest.mark.parametrize(("status", "joined"), [(0, "NVLink"), (1, "PCIe")])
     def test_nvlink_joins_every_pair_or_not(self, library, status, joined):
         library.NVML_P2P_CAPS_INDEX_NVLINK, library.NVML_P2P_STATUS_OK = 3, 0
         library.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
         library.nvmlDeviceGetP2PStatus = lambda source, target, index: status
-        assert type(gpu("GPU-1", "GPU-2")).interconnect([0, 1]) == joined
-        assert type(gpu("GPU-1", None)).interconnect([0, 1]) is None
+        assert type(gpu("1", "2")).interconnect([0, 1]) == joined
+        assert type(gpu("1", None)).interconnect([0, 1]) is None
 
     @pytest.mark.parametrize(
         "line",

@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpubench import devices
 from gpubench.errors import UsageError
 from gpubench.measure import environment
+from gpubench.measure.session import Session, Settings
+from gpubench.testing import VirtualDevice
 
 
 class Gpu(devices.Device):
@@ -249,3 +251,48 @@ class TestThreads:
 
     def test_pools_hold_no_paths(self):
         assert "/" not in json.dumps(environment.thread_pools())
+
+
+class TestSwitches:
+    @pytest.fixture(autouse=True)
+    def plain(self, monkeypatch):
+        for name in ("CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF", "NVIDIA_TF32_OVERRIDE"):
+            monkeypatch.delenv(name, raising=False)
+        yield
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.benchmark = False
+
+    def test_by_default_nothing_is_unusual(self):
+        assert environment.unusual() == []
+        known = environment.switches()
+        assert (known["cudnn_benchmark"], known["deterministic"], known["variables"]) == (False, False, "")
+
+    def test_what_changes_an_accelerators_times_is_recorded(self, monkeypatch):
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # which one, not what it does
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = True
+        known = environment.switches()
+        assert (known["cudnn_benchmark"], known["deterministic"]) == (True, True)
+        assert known["variables"] == "NVIDIA_TF32_OVERRIDE=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        assert environment.unusual() == [
+            known["variables"], "cudnn.benchmark is on", "deterministic algorithms are on",
+        ]  # fmt: skip
+        session = Session(Settings(devices=("cpu",)))
+        assert "switched" not in {flag.name for flag in session.flags}
+        session.choices = [devices.Choice("virtual:0", VirtualDevice())]
+        (flag,) = (flag for flag in session.flags if flag.name == "switched")
+        assert flag.seen == "; ".join(environment.unusual())
+
+    @pytest.mark.parametrize(("value", "refused"), [("1", True), ("0", False), ("", False)])
+    def test_launches_that_wait_are_refused_where_an_accelerator_is_measured(self, monkeypatch, value, refused):
+        monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", value)
+        assert Session(Settings(devices=("cpu",))).choices
+        monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+        session = Session(Settings(devices=("virtual",)))
+        if refused:
+            with pytest.raises(UsageError, match="CUDA_LAUNCH_BLOCKING=1 makes each launch wait"):
+                _ = session.choices
+        else:
+            assert session.choices

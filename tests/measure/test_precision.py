@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from gpubench.measure.precision import matmul_precision
+from gpubench import devices
+from gpubench.measure.precision import apply, autocast_dtype, computed_dtype, matmul_precision
+from gpubench.runfile.schema import Case
 
 
 def test_float32_is_ieee_and_tf32_is_asked_for_by_name():
@@ -40,3 +42,53 @@ def test_newer_precision_switches_are_overridden_and_put_back():
         for switch in switches:
             switch.fp32_precision = "ieee"
         torch.set_float32_matmul_precision("highest")
+
+
+class Recorder(type(devices.CPU)):
+    """A CPU whose graphs replay the call on the memory of the first one."""
+
+    def capture_graph(self, call):
+        result = call()
+        return lambda: call(), result
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (torch.nn.ReLU(inplace=True), [0.0, 1.0]),
+        (lambda x: x, [-1.0, 1.0]),
+        (lambda x: x.view(2, 1).squeeze(1), [-1.0, 1.0]),
+        (lambda x, out: torch.add(x, 1, out=out), [0.0, 2.0]),
+        (torch.nn.Identity().forward, [-1.0, 1.0]),
+    ],
+    ids=["in place", "its input", "a view", "out", "of a module's method"],
+)
+def test_a_recorded_call_reads_its_inputs_as_they_were(call, expected):
+    """A result is filled with NaN before the first replay, unless it is the memory of an input."""
+    x = torch.tensor([-1.0, 1.0])
+    kwargs = {"out": torch.empty(2)} if expected == [0.0, 2.0] else {}
+    assert apply("graph", call, Recorder())(x, **kwargs).tolist() == expected
+
+
+def test_a_recorded_call_that_fills_nothing_returns_no_earlier_answer():
+    class Idle(Recorder):
+        def capture_graph(self, call):
+            return lambda: None, call()
+
+    assert apply("graph", torch.neg, Idle())(torch.ones(2)).isnan().all()
+
+
+class Old(type(devices.CPU)):
+    """A CPU that has no bfloat16 of its own."""
+
+    def lacks(self, dtype):
+        return "emulated" if dtype == "bfloat16" else None
+
+
+def test_autocast_is_float16_where_bfloat16_is_emulated():
+    case = Case("w", "cpu", "float32", variant="autocast")
+    a = torch.randn(4, 4)
+    for device, name in ((devices.CPU, "bfloat16"), (Old(), "float16")):
+        assert autocast_dtype(device) == computed_dtype(case, device) == name
+        assert apply("autocast", torch.mm, device)(a, a).dtype == getattr(torch, name)
+    assert computed_dtype(Case("w", "cpu", "float32"), Old()) == "float32"

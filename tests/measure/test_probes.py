@@ -4,9 +4,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
+
+from gpubench.errors import Unmeasurable
+from gpubench.measure import ceilings, data, probes
+from gpubench.measure.clock import DeviceClock
+from gpubench.testing import VirtualDevice, VirtualMachine
 
 TESTS = Path(__file__).parent.parent
 pytestmark = pytest.mark.xdist_group("probes")  # they look at one run
@@ -141,3 +148,130 @@ def test_a_cpu_has_neither_device_time_nor_transfers(pytester):
     assert record["memory_bytes"] == 2_000_000
     assert record["precision"]["tf32"] is False
     assert "cpu" in run["gpubench"]["ceilings"]
+
+
+class Moment:
+    """A moment on a virtual device's clock."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def elapsed_time(self, end):
+        return 1e3 * (end.at - self.at)
+
+
+def timed(machine, watts=200.0, step_s=0.1):
+    """A virtual device with events and an energy counter that moves every ``step_s`` seconds; it can't be held."""
+
+    class Timed(VirtualDevice.on(machine)):
+        def energy_j(self):
+            return watts * step_s * int(machine.time_s / step_s)
+
+        def record_event(self):
+            return Moment(max(machine.time_s, machine.busy_until_s.get(self.index, 0.0)))
+
+    return Timed()
+
+
+class Calls:
+    """Calls that cost the host and the device so many seconds; ``count`` of them were made."""
+
+    def __init__(self, machine, device_s, host_s=0.0):
+        self.machine, self.device_s, self.host_s, self.count = machine, device_s, host_s, 0
+
+    def __call__(self):
+        self.count += 1
+        self.machine.time_s += self.host_s
+        self.machine.launch(self.device_s)
+
+
+@pytest.mark.parametrize("start_s", [0.0, 0.013, 0.099])
+def test_energy_is_counted_from_step_to_step_for_a_second(start_s):
+    """Wherever between two steps it begins. A difference over 0.3 s would be off by a third."""
+    machine = VirtualMachine(time_s=start_s)
+    device, call = timed(machine), Calls(machine, 3e-3)
+    counted = probes.energy(call, device, DeviceClock([device]), 3e-3)
+    assert counted.energy_j == pytest.approx(200.0 * 3e-3, rel=0.01)
+    assert counted.energy_error_j == pytest.approx(counted.energy_j / 10, rel=0.2)
+    assert 1.0 <= machine.time_s - start_s < 1.3
+
+
+def test_a_counter_that_moves_often_needs_no_second():
+    machine = VirtualMachine()
+    device, call = timed(machine, step_s=1e-3), Calls(machine, 1e-3)
+    counted = probes.energy(call, device, DeviceClock([device]), 1e-3)
+    assert counted.energy_j == pytest.approx(200.0 * 1e-3, rel=0.01)
+    assert counted.energy_error_j < 0.03 * counted.energy_j
+    assert machine.time_s < 0.3
+
+
+@pytest.mark.parametrize("watts", [0.0, None])
+def test_a_counter_that_stands_still_or_is_none_gives_no_energy(watts):
+    machine = VirtualMachine()
+    device, call = timed(machine, watts=watts or 0.0), Calls(machine, 3e-3)
+    if watts is None:
+        type(device).energy_j = lambda self: None
+    assert probes.energy(call, device, DeviceClock([device]), 3e-3) is None
+    assert machine.time_s < 1.1
+
+
+def test_probes_make_few_calls_of_a_long_one():
+    """Of ten seconds each: eleven more of them would double what a benchmark takes."""
+    machine = VirtualMachine()
+    device, call = timed(machine), Calls(machine, 10.0, host_s=1e-3)
+    found = probes.device_time(call, device, 10.0, None)
+    assert (found.device_s, found.launch_s) == (about(10.0), about(1e-3))
+    assert call.count == 1
+    counted = probes.energy(call, device, DeviceClock([device]), 10.0)
+    assert counted.energy_j == about(2000.0)
+    assert call.count == 3
+
+
+def test_a_device_that_cannot_be_held_is_timed_by_its_events_where_it_lags_behind():
+    machine = VirtualMachine()
+    device = timed(machine)
+    busy = probes.device_time(Calls(machine, 2e-4, host_s=1e-5), device, 2e-4, None)
+    assert (busy.device_s, busy.launch_s, busy.device_reason) == (about(2e-4), about(1e-5), None)
+    waits = probes.device_time(Calls(machine, 1e-5, host_s=2e-4), device, 2e-4, None)
+    assert (waits.device_s, waits.launch_s) == (None, about(2e-4))
+    assert waits.device_reason == "launching takes about as long as the device, which isn't held meanwhile"
+
+
+def test_without_events_there_is_no_device_time_but_a_reason():
+    machine = VirtualMachine()
+    device = VirtualDevice.on(machine)()
+    found = probes.device_time(Calls(machine, 2e-4), device, 2e-4, None)
+    assert (found.device_s, found.device_reason) == (None, "virtual can neither be made to wait nor time itself")
+
+
+@pytest.fixture
+def pinning(monkeypatch):
+    """A kind whose memory is the host's; its list grows with each return of pinned memory to the system."""
+
+    class Host(VirtualDevice):
+        kind, indexed, returned = "cpu", False, []
+        now = staticmethod(time.perf_counter)
+
+        @classmethod
+        def release_pinned_memory(cls):
+            cls.returned.append(True)
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    return Host()
+
+
+def test_copies_return_the_pinned_memory_that_they_took(pinning):
+    moved = probes.transfer([torch.ones(100)], [torch.ones(10)], pinning)
+    assert moved.in_pinned_s is not None
+    assert pinning.returned == [True]
+    ceilings.measure_ceilings({pinning: []}, "smoke")
+    assert pinning.returned == [True, True]
+
+
+def test_memory_that_torch_calls_pinned_and_is_not_is_no_pinned_memory(pinning, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: False)
+    with pytest.raises(Unmeasurable, match="no pinned memory: torch returned ordinary memory"):
+        data.pinned_copy(torch.ones(1))
+    moved = probes.transfer([torch.ones(100)], [], pinning)
+    assert (moved.in_s is None, moved.in_pinned_s) == (False, None)

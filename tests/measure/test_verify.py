@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gpubench.errors import WrongAnswer
-from gpubench.measure.verify import compare, tolerance
+from gpubench.measure.verify import compare, poison, tolerance
 
 
 def test_tolerance_grows_with_the_root_of_the_reduction():
@@ -26,3 +26,12 @@ def test_a_small_error_may_be_a_chain_of_steps_and_a_large_one_not():
         compare(torch.tensor([1.00001]), torch.tensor([1.0]), 1e-6)
     with pytest.raises(WrongAnswer, match=r"rounding explains 1e-06$"):
         compare(torch.tensor([2.0]), torch.tensor([1.0]), 1e-6)
+
+
+def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():
+    x, y, out = torch.ones(2), torch.ones(4), torch.ones(2)
+    poison((x,), {"out": out})
+    assert out.isnan().all()
+    poison((x,), {"out": x})
+    poison((), {"other": y[:2], "out": y[2:]})
+    assert x.tolist() + y.tolist() == [1.0] * 6

@@ -2,19 +2,27 @@
 times: its device's work, not the queueing."""
 
 import json
+import subprocess
+import sys
+import types
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from gpubench import devices
+from gpubench.errors import Unmeasurable
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.verify import unchecked
-from gpubench.parallel.ranks import circle, measure_rank
+from gpubench.parallel import ranks, team
+from gpubench.parallel.ranks import Ranks, _flags_of_ranks, circle, measure_rank
 from gpubench.parallel.team import Rank
+from gpubench.runfile.flags import Flag
 from gpubench.testing import VirtualDevice, VirtualMachine
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.xdist_group("ranks")  # two look at one run
 
 SOURCE = f"""
 import sys
@@ -25,10 +33,10 @@ from gpubench.runfile.schema import Work
 
 pytestmark = pytest.mark.parallel
 
-@pytest.mark.parametrize("duty", ["none", "careless", "die", "stop", "fail", "after"])
+@pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
-    job = duties.Careless() if duty == "careless" else Training("linear", "ddp", 8)
-    arguments = {{"die": (1, 9), "stop": (1,), "fail": (1,)}}.get(duty)
+    job = Training("linear", "ddp", 8)
+    arguments = {{"none": None, "after": None, "die": (1, 9), "stop": (1,), "fail": (1,)}}[duty]
     if arguments:
         gpubench_ranks.group(gpubench, ["cpu", "cpu"], 1).run(getattr(duties, duty), *arguments)
     gpubench_ranks.measure(gpubench, job, 2, work=Work(items=8, unit="sample"), method="ddp", mode="strong")
@@ -38,34 +46,41 @@ def test_many(gpubench, gpubench_ranks):
 """
 
 
+OPTIONS = ("-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json")
+
+
+def measured(folder, source, *options):
+    """The run file of a pytest that has left no process behind."""
+    (folder / "test_it.py").write_text(source)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    subprocess.run([sys.executable, "-m", "pytest", *OPTIONS, *options], cwd=folder, capture_output=True)
+    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+    assert not psutil.wait_procs(left, timeout=30)[1]
+    return json.loads((folder / "run.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """The run file of every duty, each in a case of its own."""
+    return measured(tmp_path_factory.mktemp("steps"), SOURCE, "--gpubench-ranks-deadline=2", "-k", "step")
+
+
 @pytest.fixture
 def run(pytester):
-    def go(*options, source=SOURCE):
-        pytester.makepyfile(test_it=source)
-        before = {child.pid for child in psutil.Process().children(recursive=True)}
-        result = pytester.runpytest_subprocess(
-            "-p",
-            "gpubench.plugin",
-            "--gpubench-preset=smoke",
-            "--gpubench-no-ceilings",
-            "--benchmark-json=run.json",
-            *options,
-        )
-        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-        assert not psutil.wait_procs(left, timeout=30)[1]
+    """For what starts no rank."""
+
+    def go(*options):
+        pytester.makepyfile(test_it=SOURCE)
+        result = pytester.runpytest_inprocess(*OPTIONS, *options)
         path = pytester.path / "run.json"
         return result, json.loads(path.read_text()) if path.exists() and path.stat().st_size else None
 
     return go
 
 
-def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(run):
-    _, data = run("--gpubench-ranks-deadline=2", "-k", "step")
-    assert [b["params"]["duty"] for b in data["benchmarks"]] == ["none", "careless", "after"]
-    flags = [b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in data["benchmarks"]]
-    seen = [[flag["seen"] for flag in each if flag["flag"] == "altered"] for each in flags]
-    assert seen == [[], [f"rank {i}: left changed: torch threads (1 → 3)" for i in (0, 1)], []]
-    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in data["gpubench"]["unmeasured"]}
+def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(steps):
+    assert [b["params"]["duty"] for b in steps["benchmarks"]] == ["none", "after"]
+    rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in steps["gpubench"]["unmeasured"]}
     assert rows == {
         "die": ("crashed", "rank 1: killed by SIGKILL"),
         "stop": ("timeout", "rank 1: no progress for 2 s: it is stopped"),
@@ -73,7 +88,7 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(ru
     }
 
 
-def test_what_disturbed_the_ranks_is_a_flag_of_their_case(run):
+def test_what_disturbed_the_ranks_is_a_flag_of_their_case(tmp_path):
     source = (
         """
 from gpubench.measure import disturbance
@@ -82,14 +97,14 @@ disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{
 """
         + SOURCE
     )
-    _, data = run("-k", "none", source=source)
+    data = measured(tmp_path, source, "-k", "none")
     (ours,) = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
     assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]
 
 
-def test_durations_come_from_the_ranks_through_the_replay_timer(run):
-    _, data = run("-k", "step and none")
-    (case,) = data["benchmarks"]
+def test_durations_come_from_the_ranks_through_the_replay_timer(steps):
+    case = steps["benchmarks"][0]
+    assert case["params"]["duty"] == "none"
     assert case["options"]["timer"] == "replay"
     ours = case["extra_info"]["gpubench"]
     assert ours["parallel"] == {
@@ -165,9 +180,88 @@ def test_a_rank_waits_for_its_device(monkeypatch):
     assert times.durations == [pytest.approx(2e-3 * times.iterations, rel=1e-6)] * len(times.durations)
 
 
+class Slowing(Job):
+    """After its check the device's clock falls by half; counts its steps."""
+
+    def __init__(self, machine):
+        super().__init__(machine)
+        self.steps = 0
+
+    def step(self):
+        super().step()
+        self.steps += 1
+
+
+@pytest.fixture
+def slowing(monkeypatch):
+    """A job, and a kind whose clock falls at its third look."""
+    machine = VirtualMachine()
+    readings = iter([2e9, 1e9])
+    kind = VirtualDevice.on(machine)
+    kind.clocks = lambda self: {"sm": next(readings)}
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    return Slowing(machine)
+
+
+def test_a_rank_tells_what_slowed_its_own_device_down(slowing):
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, PRESET_SETTINGS["quick"])
+    assert times.flags == (Flag("throttled", "virtual:0: 2.00 to 1.00 GHz"),)
+    quiet = replace(times, flags=())
+    (flag,) = _flags_of_ranks([quiet, times, times])
+    assert flag == Flag("throttled", "rank 1: virtual:0: 2.00 to 1.00 GHz, rank 2: virtual:0: 2.00 to 1.00 GHz")
+
+
+def test_ranks_on_accelerators_warm_up_for_twice_as_long(slowing):
+    preset = replace(PRESET_SETTINGS["quick"], warmup=0.05)
+    times = measure_rank(Rank(0, 1, "virtual:0", 1), slowing, preset)
+    assert slowing.steps - times.iterations * len(times.durations) == 3 + 49  # three that are timed, and 0.1 s
+
+
+class Group:
+    """Stands in for a group of workers."""
+
+    broken = False
+
+    def close(self):
+        self.broken = True
+
+
+def test_idle_workers_end_before_another_case_has_their_kind_of_device(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    kept = Ranks(60.0)
+    virtual, cpu = Group(), Group()
+    kept._groups = {(("virtual:0", "virtual:1"), 1): virtual, (("cpu", "cpu"), 1): cpu}
+    kept.close_idle("cpu")
+    assert not virtual.broken
+    kept.close_idle("virtual:0")
+    assert virtual.broken
+    assert not cpu.broken
+    assert list(kept._groups.values()) == [cpu]
+
+
+def test_a_worker_returns_the_memory_of_its_accelerator_after_each_job(monkeypatch):
+    returned = []
+    kind = VirtualDevice.on(VirtualMachine())
+    kind.release_memory = classmethod(lambda cls: returned.append(cls.kind))
+    monkeypatch.setitem(devices.base.KINDS, "virtual", kind)
+    team._release_memory(Rank(0, 2, "cpu", 1))
+    assert returned == []
+    team._release_memory(Rank(0, 2, "virtual:0", 1))
+    assert returned == ["virtual"]
+
+
 def test_a_group_begins_with_the_device_of_its_case(monkeypatch):
     monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
     second = VirtualDevice(1)
     names = {count: [str(each) for each in circle(second, count)] for count in (1, 2)}
     assert names == {1: ["virtual:1"], 2: ["virtual:1", "virtual:0"]}
     assert [str(each) for each in circle(VirtualDevice(0), 2)] == ["virtual:0", "virtual:1"]
+
+
+def test_torchrun_s_ranks_are_filed_under_the_first_device_only(monkeypatch):
+    monkeypatch.setitem(devices.base.KINDS, "virtual", VirtualDevice)
+    monkeypatch.setattr(ranks, "collective_backend", lambda kind: "gloo")
+    monkeypatch.setattr(ranks, "launched_rank", lambda: Rank(0, 2, "", 1))
+    second = types.SimpleNamespace(home=VirtualDevice(1))
+    with pytest.raises(Unmeasurable, match="torchrun's ranks begin with virtual:0: measured there"):
+        ranks.Ranks(1.0).group(second, ["virtual:1", "virtual:0"], 1)

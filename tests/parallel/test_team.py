@@ -18,7 +18,7 @@ import duties
 
 from gpubench.errors import RankFailure, Unmeasurable
 from gpubench.parallel import team
-from gpubench.parallel.team import Rank, WorkerGroup, context
+from gpubench.parallel.team import Rank, TorchrunGroup, WorkerGroup, context
 
 
 @pytest.fixture
@@ -186,3 +186,15 @@ def test_ranks_of_one_machine_can_be_reached_from_it_only(tmp_path):
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= {"127.0.0.1", "::1"}
     assert done.stdout.strip()
+
+
+def test_torchrun_s_ranks_join_anew_where_a_case_is_on_other_devices(monkeypatch):
+    calls = []
+    monkeypatch.setattr(TorchrunGroup, "close", lambda self: calls.append("close"))
+    monkeypatch.setattr(TorchrunGroup, "_join", lambda self: calls.append(self._rank.device))
+    group = object.__new__(TorchrunGroup)
+    group._rank, group.broken = Rank(0, 2, "cpu", 1), None
+    group.move(Rank(0, 2, "cpu", 1))
+    assert calls == []
+    group.move(Rank(0, 2, "cuda:0", 1))
+    assert calls == ["close", "cuda:0"]

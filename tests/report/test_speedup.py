@@ -223,6 +223,39 @@ def test_tf32_that_may_be_on_is_a_difference(tmp_path: Path) -> None:
     assert pairing([two, run(tmp_path, [mark("cuda:0", 8.0)], "three", tf32=True)]).left_out == ()
 
 
+SWITCHES = {"tf32": False, "cudnn_benchmark": False, "deterministic": False, "variables": ""}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"cudnn_benchmark": True}, "cudnn benchmark on against off"),
+        ({"deterministic": True}, "deterministic on against off"),
+        (
+            {"variables": "NVIDIA_TF32_OVERRIDE=0"},
+            "variables NVIDIA_TF32_OVERRIDE=0 against none",
+        ),
+    ],
+)
+def test_only_equal_switches_are_paired(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
+    """Between accelerators; a CPU's times know of no more than deterministic algorithms."""
+    marks = [mark("cuda:0", 8.0, precision=SWITCHES), mark("cuda:1", 2.0, precision=SWITCHES | changed)]
+    made = pairing([run(tmp_path, marks)], baseline="cuda:0")
+    assert [entry.terms for entry in made.left_out] == [{"precision": words}]
+    marks = [mark("cpu", 8.0, precision=SWITCHES), mark("cuda:0", 2.0, precision=SWITCHES | changed)]
+    left = [{"precision": words}] if "deterministic" in changed else []
+    assert [entry.terms for entry in pairing([run(tmp_path, marks, "two")]).left_out] == left
+
+
+def test_autocast_is_paired_in_equal_dtypes(tmp_path: Path) -> None:
+    half = {"tf32": False, "autocast": "float16"}
+    marks = [mark("cpu", 8.0, variant="autocast"), mark("cuda:0", 2.0, variant="autocast", precision=half)]
+    (entry,) = pairing([run(tmp_path, marks)]).left_out
+    assert entry.terms == {"precision": "autocast in float16 against bfloat16"}
+    marks = [mark(name, 8.0, variant="autocast", precision=half) for name in ("cpu", "cuda:0")]
+    assert pairing([run(tmp_path, marks, "two")]).left_out == ()
+
+
 def test_seeds_are_data(tmp_path: Path) -> None:
     one = run(tmp_path, [mark("cpu", 8.0)], "one", seed=0)
     two = run(tmp_path, [mark("cpu", 2.0)], "two", seed=1)

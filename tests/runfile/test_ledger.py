@@ -49,8 +49,9 @@ def test_the_largest_run_is_read_again(tmp_path):
     journals.made_up(tmp_path / "ledger", 3000, 3, 200)
     events = ledger.read_ledger(tmp_path / "ledger")
     assert sum(event["event"] == "end" for event in events) == 9000
-    writer.write(tmp_path / "run.json", ledger.assemble(events))
-    assert reader.check_run(tmp_path, ledger.assemble(events)).results
+    run = ledger.assemble(events)
+    writer.write(tmp_path / "run.json", run)
+    assert reader.check_run(tmp_path, run).results
     results = reader.read(tmp_path / "run.json").results
     assert len(results) == 3000
     assert {len(samples) for result in results for samples in result.times.samples} == {200}

@@ -75,6 +75,32 @@ def test_it_ends_before_a_pair_that_would_exceed_the_budget(turns: Interleave, m
     assert turns.measure(100, 99.0, lambda base, new: False) == 3
 
 
+def test_collecting_measures_nothing(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    class Collecting(Fake):
+        def __init__(self, folder: Path, paths: tuple[str, ...], *more: Any, **how: Any) -> None:
+            super().__init__(folder, **how)
+            self.paths, self.note = paths, more[3]
+
+        def measure(self) -> None:
+            self.note({"event": "run"})
+            self.note({"event": "session", "cases": [f"{path}::test_a" for path in self.paths]})
+            ended.append(self.folder.name)  # not reached: what the child does next is to measure
+
+    monkeypatch.setattr(interleave, "Supervisor", Collecting)
+    turns.new = Environment("new", Interpreter(), ("y.py",))
+    assert turns.collect() == {"base": ["x.py::test_a"], "new": ["y.py::test_a"]}
+    assert ended == []
+    assert not (turns.folder / "turns").exists()
+
+
+def test_an_environment_that_cant_collect_is_named(turns: Interleave) -> None:
+    turns.new = Environment("new", Interpreter("broken"), ("x.py",))
+    with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
+        turns.collect()
+
+
 def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
     Fake.interrupt_at = 4
     assert turns.measure(10, 1e9, lambda base, new: False) == 1

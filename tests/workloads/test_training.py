@@ -7,9 +7,10 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpubench.devices import CPU
-from gpubench.errors import UsageError, WrongAnswer
+from gpubench.errors import Unmeasurable, UsageError, WrongAnswer
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.testing import VirtualDevice, VirtualMachine
@@ -180,3 +181,55 @@ def test_what_is_slow_is_what_it_says(slow):
     spent = pipeline.phases()
     assert spent[slow] == pytest.approx(0.15, rel=1e-6)
     assert spent["step" if slow == "data" else "data"] < 1e-6
+
+
+def test_float16_is_trained_with_scaled_gradients(monkeypatch):
+    """Where a device only emulates bfloat16: the update is that of plain training, as exact as float16 is."""
+    monkeypatch.setattr(training, "autocast_dtype", lambda device: "float16")
+    scaled, plain = (
+        training.trainer("linear", data(torch.float32), 16, variant=variant, rate=0.1)
+        for variant in ("autocast", "eager")
+    )
+    seen = []
+    scaled.parameters[0].register_hook(lambda gradient: seen.append(gradient.abs().max().item()))
+    start = training.flat(plain.parameters)
+    assert scaled.step().item() == pytest.approx(plain.step().item(), rel=1e-2)
+    assert training.relative_error(scaled.gradient(), plain.gradient()) < 1e-2
+    assert seen[0] > 100 * plain.gradient().abs().max().item()
+    moved = [training.flat(each.parameters) - start for each in (scaled, plain)]
+    assert training.relative_error(*moved) < 1e-2
+
+
+def test_a_trainer_names_what_is_new_at_each_call():
+    learner = training.trainer("tabular", data(), 128, rows=506)
+    whole = [tensor for batch in learner.batches for tensor in batch]
+    assert all(x is y for x, y in zip(learner.inputs_of("step"), whole, strict=True))
+    assert learner.inputs_of("backward") is learner.inputs_of("update") is None
+
+
+def test_values_leave_a_device_before_they_become_float64():
+    """Metal has no float64: a copy that converts on the way fails there."""
+    moved = []
+
+    class Record(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            if operator is torch.ops.aten._to_copy.default:
+                moved.append((kwargs.get("device"), kwargs.get("dtype")))
+            return operator(*args, **(kwargs or {}))
+
+    with Record():
+        training.flat([torch.ones(2, dtype=torch.float16)])
+    assert moved == [(None, torch.float64)]
+
+
+def test_a_loader_that_pins_nothing_is_not_measured_as_pinned():
+    class Plain:
+        def __iter__(self):
+            yield torch.zeros(2, 3, 32, 32), torch.zeros(2, dtype=torch.int64)
+
+    machine = VirtualMachine()
+    pipeline = training.InputPipeline.__new__(training.InputPipeline)
+    pipeline._clock, pipeline._loader = DeviceClock([VirtualDevice.on(machine)()]), Plain()
+    pipeline._pinned, pipeline._trainer, pipeline._device, pipeline._spent = True, None, torch.device("mps"), []
+    with pytest.raises(Unmeasurable, match="torch's loader pins no memory for mps"):
+        pipeline.epoch()

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from ...format import text
 from ..judgement import withheld
 from ..labels import Row, grouped
+from ..speedup import on_accelerator
 from .layouts import NamedRows, RowMark
 from .material import ChartData, marked
 from .page import Figure
 from .wording import caption, hollow_marks, warning
+
+_GPU_NOTE = "Idle power included; the CPU's energy isn't. "
 
 
 def energy_figures(data: ChartData) -> list[Figure]:
@@ -27,7 +30,9 @@ def energy_figures(data: ChartData) -> list[Figure]:
         drawn.append(f"the {name} draws {' to '.join(dict.fromkeys(powers))}")
     title = f"Energy: {', '.join(drawn)} while it works"
     subtitle = "Energy per item and power, from the device's own counter, log scale; lower is better"
-    words = caption(shown, data.naming, "Idle power included; the CPU's energy isn't. ", "*")
+    counted = {on_accelerator(row) for row in shown}
+    note = "Idle power included. A CPU's is that of all its sockets. " if False in counted else _GPU_NOTE
+    words = caption(shown, data.naming, note, "*")
     return [Figure("energy", "energy", title, subtitle, words, chart, 6.0, True, warning(shown))]
 
 

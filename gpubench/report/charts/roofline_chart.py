@@ -197,7 +197,8 @@ def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceiling
     hollow = hollow_marks(rows, rows)
     dots = []
     for i, row in enumerate(rows):
-        work, dtype = row["_result"].work, compute_dtype(row["dtype"] or "", row["variant"] or "")
+        work, precision = row["_result"].work, row["_result"].precision
+        dtype = compute_dtype(row["dtype"] or "", row["variant"] or "", precision)
         dots.append(Dot(work.flops / work.bytes, _flop_rate(row), dtype, names.get(id(row), ""), i in hollow))
     used = {dot.dtype for dot in dots}
     flat = [
