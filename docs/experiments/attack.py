@@ -41,7 +41,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import mutations  # noqa: E402 - the tests' own
 
 from gpubench.commands import cli  # noqa: E402
-from gpubench.errors import GpubenchError, RunFileError  # noqa: E402
+from gpubench.errors import RunFileError  # noqa: E402
 from gpubench.runfile.ledger import read_ledger  # noqa: E402
 from gpubench.supervise import process as measuring  # noqa: E402
 
@@ -169,7 +169,7 @@ def _resumed(folder: Path, start: list[str]) -> Broken:
             return [f"unreadable: {error}"]
         measured = [event for event in events if event["event"] == "end" and event["status"] == "ok"]
         ended = {(event["fullname"], event["process"]): event["benchmark"]["stats"]["data"] for event in measured}
-    done = call([*RUN, "--resume", "out"] if b'"event": "run"' in before else start, folder)
+    done = call([*GPUBENCH, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
     if not (folder / "out/run.json").exists():
         return [f"no run file after it was resumed: {done.stderr[-300:]}"]
     names, refused = rows_of(folder / "out/run.json")
@@ -203,26 +203,31 @@ def hostile(number: int) -> Broken:
     suite = Path(__file__).with_name("hostile_suite.py")
     with tempfile.TemporaryDirectory(prefix="hostile-") as name:
         folder = Path(name)
-        done = call([*RUN, str(suite), "--processes=1", "--deadline=10", f"--seed={number}"], folder, 3 * 3600)
-        if not (folder / "out/run.json").exists():
-            return [f"no run file: {done.stderr[-500:]}"]
-        measured, refused = rows_of(folder / "out/run.json")
-        ledger = read_ledger(folder / "out/run.ledger.jsonl")
-        cases = next(event["cases"] for event in ledger if event["event"] == "session")
-        healthy = [case for case in cases if "healthy-after-" in case]
-        broken = [f"healthy, not measured: {case}: {refused.get(case)}" for case in healthy if case not in measured]
-        broken += [f"no row: {case}" for case in cases if case not in measured and case not in refused]
-        broken += [f"no reason: {case}" for case, reason in refused.items() if not reason]
-        broken += _slower(folder / "out/run.json") + traceback_in(done) + left_over(folder)
-        for again in (
-            ["report", "out/run.json", "-o", "again", "--no-charts"],
-            ["show", "out"],
-            ["export", "out/run.json", "--to=csv"],
-        ):
-            read = call([*GPUBENCH, *again], folder)
-            broken += [f"{again[0]} ended with {read.returncode}"] if read.returncode else []
-            broken += traceback_in(read)
-        return broken
+        done = call([*RUN, str(suite), "--processes=1", "--deadline=60", f"--seed={number}"], folder, 3 * 3600)
+        return _judged(folder, done)
+
+
+def _judged(folder: Path, done: subprocess.CompletedProcess[str]) -> Broken:
+    """What is wrong with a run of hostile benchmarks that has ended."""
+    if not (folder / "out/run.json").exists():
+        return [f"no run file: {done.stderr[-500:]}"]
+    measured, refused = rows_of(folder / "out/run.json")
+    ledger = read_ledger(folder / "out/run.ledger.jsonl")
+    cases = next(event["cases"] for event in ledger if event["event"] == "session")
+    healthy = [case for case in cases if "healthy-after-" in case]
+    broken = [f"healthy, not measured: {case}: {refused.get(case)}" for case in healthy if case not in measured]
+    broken += [f"no row: {case}" for case in cases if case not in measured and case not in refused]
+    broken += [f"no reason: {case}" for case, reason in refused.items() if not reason]
+    broken += _slower(folder / "out/run.json") + traceback_in(done) + left_over(folder)
+    for again in (
+        ["report", "out/run.json", "-o", "again", "--no-charts"],
+        ["show", "out"],
+        ["export", "out/run.json", "--to=csv"],
+    ):
+        read = call([*GPUBENCH, *again], folder)
+        broken += [f"{again[0]} ended with {read.returncode}"] if read.returncode else []
+        broken += traceback_in(read)
+    return broken
 
 
 def _slower(run_file: Path) -> Broken:
@@ -233,8 +238,12 @@ def _slower(run_file: Path) -> Broken:
     return [
         f"slower without a flag: {mark['fullname']}: {mark['stats']['median'] / usual:.1f}×"
         for mark in marks
-        if mark["stats"]["median"] > 2 * usual and not mark["extra_info"]["gpubench"]["flags"]
+        if mark["stats"]["median"] > 2 * usual and not _flags(mark)
     ]
+
+
+def _flags(mark: dict[str, Any]) -> list[Any]:
+    return [flag for process in mark["extra_info"]["gpubench"]["processes"] for flag in process["flags"]]
 
 
 # Damaged files, hostile names -----------------------------------------------------------------------------------------
@@ -688,7 +697,7 @@ def tried(name: str, number: int) -> list[str]:
     one_try, _ = ATTACKS[name]
     try:
         return [f"{name} {number}: {each}" for each in one_try(number)]
-    except (subprocess.TimeoutExpired, OSError, ValueError, GpubenchError) as error:
+    except Exception as error:  # the attack's own defects too must not hide what other tries broke
         return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
 
 

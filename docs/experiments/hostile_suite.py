@@ -1,6 +1,6 @@
 """Benchmarks that do what none should, one kind of harm each, with a healthy one between each two.
 
-    gpubench run docs/experiments/hostile_suite.py --processes 1 --deadline 20 -o out
+    gpubench run docs/experiments/hostile_suite.py --processes 1 --deadline 60 -o out
 
 ``python docs/experiments/attack.py hostile`` runs it and checks that every healthy case is measured and every hostile
 one is a row with its reason.

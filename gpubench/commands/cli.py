@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..errors import GpubenchError
 from ..version import __version__
@@ -50,6 +50,10 @@ _TAKE_PYTEST_OPTIONS = ("run", "compare")
 
 class Parser(argparse.ArgumentParser):
     """Complains in one line and suggests what was meant; ``--help`` has the rest."""
+
+    def print_help(self, file: Any = None) -> None:
+        """argparse's own goes on when the output can't be written."""
+        print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line, with the nearest option where one was mistyped."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
     from .show import selected
 
     options.chosen(args)  # a wrong expression is refused before a file is read
-    if args.output and any(Path(args.output).resolve() == Path(path).resolve() for path in args.runs):
+    if args.output and os.path.realpath(args.output) in map(os.path.realpath, args.runs):
         raise UsageError(f"{args.output}: is what is read: choose another file with -o")
     results = selected(results_table(read_all(args.runs)), args.expression)
     content = exported(results, args.to)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
+import gc
+import json
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from ..runfile.flags import Flag
@@ -17,6 +21,8 @@ from .precision import float32_state, set_float32_state
 AUTOCAST_KINDS = ("cpu", "cuda")
 OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
 """Beginnings of environment variables that pytest and torch set by themselves."""
+
+_FUNCTIONS = "functions of "
 
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -34,7 +40,8 @@ class State:
         after = self._read()
         names = {name for name in self._before | after if self._before.get(name) != after.get(name)}
         if len(sys.modules) > self._modules:
-            names.discard("warnings filters")  # modules add their own when they are imported
+            # modules add filters when they are imported, and torch's compiler wraps functions
+            names -= {"warnings filters", *(name for name in names if name.startswith(_FUNCTIONS))}
         self._changed = {name: after.get(name) for name in names}
 
     def restore(self) -> tuple[Flag | None, list[str]]:
@@ -73,8 +80,36 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "working folder": (_working_folder, os.chdir),
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
         "time.perf_counter": _attribute(time, "perf_counter"),
+        "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
+        "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
     }
+    settings |= dict(_of_system()) | dict(map(_functions, (builtins, json, time)))
     return settings | dict(_of_torch()) if with_torch else settings
+
+
+def _of_system() -> Iterator[tuple[str, _Setting]]:
+    """What an operating system holds of a process, where it can be asked."""
+    if hasattr(os, "sched_getaffinity"):
+        yield "cores", (lambda: os.sched_getaffinity(0), lambda cores: os.sched_setaffinity(0, cores))
+    if sys.platform != "win32":
+        import resource
+
+        files = resource.RLIMIT_NOFILE
+        yield "limit of open files", (lambda: resource.getrlimit(files), lambda most: resource.setrlimit(files, most))
+        who = os.PRIO_PROCESS, 0
+        yield "priority", (lambda: os.getpriority(*who), lambda priority: os.setpriority(*who, priority))
+
+
+def _functions(module: ModuleType) -> tuple[str, _Setting]:
+    """All that can be called in a module, of which a benchmark may have replaced some."""
+    names = [name for name, value in vars(module).items() if callable(value) and name != "perf_counter"]
+
+    def write(values: tuple[Any, ...]) -> None:
+        for name, value in zip(names, values, strict=True):
+            if vars(module).get(name) is not value:
+                setattr(module, name, value)
+
+    return f"{_FUNCTIONS}{module.__name__}", (lambda: tuple(map(vars(module).get, names)), write)
 
 
 def _of_torch() -> Iterator[tuple[str, _Setting]]:
@@ -83,6 +118,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     import threadpoolctl
     import torch
 
+    yield from map(_functions, (torch, torch.nn.functional))
     for number, pool in enumerate(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers):
         yield f"threads of {pool.internal_api} {number}", (pool.get_num_threads, pool.set_num_threads)
     yield "NumPy's error state", (numpy.geterr, lambda value: numpy.seterr(**value))

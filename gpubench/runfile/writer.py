@@ -32,11 +32,12 @@ _PLACE = re.compile(
 )
 _PUBLIC = re.compile(r"https?://([a-z]+\.)?(pytorch\.org|nvidia\.com|python\.org)(/[^?@]*)?$")
 _ADDRESS = re.compile(
-    r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    r"[\w.+-]+@(?:[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:))"  # of somebody: jane@corp.example, jane@host:file
+    r"|(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
     r"|(?<![\w:])(?=[\da-f:]*\d)[\da-f]{1,4}(?::[\da-f]{0,4}){3,7}(?![\w:])",
     re.IGNORECASE,
 )
-"""Of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
+"""Of people, and of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
 
 _UNLOCKED_S = 10.0
 """A younger folder may be one that its process is about to lock."""

@@ -704,7 +704,12 @@ def test_a_full_output_is_no_slowdown(save) -> None:
     run = save("run.json", run_file())
     slow = save("slow.json", run_file(1.2))
     forms = ([], ["--format=json"], ["--format=md"], ["-k", "a"])
-    for words in (["show", run], ["compare", run, run], *(["compare", run, slow, *form] for form in forms)):
+    for words in (
+        ["show", run],
+        ["run", "--help"],
+        ["compare", run, run],
+        *(["compare", run, slow, *form] for form in forms),
+    ):
         command = [sys.executable, "-m", "gpubench", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with open("/dev/full", "w") as full:

@@ -1,7 +1,10 @@
 """What a benchmark leaves changed is named, put back, or ends its process."""
 
+import builtins
+import gc
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -31,7 +34,18 @@ LEAKS = {
     "working folder": lambda: os.chdir("/"),
     "warnings filters": lambda: warnings.simplefilter("error"),
     "time.perf_counter": lambda: setattr(time, "perf_counter", lambda: 0.0),
+    "garbage collector": gc.disable,
+    "recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+    "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+    "limit of open files": lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1, HARD)),
+    "functions of builtins": lambda: setattr(builtins, "print", None),
+    "functions of json": lambda: setattr(json, "dumps", None),
+    "functions of time": lambda: setattr(time, "sleep", lambda seconds: None),
+    "functions of torch": lambda: setattr(torch, "add", None),
 }
+FILES = resource.RLIMIT_NOFILE
+FUNCTIONS = print, json.dumps, time.sleep, torch.add
+HARD = resource.getrlimit(FILES)[1]
 
 
 def values():
@@ -40,7 +54,9 @@ def values():
     modes = torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled
     torch_values = torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
     rest = np.geterr(), dict(os.environ), Path.cwd(), list(warnings.filters), time.perf_counter
-    return (cuda, cpu, torch.ones(1).device, *modes, *torch_values, *rest)
+    process = gc.isenabled(), sys.getrecursionlimit(), os.sched_getaffinity(0), resource.getrlimit(FILES)
+    functions = print, json.dumps, time.sleep, torch.add
+    return (cuda, cpu, torch.ones(1).device, *modes, *torch_values, *rest, *process, *functions)
 
 
 @pytest.fixture
@@ -50,8 +66,19 @@ def around(monkeypatch):
     torch.use_deterministic_algorithms(False)  # both import what adds a filter or a variable
     monkeypatch.setenv("TO_REMOVE", "1")
     threads, folder, filters, clock = torch.get_num_threads(), Path.cwd(), warnings.filters[:], time.perf_counter
+    cores, depth, files, functions = (
+        os.sched_getaffinity(0),
+        sys.getrecursionlimit(),
+        resource.getrlimit(FILES),
+        FUNCTIONS,
+    )
     yield
     time.perf_counter, warnings.filters[:] = clock, filters
+    builtins.print, json.dumps, time.sleep, torch.add = functions
+    gc.enable()
+    sys.setrecursionlimit(depth)
+    os.sched_setaffinity(0, cores)
+    resource.setrlimit(FILES, files)
     os.chdir(folder)
     torch.set_num_threads(threads)
     torch.set_default_dtype(torch.float32)
@@ -65,6 +92,7 @@ def around(monkeypatch):
     os.environ.pop("LEFT_BEHIND", None)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process can't be kept to some cores")
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_setting_left_changed_is_named_and_put_back(around, name):
     before, state = values(), State()
@@ -87,6 +115,16 @@ def test_nested_autocast_is_left_by_as_many_contexts(around):
     state.restore()
     torch.autocast_increment_nesting()
     assert torch.autocast_decrement_nesting() == 0
+
+
+def test_what_a_new_module_replaces_is_no_fault(around, tmp_path, monkeypatch):
+    (tmp_path / "wraps_a_function.py").write_text("import torch\ntorch.add = lambda *tensors: None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    state = State()
+    import wraps_a_function  # noqa: F401
+
+    state.compare()
+    assert state.restore() == (None, [])
 
 
 def test_what_is_put_back_meanwhile_is_no_fault(around):

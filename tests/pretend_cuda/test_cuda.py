@@ -126,6 +126,9 @@ pytestmark = pytest.mark.gpubench(devices="accelerator", variants=["eager", "gra
 def test_product(gpubench):
     gpubench(torch.mm, gpubench.randn(1024, 1024), gpubench.randn(1024, 1024), check=False)
 
+def test_chain(gpubench):
+    gpubench(lambda x, y: (x @ y).relu(), gpubench.randn(1024, 1024), gpubench.randn(1024, 1024), check=False)
+
 def test_network(gpubench):
     layers = lambda: torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(3)))
     gpubench(gpubench.module(layers), gpubench.randn(1024, 1024), check=False)
@@ -140,13 +143,13 @@ def test_backward(gpubench):
 def test_a_case_holds_the_same_memory_alone_and_after_others(run):
     together, _, _ = run("--device=cuda:0", *BOTH, source=PRODUCTS, out="together")
     held = {name: record["memory_bytes"] for name, record in together.items()}
-    for name in ("product", "network", "backward"):
+    for name in ("product", "chain", "network", "backward"):
         alone, _, _ = run("--device=cuda:0", *BOTH, "-k", name, source=PRODUCTS, out=name)
         assert {each: record["memory_bytes"] for each, record in alone.items()}.items() <= held.items()
     by_test = {(name.split("[")[0], "graph" in name): nbytes for name, nbytes in held.items()}
     matrix = 4 * MIB
     network = 3 * (matrix + 4096) + matrix + 3 * matrix  # parameters, the input, and outputs that autograd keeps
-    for name, nbytes in (("test_product", 3 * matrix), ("test_network", network)):
+    for name, nbytes in (("test_product", 3 * matrix), ("test_chain", 4 * matrix), ("test_network", network)):
         assert by_test[name, False] == nbytes
         assert by_test[name, True] == pytest.approx(nbytes, abs=4096)  # a graph has a seed and an offset of its own
 

@@ -116,10 +116,19 @@ def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
     assert capsys.readouterr().err == ""
     shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2x  ")
+    assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2.0×  ")
     assert line.endswith(" left")
     shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
     assert capsys.readouterr().err.startswith("[4/4]  other  CPU error: error  ")
+
+
+def test_a_name_acts_on_no_terminal(clock, capsys):
+    shown = Progress("\x1b[31mresume")
+    shown.note(session(0) | {"cases": ["\x1b[31ma\nb"]})
+    shown.note(end(0, fullname="\x1b[31ma\nb", benchmark=result("cpu", 1e-3)))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
 
 
 def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):
