@@ -23,7 +23,7 @@ function prefixed(value, unit, count = 3) {
   return `${digits(value / scale, count)} ${prefix}${unit}`;
 }
 // As format.ratio_text and labels.times_text in Python: two digits, three from a hundred on.
-const plain = (value) => (value >= 99.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
+const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
 function times(value) {
   if (value == null) return "–";
   if (value >= 1) return `${plain(value)}×`;
