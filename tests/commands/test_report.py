@@ -356,7 +356,7 @@ def test_prices(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "6.0×" in text
         assert "Which device is cheaper" in text
     capsys.readouterr()
-    for price, words in (("A100=2", "can be given for Synthetic CPU, Synthetic H-GPU"), ("cpu", "write NAME=2.99")):
+    for price, words in (("A100=2", "can be given for Synthetic, Synthetic H, run"), ("cpu", "write NAME=2.99")):
         assert report(run, "-o", tmp_path / "none", "--price", price) == 2
         error = capsys.readouterr().err
         assert words in error
