@@ -50,6 +50,15 @@ def bytes_text(value: float | None) -> str:
     return text(value, "B")
 
 
+def ratio_text(value: float) -> str:
+    """``132×``, ``8.6×``, ``0.24×``: two digits, three from a hundred on; no ratio is rounded in another way."""
+    if value >= 1e6:
+        return f"{value:.1e}×"
+    if value >= 99.5:
+        return f"{float(f'{value:.3g}'):,.0f}×"
+    return f"{value:.{0 if value >= 9.95 else 1}f}×" if value >= 0.995 else f"{value:.2g}×"
+
+
 def counted(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``."""
     return f"{count} {noun}" + ("" if count == 1 else "s")

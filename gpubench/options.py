@@ -140,8 +140,19 @@ def passed_on(args: argparse.Namespace) -> list[str]:
 
 def add_expression(group: argparse._ActionsContainer) -> None:
     """Add ``-k``, by which benchmarks are chosen."""
-    text = "only benchmarks whose name matches: matmul.square, n=64, 'resnet50 and not compile'"
-    group.add_argument("-k", dest="expression", metavar="EXPR", help=text)
+    text = (
+        "only benchmarks whose name matches: matmul.square, networks, n=64, 'resnet50 and not compile'; repeated: any"
+        " of them"
+    )
+    group.add_argument("-k", dest="expression", action=_AnyOf, metavar="EXPR", help=text)
+
+
+class _AnyOf(argparse.Action):
+    """Joins the expressions of several ``-k`` by ``or``."""
+
+    def __call__(self, parser: object, args: argparse.Namespace, value: object, option: object = None) -> None:
+        earlier = getattr(args, self.dest)
+        setattr(args, self.dest, value if earlier is None else f"({earlier}) or ({value})")
 
 
 def chosen(args: argparse.Namespace) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.format import bytes_text, seconds_text, text
+from gpubench.format import bytes_text, ratio_text, seconds_text, text
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,12 @@ def test_larger_units():
     assert text(2.5e12, "FLOP/s") == "2.50 TFLOP/s"
     assert bytes_text(4e9) == "4.00 GB"
     assert [seconds_text(s) for s in (59.0, 185, 7320)] == ["59.0 s", "3 min 05 s", "2 h 02 min"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1234.5, "1,230×"), (126.4, "126×"), (99.6, "100×"), (34.2, "34×"), (9.96, "10×"), (1.04, "1.0×"), (0.997, "1.0×"),
+     (0.24, "0.24×"), (0.0123, "0.012×"), (3.2e7, "3.2e+07×")],
+)  # fmt: skip
+def test_ratios_have_two_digits_and_three_from_a_hundred_on(value, shown):
+    assert ratio_text(value) == shown

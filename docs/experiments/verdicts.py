@@ -211,9 +211,7 @@ def disturbed(pools: list[Path], count: int) -> None:
     """Comparisons of three processes a side, by how many of them ran beside neighbours."""
     names = [path.stem for pool in pools for path in pool.glob("*.json")]
     print(f"{len(names)} runs, {sum('busy' in name for name in names)} of them beside neighbours\n")
-    print(
-        "| beside neighbours: base, new | comparisons | alarms | 10 % named | 20 % named |\n|---|---:|---:|---:|---:|"
-    )
+    print("| beside neighbours: base, new | alarms | 10 % named | 20 % named |\n|---|---:|---:|---:|")
     every = [by_company(pool) for pool in pools]
     kinds = ("same", "slower10", "slower20")
     for beside in itertools.product(range(4), repeat=2):
@@ -221,15 +219,19 @@ def disturbed(pools: list[Path], count: int) -> None:
         for runs, kind, _ in itertools.product(every, kinds, range(count)):
             new = _picked(chance, runs, kind, beside[1], [])
             base = _picked(chance, runs, "same", beside[0], new)
+            if len(base) + len(new) < 6:  # too small a pool
+                continue
+            hits[f"of {kind}"] += 1
             hits[kind] += alarmed(judge(as_processes(base), as_processes(new)), "" if kind == "same" else SLOWED)
-        cells = f"{beside[0]}, {beside[1]} of 3", count * len(pools), *(hits[kind] for kind in kinds)
+        cells = f"{beside[0]}, {beside[1]} of 3", *(f"{hits[kind]} of {hits[f'of {kind}']}" for kind in kinds)
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 def _picked(chance: random.Random, runs: Runs, kind: str, busy: int, used: list[Measured]) -> list[Measured]:
     """Three runs that aren't ``used`` yet, so many of them beside neighbours."""
     pools = ([run for run in runs[kind, company] if not any(run is each for each in used)] for company in (True, False))
-    return [run for pool, size in zip(pools, (busy, 3 - busy), strict=True) for run in chance.sample(pool, size)]
+    wanted = zip(pools, (busy, 3 - busy), strict=True)
+    return [run for pool, size in wanted for run in chance.sample(pool, min(size, len(pool)))]
 
 
 def _print(rows: list[Row]) -> None:

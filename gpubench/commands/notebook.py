@@ -19,7 +19,7 @@ from ..errors import GpubenchError, UsageError
 from ..expression import LIVE, LiveCall, Snippet, brought, dtype_of, is_name, made_names, on_numpy, parse, used_names
 from ..runfile.folder import RUN_FILE
 from ..supervise import process
-from .time import BenchmarkFile, Size, name_of, parse_sizes, pytest_options, require_known
+from .time import FILE_NAME, BenchmarkFile, Size, name_of, parse_sizes, pytest_options, require_known
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -197,6 +197,7 @@ def _measure(
     codes = {name: f"LIVE[{name!r}]" for name in live}
     numpy = codes.pop(against) if against else None
     before, said = State(), io.StringIO()
+    other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
     LIVE.update(live)
     with tempfile.TemporaryDirectory(prefix="gpubench-time-", ignore_cleanup_errors=True) as folder:
         file = replace(wanted, benchmarks=codes, against=numpy).write(Path(folder))
@@ -215,6 +216,7 @@ def _measure(
         finally:
             LIVE.clear()
             sys.modules.pop(file.stem, None)
+            sys.modules.update({file.stem: other} if other else {})
             before.compare()
             before.restore()
         if run_file.exists():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import RunFileError
+from ..errors import RunFileError, UsageError
 
 if TYPE_CHECKING:
     from ..report.answer import Answer
@@ -104,9 +105,9 @@ def write_report(
     baseline: str | None = None,
     charts: Charts = Charts(),
     allow: Collection[str] = (),
-    prices: Iterable[str] = (),
+    asked: Iterable[str] = (),
 ) -> Report:
-    """Raises UsageError or RunFileError before anything is written."""
+    """``asked`` are prices, ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
     from ..report import answer, findings, judgement, machines, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.webpage import page_data, webpage
@@ -120,9 +121,9 @@ def write_report(
     chosen = speedup.resolve(compared, baseline)
     speedups = speedup.pair(compared, chosen, allow)
     scaled = scaling.scaling_table(compared)
-    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in prices))
-    bought = machines.price_tables(compared, costs, allow)
-    side_by_side = (*machines.machine_tables(compared, allow), *bought)
+    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in asked))
+    beside = machines.side_by_side(compared, allow)
+    first, others = machines.leading_tables(beside, compared, costs)
     render.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":
@@ -134,30 +135,28 @@ def write_report(
         pictures = charting.render(drawn, charts.formats, charts.themes)
     written = speedup.pair_or_numpy(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
-    answered = answer.answer(compared, speedups.table, crossovers, shown, side_by_side)
-    words = findings.summarise(answered, shown, compared, written, crossovers, scaled, side_by_side)
-    # Cards of several machines have different CPUs below them: like devices come first, and what was asked for last.
-    first = tuple(each for each in side_by_side[:1] if len(answered.cards) > 1)
+    answered = answer.answer(compared, speedups.table, crossovers, shown, beside, costs)
+    words = findings.summarise(answered, shown, compared, written, crossovers, scaled, others)
+    folded = [details for details in words.details if details not in others]
     words = replace(
         words,
         charts=tuple((figure.title, figure.name) for figure in drawn),
         picture=charts.formats[0],
         themes=charts.themes,
-        tables=(*first, *words.tables, *machines.priced_on_both_sides(bought)),
-        details=tuple(each for each in words.details if each not in first),
+        tables=(*first, *words.tables),
     )
-    folded = [details for details in words.details if details not in side_by_side]
     data = page_data(compared, written.table, crossovers, scaled, trends)
     tables = {
         "results.csv": table.csv_text(results),
         "speedup.csv": table.csv_text(written.table),
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
-        "report.html": webpage(answered, data, side_by_side, folded),
+        "report.html": webpage(answered, data, first, others, folded),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)
-    return Report(tuple(render.save_report(folder, tables, pictures)), words, answered, tuple(shown))
+    written_files = render.save_report(folder, tables, pictures, [run.path for run in runs])
+    return Report(tuple(written_files), words, answered, tuple(shown))
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
@@ -166,12 +165,31 @@ def read_all(paths: Iterable[str | Path]) -> list[Run]:
 
     found: dict[bytes, Run] = {}
     for path in map(Path, paths):
-        for run in folder.runs(path, _lean) if path.is_dir() else [_lean(path)]:
+        if not os.path.exists(path):
+            raise folder.not_there(path)
+        for run in _runs_in(path) if path.is_dir() else [_lean(path)]:
             found.setdefault(folder.identity(run.path), run)
     runs = list(found.values())
     if not any(run.results for run in runs):
         raise RunFileError(f"{', '.join(str(run.path) for run in runs)}: benchmarks: expected a benchmark, found none")
     return runs
+
+
+def _runs_in(path: Path) -> list[Run]:
+    """The runs of a folder; of one that a report of other folders' runs was written into, those."""
+    from ..runfile import folder
+
+    try:
+        return list(folder.runs(path, _lean))
+    except UsageError:
+        from ..report.render import sources
+
+        if not (reported := sources(path)):
+            raise
+    gone = [str(source) for source in reported if not source.is_file()]
+    if gone:
+        raise UsageError(f"{path}: holds a report; its results file was {gone[0]}, which is not there any more")
+    return [_lean(source) for source in reported]
 
 
 def _lean(path: Path) -> Run:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import options
 from ..format import aligned, seconds_text, text, writable
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import kind_names, matcher, nothing_matches
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..runfile.schema import Result
+    from ..runfile.schema import Result, Run
 
-_COLUMNS = ("benchmark", "device", "time", "spread", "rates", "% of peak")
+_COLUMNS = ("benchmark", "device", "time", "spread", "throughput", "% of peak")
 _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
 
 
@@ -35,15 +35,22 @@ def main(args: argparse.Namespace) -> int:
     options.chosen(args)  # a wrong expression is refused before a file is read
     rows = records(selected(results_table(read_all(args.runs)), args.expression))
     several = len({row["run"] for row in rows}) > 1
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
+    width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
     measured = [_cells(row, several) for row in rows if row["_result"].times]
-    lines = aligned([_COLUMNS, *measured], width) if measured else []
+    shown = [_COLUMNS, *measured]
+    if sum(max(map(len, column)) + 2 for column in zip(*shown, strict=True)) > width:  # names are worth more than rates
+        shown = [(*cells[:4], cells[5]) for cells in shown]
+    lines = aligned(shown, width) if measured else []
     for row in rows:
         if not row["_result"].times:
             why = row["reason"] or "no reason given"
             lines.append(f"  {_name(row, several)}  {row['device']}  {row['status']}: {why}")
     if any(row["_result"].flags for row in rows):
-        lines.append("* flagged while it was measured, see summary.md")
+        lines.append("* noisy: may be far off; why: the flags in summary.md")
+    if any("~" in cells[3] for cells in measured):
+        lines.append("~ of one process: half its interquartile range")
+    if any("—" in cells[5] for cells in measured):
+        lines.append("— above the measured peak, which can't be")
     print(writable("\n".join(lines), sys.stdout.encoding))
     return 0
 
@@ -54,11 +61,11 @@ def selected(results: pd.DataFrame, expression: str | None, timed: bool = False)
         return results
     matches = matcher(expression)
 
-    def fits(result: Result) -> bool:
-        names = [result.case.id, result.device, result.implementation, result.fullname]
-        return matches(names) and bool(result.times or not timed)
+    def fits(run: Run, result: Result) -> bool:
+        names = [result.case.id, result.device, result.implementation, result.fullname, *kind_names(result.workload)]
+        return matches([*names, run.machine.device(result.device).label]) and bool(result.times or not timed)
 
-    chosen = [fits(result) for result in results["_result"]]
+    chosen = [fits(*each) for each in zip(results["_run"], results["_result"], strict=True)]
     if not any(chosen):
         raise nothing_matches(expression, (each.workload for each in results["_result"] if each.times or not timed))
     return results[chosen]

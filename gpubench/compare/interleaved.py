@@ -179,9 +179,10 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     before, after = (find_environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
-    judge = _Judge(args, (before, after))
     _say("starting: each side imports PyTorch and collects its benchmarks first")
-    workloads = {side: [_workload(name) for name in names] for side, names in turns.collect().items()}
+    collected = turns.collect()
+    judge = _Judge(args, (before, after))  # collecting takes none of the budget
+    workloads = {side: [_workload(name) for name in names] for side, names in collected.items()}
     if turns.interrupted:
         return judge.comparison(0, True)
     if not set.intersection(*map(set, workloads.values())):

@@ -121,6 +121,7 @@ def core_seconds() -> tuple[float | None, float | None]:
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
     """``contended`` and ``throttled``, from what changed between two moments."""
     signs = []
+    whole = "core" if cores == 1 else f"{cores} cores"
     wall = after.wall_s - before.wall_s
     if wall >= SHORTEST_WATCH:
         rate = (after.switches - before.switches) / wall
@@ -129,11 +130,11 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
         if before.busy_s is not None and after.busy_s is not None:
             others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / (wall * cores)
             if others > STOLEN:
-                signs.append(f"other processes used {min(others, 1):.0%} of the {cores} cores")
+                signs.append(f"other processes used {min(others, 1):.0%} of the {whole}")
         if before.stolen_s is not None and after.stolen_s is not None:
             stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
             if stolen > STOLEN:
-                signs.append(f"the host took {min(stolen, 1):.0%} of the {cores} cores' time")
+                signs.append(f"the host took {min(stolen, 1):.0%} of the time of the {whole}")
     if after.neighbours:
         signs.append(f"{after.neighbours} other process{'es' * (after.neighbours > 1)} on the device")
     if signs:

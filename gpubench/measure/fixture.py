@@ -195,9 +195,7 @@ class Gpubench(Inputs):
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
         if self.home.simulated and counted is None:
-            raise Unmeasurable(
-                f"{self.home.label}: its model needs work that PyTorch can count, and this call has none"
-            )
+            raise Unmeasurable(f"{self.home.label}: its model needs work that PyTorch can count on meta tensors")
         work = agree(request.work, counted)
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])

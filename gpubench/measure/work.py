@@ -136,8 +136,14 @@ def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any
     """A module called with other parameters and buffers, made from its own; the module itself is not copied."""
     import torch
 
-    state = {name: convert(tensor) for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-    return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs)
+    state, converted = {}, {}
+    for prefix, part in module.named_modules():  # each once: torch restores a part that it swaps twice wrongly
+        own = {"recurse": False, "remove_duplicate": False}
+        for name, tensor in (*part.named_parameters(**own), *part.named_buffers(**own)):
+            if id(tensor) not in converted:  # tied weights stay tied
+                converted[id(tensor)] = convert(tensor)
+            state[f"{prefix}.{name}" if prefix else name] = converted[id(tensor)]
+    return lambda *args, **kwargs: torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
 
 
 def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:

@@ -15,7 +15,7 @@ from msgspec import structs
 from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.ledger import Follower, missing
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import kind_names, matcher, nothing_matches
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
 from . import outcomes, settings
@@ -95,7 +95,7 @@ class Plugin:
         names = [item.nodeid, *item.listextrakeywords(), *(marker.name for marker in item.iter_markers())]
         if "benchmark" in fixture_names(item):
             case = self.case_of(item)
-            names += [case.id, case.device]
+            names += [case.id, case.device, *kind_names(case.workload)]
         return names
 
     def _workload(self, item: pytest.Item) -> str:

@@ -6,45 +6,62 @@ show the same ones.
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pandas as pd
 
 from ..format import counted, seconds_text, text
+from ..runfile.matching import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, kind_of
 from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
-from .labels import Row, device_label, grouped, implementation_name, listed, short_device, times_range, times_text
-from .render import Table
+from .labels import (
+    Row,
+    arithmetic,
+    brief_name,
+    device_label,
+    grouped,
+    implementation_name,
+    listed,
+    times_range,
+    times_text,
+)
+from .machines import DeviceOfRun, Purchase, Ratio, SideBySide, cheapest, money_text, purchases
 from .speedup import RESIDENT, on_accelerator
-from .sweep import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, rate_of, representatives
+from .sweep import rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES = 10
-MOST_WORDS = 40
-"""Of a sentence that somebody in a hurry reads."""
-_MOST_SENTENCES, _MOST_WORDS_EACH = 2, 30
-"""Where there are several cards."""
 _BUSY_SHARE = 1 / 3
-_IN_WORDS = {
+LEAD_LINES, LEAD_WIDTH, MOST_WORDS = 3, 80, 40
+"""Of what somebody in a hurry reads."""
+IN_WORDS = {
     MATRIX: "matrix products",
     OTHER_MATRIX: "other matrix products",
     NETWORKS: "networks",
     TRAINING: "training",
     ELEMENTWISE: "elementwise work",
 }
+_MAIN = (MATRIX, NETWORKS, TRAINING)
+"""Kinds that are never among those that are only counted."""
+_LEVELS = range(6)
+"""How much is left out."""
+_LEADS = {WORTH_IT: "", IF_IT_STAYS: "only if the data stays on the device: "}
+_LEADS |= {judgement.NOT_WORTH_IT: "not worth it: ", UNSURE: "unsure: "}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
     """One kind of work on a card; the numbers are those of ``row``, one measured pair, and never a mean.
 
-    ``typically``, ``range`` (over workloads, each at its largest size), ``copies`` and ``since`` are ready to print.
-    ``row`` is None where all of them are too noisy or can't be. ``exceptions`` are workloads of which the opposite of
-    the verdict holds.
+    ``typically``, ``range`` (over ``count`` workloads, each at its largest size), ``copies`` and ``since`` are ready to
+    print. ``row`` is None where all of them are too noisy or can't be. ``exceptions`` are workloads, dtypes and
+    variants of which the opposite of the verdict holds.
     """
 
     name: str
@@ -55,6 +72,7 @@ class AnswerRow:
     verdict: str
     row: Row | None
     exceptions: str = ""
+    count: int = 1
 
     @property
     def worth(self) -> str:
@@ -64,7 +82,8 @@ class AnswerRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """As :data:`ANSWER_COLUMNS`."""
-        return self.name, self.typically, self.range, self.copies, self.since, self.worth
+        ends = f"{self.range} ({self.count})" if self.count > 1 else self.range
+        return self.name, self.typically, ends, self.copies, self.since, self.worth
 
 
 ANSWER_COLUMNS = ("work", "typically", "range", "with copies", "faster from", "worth it?")
@@ -111,10 +130,12 @@ def answer(
     speedups: pd.DataFrame,
     crossovers: pd.DataFrame,
     runs: Sequence[Run],
-    machines: Sequence[Table] = (),
+    compared: SideBySide | None = None,
+    costs: Mapping[DeviceOfRun, float] | None = None,
 ) -> Answer:
-    """``results``, ``speedups``, ``crossovers``, ``machines`` as :func:`.table.results_table`, :func:`.speedup.pair`,
-    :func:`.judgement.crossover_table` and :func:`.machines.machine_tables` make them."""
+    """``results``, ``speedups``, ``crossovers``, ``compared``, ``costs`` as :func:`.table.results_table`,
+    :func:`.speedup.pair`, :func:`.judgement.crossover_table`, :func:`.machines.side_by_side` and
+    :func:`.prices.device_prices` make them."""
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
     pairs = records(speedups)
@@ -129,15 +150,12 @@ def answer(
         for members in groups.values()
         if (body := _card_rows(members, crossings))
     )
-    noted = warnings(rows, runs)
-    first = [_machines_sentence(each) for each in machines if each.columns[2].startswith("time, ")][:1]
+    noted, sentence = warnings(rows, runs), lead(cards, compared, costs or {})
     if cards:
-        most_words = MOST_WORDS if len(cards) == 1 else _MOST_WORDS_EACH
-        sentences = [_card_sentence(card, most_words) for card in cards[:_MOST_SENTENCES]]
-        return Answer(" ".join([*first, *sentences]), noted, cards)
+        return Answer(sentence, noted, cards)
     alone = [row for row in rows if row["implementation"] != "numpy"]
     hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
-    return Answer(" ".join([*first, _cpu_sentence(alone)]), noted, (), _timings(alone), hint)
+    return Answer(" ".join(filter(None, [sentence, _cpu_sentence(alone)])), noted, (), _timings(alone), hint)
 
 
 def pair_key(row: Row) -> tuple[int, int]:
@@ -156,8 +174,18 @@ def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row]) -> tup
         sound = [row for row in chosen if judgement.withheld(row) != judgement.ABOVE_PEAK]
         crossed = [crossings[pair_key(row)] for row in sound if pair_key(row) in crossings]
         unknown = AnswerRow(kind, "—", "—", "—", "—", UNSURE, None)
-        rows.append(_row(kind, sound, crossed) if sound else unknown)
+        rows.append(_row(kind, sound, crossed, _in_other_arithmetic(kind, members)) if sound else unknown)
     return tuple(rows)
+
+
+def _in_other_arithmetic(kind: str, members: list[Row]) -> dict[str, Row]:
+    """The typical pair in each dtype and variant, of those that the kind of work was measured in: ``bfloat16``."""
+    work = [row for row in members if kind_of(row["workload"]) == kind]
+    found = {}
+    for name, rows in grouped(work, arithmetic).items():
+        if known := judgement.known_speedups(representatives(rows)[kind]):
+            found[name.removeprefix("float32 ")] = judgement.middle(known)
+    return found
 
 
 def _device(row: Row) -> str:
@@ -187,29 +215,33 @@ def _with_threads(run: Run, device: str, threads: set[int]) -> str:
     return device_label(run, device) + (words if device == "cpu" and threads else "")
 
 
-def _row(kind: str, members: list[Row], crossings: list[Row]) -> AnswerRow:
-    known = [row for row in members if not judgement.too_noisy(row["low"], row["high"])]
-    known.sort(key=lambda row: row["speedup"])
+def _row(kind: str, members: list[Row], crossings: list[Row], others: dict[str, Row]) -> AnswerRow:
+    known = judgement.known_speedups(members)
     if not known:
         return AnswerRow(kind, TOO_NOISY, "—", "—", "—", UNSURE, None)
-    typical = known[(len(known) - 1) // 2]
+    typical = judgement.middle(known)
     low, high = known[0]["speedup"], known[-1]["speedup"]
     if len(known) == 1:
         low, high = typical["low"], typical["high"]
     name = kind if kind not in WORK_KINDS or typical["dtype"] in ("float32", None) else f"{kind}, {typical['dtype']}"
     judged, since = judgement.verdict(typical), _since(crossings, typical)
-    exceptions = _exceptions(known, judged)
+    exceptions = _exceptions(known, others, judged)
     since = "depends" if exceptions and since == judgement.EVERY_SIZE else since
     cells = times_text(typical["speedup"]), times_range(low, high), copies_text(typical), since
-    return AnswerRow(name, *cells, judged, typical, exceptions)
+    return AnswerRow(name, *cells, judged, typical, exceptions, len(known))
 
 
-def _exceptions(members: list[Row], judged: str) -> str:
-    """``not lenet`` where the others are worth it, ``only lenet`` where the others aren't."""
+def _exceptions(members: list[Row], others: dict[str, Row], judged: str) -> str:
+    """``not lenet`` where the others are worth it, ``only lenet`` where the others aren't; ``not float64`` likewise."""
     wins, loses = (WORTH_IT, IF_IT_STAYS), (judgement.NOT_WORTH_IT,)
     opposite, word = (loses, "not") if judged in wins else (wins, "only") if judged in loses else ((), "")
     names = [row["workload"].split(".", 1)[-1] for row in members if judgement.verdict(row) in opposite]
-    return f"{word} {listed([labels.shorten(name, 24) for name in names], 1)}" if names else ""
+    names += [
+        name
+        for name, row in others.items()
+        if judgement.verdict(row) in opposite and all(row is not each for each in members)
+    ]
+    return f"{word} {listed([labels.shorten(name, 24) for name in names], 2)}" if names else ""
 
 
 def _since(crossings: Sequence[Row], typical: Row) -> str:
@@ -227,63 +259,200 @@ def _since(crossings: Sequence[Row], typical: Row) -> str:
     return next((words[id(row)] for row in crossings if row[LINE].row["_result"] is typical["_result"]), "—")
 
 
-def _card_sentence(card: Card, most_words: int) -> str:
+def lead(cards: Sequence[Card], compared: SideBySide | None, costs: Mapping[DeviceOfRun, float]) -> str:
+    """Which GPU where there are several, else what a GPU brings; and the cheaper device where there are prices."""
+    shown = ""
+    for level in _LEVELS:
+        sentences = list(filter(None, _sentences(cards, compared, costs, level)))
+        shown = " ".join(sentences)
+        brief = all(len(sentence.split()) <= MOST_WORDS for sentence in sentences)
+        if brief and len(textwrap.wrap(shown, LEAD_WIDTH)) <= LEAD_LINES:
+            break
+    return shown
+
+
+def _sentences(
+    cards: Sequence[Card], compared: SideBySide | None, costs: Mapping[DeviceOfRun, float], level: int
+) -> Iterator[str]:
+    if compared and (ratios := [each for each in compared.of_gpus if each.typical]):
+        yield _gpus_sentence(compared, ratios, level)
+    else:
+        yield from (_card_sentence(card, level + 2 * (len(cards) > 1)) for card in cards[:2])
+    if compared and costs:
+        yield _price_sentence(compared, costs, level)
+
+
+def _card_sentence(card: Card, level: int) -> str:
     """``H200: 125× on matrix products (n=4096); only if the data stays on the device: 35× on elementwise work.``"""
-    kinds = grouped(sorted(card.rows, key=_leading), lambda row: row.verdict)
+    kinds = grouped(sorted(card.rows, key=_place), lambda row: row.verdict)
     sure = kinds.keys() & {WORTH_IT, IF_IT_STAYS}
     parts = [] if sure else [f"nothing is surely {WORTHWHILE:g}× as fast as on {card.baseline}"]
-    for copies, most in ((True, 9), (False, 9), (False, 4), (False, 2), (False, 1)):
-        known = [(lead, kinds[verdict]) for verdict, lead in _LEADS.items() if verdict in kinds]
-        words = [lead + listed([_words(row, copies) for row in rows], most) for lead, rows in known]
-        sentence = f"{short_device(card.device)}: {'; '.join([*parts, *words])}."
-        if len(sentence.split()) <= most_words:
-            break
-    return sentence
+    most = (9, 9, 4, 2, 1, 1)[min(level, 5)]
+    for verdict, words in _LEADS.items():
+        if verdict in kinds:
+            rows, main = kinds[verdict], sum(row.name in _MAIN for row in kinds[verdict])
+            known = [row.row["speedup"] for row in rows if row.row] if verdict in _LEADS_WITH_RATIO else []
+            short = level >= _LEVELS[-1] and len(known) > 1
+            every = [IN_WORDS.get(row.name, row.name) if short else _lead_words(row, level) for row in rows]
+            span = f"{labels.times_range(min(known), max(known))} on " if short else ""
+            parts.append(words + span + listed(every, max(most, main)))
+    return f"{brief_name(card.device)}: {'; '.join(parts)}."
 
 
-_LEADS = {WORTH_IT: "", IF_IT_STAYS: "only if the data stays on the device: "}
-_LEADS |= {judgement.NOT_WORTH_IT: "not worth it: ", UNSURE: "unsure: "}
+_LEADS_WITH_RATIO = (WORTH_IT, IF_IT_STAYS)
 
 
-def _words(row: AnswerRow, copies: bool) -> str:
+def _place(row: AnswerRow) -> int:
+    """Place in the sentence; the user's own work comes before small and thin matrices."""
+    order = (MATRIX, NETWORKS, TRAINING, "", OTHER_MATRIX, ELEMENTWISE)
+    return order.index(row.name if row.name in order else "")
+
+
+def _lead_words(row: AnswerRow, level: int) -> str:
     """``125× on matrix products (n=4096, with copies 9.7×)``; without the ratio where it decides nothing."""
-    copied = copies and row.verdict == WORTH_IT and row.copies not in ("—", TOO_NOISY, row.typically)
-    details = [_size(row.row) if row.row and row.name == MATRIX else "", f"with copies {row.copies}" * copied]
+    copied = level < 1 and row.verdict == WORTH_IT and row.copies not in ("—", TOO_NOISY, row.typically)
+    details = [size_words(row.row) if row.row and row.name == MATRIX else "", f"with copies {row.copies}" * copied]
     details = list(filter(None, [*details, row.exceptions]))
-    ratio = f"{row.typically} on " if row.verdict in (WORTH_IT, IF_IT_STAYS) else ""
-    return ratio + _IN_WORDS.get(row.name, row.name) + (f" ({', '.join(details)})" if details else "")
+    ratio = f"{row.typically} on " if row.verdict in _LEADS_WITH_RATIO else ""
+    return ratio + IN_WORDS.get(row.name, row.name) + (f" ({', '.join(details)})" if details else "")
 
 
-def _size(row: Row) -> str:
+def size_words(row: Row) -> str:
     """``n=4096``."""
     case = row["_result"]
     return labels.setting(case.size, case.params[case.size]) if case.size in case.params else ""
 
 
-def _machines_sentence(table: Table) -> str:
-    """``H200 against L4: 5.0× on matrix products (float32, n=2048), 2.3× slower on networks (lenet).``, from a table of
-    like devices: one benchmark stands for a kind of work, so it is named."""
-    base, names = table.columns[2].removeprefix("time, "), table.columns[3:]
-    for most in (9, 4, 2, 1):
-        sentences = []
-        for i, name in enumerate(names[:2], 3):
-            cells = [(row[0], *row[1].partition(" ")[::2], row[i].partition(" (")[0]) for row in table.rows]
-            words = [
-                f"{cell} on {_IN_WORDS.get(kind, kind)}"
-                + (f" ({how})" if kind == MATRIX else f" ({name.rpartition('.')[2]})" if kind in WORK_KINDS else "")
-                for kind, name, how, cell in cells
-                if "×" in cell
-            ]
-            sentences += [f"{name} against {base}: {listed(words, most)}."] * bool(words)
-        if len(" ".join(sentences).split()) <= MOST_WORDS:
-            break
-    return " ".join(sentences)
+def _gpus_sentence(compared: SideBySide, ratios: Sequence[Ratio], level: int) -> str:
+    """``H200 against L4: 5.0× on matrix products (64× in float64), 2.3× slower on networks.``; of more than two which
+    is the fastest for which work."""
+    leading = [each for each in ratios if each.line.leading]
+    devices = dict.fromkeys(each.device for each in leading)
+    if len(devices) != 1:
+        return _fastest_sentence(compared, leading, level)
+    (device,) = devices
+    base, wins = leading[0].base, sum(_speedup(each) > 1 for each in leading)
+    turned = wins * 2 < len(leading)
+    every = [_compared_words(each, ratios, turned, level) for each in _in_order(leading)]
+    sides = (base, device) if turned else (device, base)
+    names = " against ".join(compared.names[side] for side in sides)
+    return f"{names}: {listed(every, 9 if level < 3 else 5 - level % 3)}."
 
 
-def _leading(row: AnswerRow) -> int:
-    """Place in the sentence; the user's own work comes before small and thin matrices."""
-    order = (MATRIX, NETWORKS, TRAINING, "", OTHER_MATRIX, ELEMENTWISE)
-    return order.index(row.name if row.name in order else "")
+def _speedup(ratio: Ratio, turned: bool = False) -> float:
+    row = ratio.typical
+    value = float(row["speedup"]) if row else 1.0
+    return 1 / value if turned else value
+
+
+def _in_order(ratios: Sequence[Ratio]) -> list[Ratio]:
+    """The kinds that are never left out come first."""
+    return sorted(ratios, key=lambda each: (*_MAIN, each.line.kind).index(each.line.kind))
+
+
+def _compared_words(ratio: Ratio, ratios: Sequence[Ratio], turned: bool, level: int) -> str:
+    """``5.0× on matrix products (n=4096; 64× in float64)``, ``2.3× on networks (median of 8)``."""
+    kind, value = ratio.line.kind, _speedup(ratio, turned)
+    details = []
+    if level < 1 and ratio.typical:
+        count = len(ratio.known)
+        details.append(f"median of {count}" if count > 1 else size_words(ratio.typical) if kind == MATRIX else "")
+    others = {each.line.short: _speedup(each, turned) for each in ratios if each.line.kind == kind and each != ratio}
+    apart = {name: other for name, other in others.items() if _differs(value, other, level if kind != MATRIX else 0)}
+    ends = {min(apart, key=apart.__getitem__), max(apart, key=apart.__getitem__)} if apart else set()
+    if level >= 2 and ends:
+        ends = {max(ends, key=lambda name: abs(math.log(apart[name] / value)))}
+    details += [f"{times_text(apart[name])} in {name}" for name in apart if name in ends]
+    shown = ", ".join(filter(None, details))
+    return f"{times_text(value)} on {IN_WORDS.get(kind, kind)}" + (f" ({shown})" if shown else "")
+
+
+def _differs(value: float, other: float, level: int) -> bool:
+    """Whether another arithmetic says something else: by so much, where there is room, or the other way round."""
+    apart = max(value, other) / min(value, other) >= WORTHWHILE
+    return apart and (level < 2 or (value > 1) != (other > 1))
+
+
+def _fastest_sentence(compared: SideBySide, leading: Sequence[Ratio], level: int) -> str:
+    """``Fastest of 3 GPUs: H200 on matrix products (2.1× the L4), networks (3.0× the L4); L4 on training (…).``"""
+    winners: dict[DeviceOfRun, list[str]] = {}
+    for kind, ratios in grouped(_in_order(leading), lambda each: each.line.kind).items():
+        speeds = {ratios[0].base: 1.0} | {each.device: _speedup(each) for each in ratios}
+        best, second = sorted(speeds, key=lambda side: -speeds[side])[:2]
+        lead_words = f" ({times_text(speeds[best] / speeds[second])} the {compared.names[second]})" * (level < 2)
+        winners.setdefault(best, []).append(f"{IN_WORDS.get(kind, kind)}{lead_words}")
+    count = len({each.device for each in leading}) + 1
+    parts = [f"{compared.names[side]} on {listed(kinds, 9 - level)}" for side, kinds in winners.items()]
+    return f"Fastest of {count} GPUs: {'; '.join(parts)}."
+
+
+def _price_sentence(compared: SideBySide, costs: Mapping[DeviceOfRun, float], level: int) -> str:
+    """``Cheaper at 2.99 (H200) and 0.40 (L4) per hour: L4 on networks; H200 on matrix products (not in float64).``"""
+    bought = purchases(compared, costs)
+    if all(each.price_ratio is None for each in bought):
+        return _one_price_sentence(compared, [each for each in bought if each.ratio.line.leading], costs)
+    lines = grouped(bought, lambda each: (each.ratio.line.kind, each.ratio.line.short))
+    winners: dict[str, list[str]] = {}
+    others = [kind for kind in dict.fromkeys(kind for kind, _ in lines) if kind not in _MAIN]
+    for kind in (*_MAIN, *(others if level < 4 else ())):
+        members = {short: cheapest(each) for (name, short), each in lines.items() if name == kind}
+        if members:
+            first = next(iter(members.values()))
+            opposite = [short for short, best in members.items() if best not in (first, None) and first]
+            details = [_opposite_words(opposite, list(members), level)] * bool(opposite)
+            names = {name: None for each in next(iter(_of_kind(lines, kind))) for name in each.exceptions}
+            details += [f"not {listed(list(names), 1)}"] * bool(names and first and level < 2)
+            words = IN_WORDS.get(kind, kind) + (f" ({', '.join(details)})" if details else "")
+            winners.setdefault(compared.names[first] if first else UNSURE, []).append(words)
+    sides = _priced_sides(bought)
+    paid = " and ".join(f"{money_text(costs[side])} ({compared.names[side]})" for side in sides)
+    where = f"at {paid} per hour" if level < 1 and len(sides) < 3 else "at these prices"
+    most = 9 if level < 3 else len(_MAIN)
+    parts = [f"{name} on {listed(kinds, most)}" for name, kinds in winners.items() if name != UNSURE]
+    parts += [f"unsure on {listed(winners[UNSURE], most)}"] if UNSURE in winners else []
+    parts += [f"{len(others)} more in the table"] if others and level >= 4 and winners else []
+    return f"Cheaper {where}: {'; '.join(parts)}."
+
+
+def _opposite_words(opposite: Sequence[str], arithmetics: Sequence[str], level: int) -> str:
+    """``not in bfloat16``; ``float32 only`` where all others say the opposite."""
+    if 1 < len(opposite) == len(arithmetics) - 1:
+        return f"{arithmetics[0]} only"
+    return f"not in {' or '.join(opposite)}" if level < 2 else f"not in {counted(len(opposite), 'other dtype')}"
+
+
+def _of_kind(lines: Mapping[tuple[str, str], list[Purchase]], kind: str) -> Iterator[list[Purchase]]:
+    return (members for (name, _), members in lines.items() if name == kind)
+
+
+def _priced_sides(bought: Iterable[Purchase]) -> list[DeviceOfRun]:
+    known = [each.ratio for each in bought if each.price_ratio is not None]
+    known = [ratio for ratio in known if ratio.across and on_accelerator(ratio.pairs[0])] or known
+    return list(dict.fromkeys(side for each in known for side in (each.base, each.device)))
+
+
+def _one_price_sentence(compared: SideBySide, bought: Sequence[Purchase], costs: Mapping[DeviceOfRun, float]) -> str:
+    """Where only one of two devices has a price, at which price of the other one both cost the same."""
+    known = [each for each in bought if each.ratio.typical]
+    if not known:
+        return ""
+    ratio = known[0].ratio
+    known = [each for each in known if (each.ratio.device, each.ratio.base) == (ratio.device, ratio.base)]
+    kinds = [each for kind in WORK_KINDS for each in known if each.ratio.line.kind == kind and kind in _MAIN] or known
+    paid, names = ratio.device in costs, compared.names
+    ends = []
+    for each in kinds[: len(_MAIN)]:
+        speedup = _speedup(each.ratio)
+        price = costs[ratio.device] / speedup if paid else costs[ratio.base] * speedup
+        ends.append(f"{money_text(price)} on {IN_WORDS.get(each.ratio.line.kind, each.ratio.line.kind)}")
+    if paid:
+        device, base = (
+            f"{names[ratio.device]} at {money_text(costs[ratio.device])}",
+            names[ratio.base].partition(",")[0],
+        )
+        return f"{device} per hour is cheaper than {base} at more than {', '.join(ends)}."
+    base = f"{names[ratio.base].partition(',')[0]} at {money_text(costs[ratio.base])}"
+    return f"{names[ratio.device]} is cheaper than {base} per hour up to {', '.join(ends)}."
 
 
 def _timings(rows: list[Row]) -> tuple[Timing, ...]:
@@ -318,7 +487,7 @@ def time_text(seconds: float, doubtful: bool) -> str:
 
 def unverified(result: Result) -> str:
     """``(not verified)`` for the user's own benchmark whose result was not compared with a reference."""
-    own = sweep.kind_of(result.workload) == result.workload
+    own = kind_of(result.workload) == result.workload
     return "(not verified)" if own and result.check and result.check.status != "passed" else ""
 
 
@@ -331,9 +500,12 @@ def _cpu_sentence(rows: list[Row]) -> str:
     parts = []
     for kind in (kind for kind in (MATRIX, ELEMENTWISE) if kind in kinds and not judgement.withheld(kinds[kind][0])):
         cells = timing(kinds[kind][0])
-        details = [_size(kinds[kind][0]) * (kind == MATRIX), f"{cells.peak} of peak" * (cells.peak not in ("", "—"))]
+        details = [
+            size_words(kinds[kind][0]) * (kind == MATRIX),
+            f"{cells.peak} of peak" * (cells.peak not in ("", "—")),
+        ]
         shown = ", ".join(filter(None, details))
-        parts.append(f"{cells.rate} in {_IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
+        parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
         row = next(iter(kinds.values()))[0]
         parts = [f"{row['workload']} takes {timing(row).time}"]
@@ -380,21 +552,22 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
         lines.append(f"Times of the {listed(sorted(devices))} come from a model, not from hardware: don't quote them.")
     if smoke and all(smoke):
         return tuple(lines)
-    flagged = sum(bool(row["_result"].flags) for row in rows)
+    judged = [row for row in rows if kind_of(row["workload"])] or rows
+    noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
-    if rows and (busy or flagged > _BUSY_SHARE * len(rows)):
-        cause = "The machine was busy" if busy else "Many results are doubtful"
-        count = f"{flagged} of {len(rows)} results are flagged (*) and may be far off"
-        effect = count if flagged else "all times may be too long, although no single result is flagged"
-        lines.append(f"{cause}: {effect}. Close other programs and run again before you quote them.")
+    if judged and (busy or noisy > _BUSY_SHARE * len(judged)):
+        cause = "The machine was busy" if busy else "Many results are noisy"
+        count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
+        effect = count if noisy else "all times may be too long, although no single result is noisy"
+        lines.append(f"{cause}: {effect}. Close other programs and run again.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
-        lines.append("Measured in one process: ranges are its spread, not confidence intervals (use --processes 3).")
-    above = [row for row in rows if (row["utilisation"] or 0) > 1]
+        lines.append("One process: ranges are no confidence intervals (use --processes 3).")
+    above = [row for row in judged if (row["utilisation"] or 0) > 1]
     if above:
-        names = listed(list(dict.fromkeys(row["workload"] for row in above)), 3)
+        names = listed(list(dict.fromkeys(row["workload"] for row in above)), 2)
+        hidden = "% of peak" + " and speedup" * any(map(judgement.withheld, above))
         lines.append(
             f"{counted(len(above), 'result')} above 100% of the measured peak, which can't be ({names}): the peak was "
-            "measured too low, or less work was done than declared. Their % of peak is not shown"
-            + (", and of those above 130% no speedup." if any(map(judgement.withheld, above)) else ".")
+            f"measured too low or the work overstated; no {hidden} is shown."
         )
     return tuple(lines)

@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, text
+from ..runfile.matching import kind_of
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
@@ -20,10 +21,11 @@ from . import labels, provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
 from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
+from .machines import DeviceOfRun, device_names
 from .metrics import METRICS
-from .render import Summary, Table
+from .render import Summary, Table, warning_lines
 from .speedup import LeftOut, Pairs, pair
-from .sweep import kind_of, rate_of, representative, sweeps
+from .sweep import rate_of, representative, sweeps
 from .table import BASE, CROSSING, LINE, records
 
 MOST_LINES = 25
@@ -40,6 +42,7 @@ _REASONS = (
 )
 _PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
+_OF_SEVERAL = " (8): of so many benchmarks, of which the median is given."
 _NOTE = (
     "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
     "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."
@@ -50,8 +53,7 @@ def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | N
     """The lines: what was measured where, warnings, the answer, what has no time, and where the files are."""
     head = [*_wrapped(_headline(run, elapsed_s)), *_hint(answer.hint)]
     head += [""] if answer.warnings else []
-    for line in answer.warnings:
-        head += _wrapped(f"WARNING: {line}", "  ")
+    head += warning_lines(answer.warnings, WIDTH)
     foot = [*_wrapped(_unmeasured(run)), *_wrapped(_places(files), "        ")]
     body = ["", *_wrapped(answer.sentence), ""]
     room = MOST_LINES - len(head) - len(body) - len(foot)
@@ -92,10 +94,21 @@ def _table(answer: Answer, room: int) -> list[str]:
         lines += aligned([TIMING_COLUMNS, *answer.times], WIDTH)
     if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
         lines.append("  ◐ worth it only while the data stays on the device between calls")
+    if (signs := _signs(answer)) and len(lines) < room:
+        lines.append(f"  {signs}")
     if len(lines) > room:
         left = len(lines) - room + 1
         lines = [*lines[: room - 1], f"  … {counted(left, 'more line')} in summary.md"]
     return lines
+
+
+def _signs(answer: Answer) -> str:
+    """What a star and a dash mean, where there are some."""
+    cells = [cell for card in answer.cards for row in card.rows for cell in row.cells]
+    dashes = "not known" if answer.cards else "above the measured peak, which can't be"
+    parts = ["* noisy: may be far off"] * any("*" in timed.time for timed in answer.times)
+    parts += [f"— {dashes}"] * ("—" in [*cells, *(cell for timed in answer.times for cell in timed)])
+    return " · ".join(parts)
 
 
 def _shorter(cell: str) -> str:
@@ -157,7 +170,11 @@ def summarise(
     """
     names = Names(results)
     rows = records(results)
-    details = [*machines, workload_table(speedups.table, crossovers, names), _left_out_table(speedups.left_out)]
+    details = [
+        *machines,
+        workload_table(speedups.table, crossovers, names, device_names(results)),
+        _left_out_table(speedups.left_out),
+    ]
     details += [_launch_table(rows, names), rate_table(rows, names)]
     details += provenance.provenance_tables(results, runs, names)
     details.append(scaling.several_devices(scaled))
@@ -173,17 +190,31 @@ def summarise(
 def answer_tables(answered: Answer) -> tuple[Table, ...]:
     """A table a card; the times where there is none."""
     tables = [
-        Table(f"{card.device} against {card.baseline}", ANSWER_COLUMNS, tuple(row.cells for row in card.rows), _NOTE)
+        Table(
+            f"{card.device} against {card.baseline}",
+            ANSWER_COLUMNS,
+            tuple(row.cells for row in card.rows),
+            _NOTE + _OF_SEVERAL * any(row.count > 1 for row in card.rows),
+        )
         for card in answered.cards
     ]
     if answered.times:
-        note = "* flagged: see the column flags of results.csv." * any("*" in timed.time for timed in answered.times)
+        starred, dashed = (any(sign in cell for timed in answered.times for cell in timed[1:]) for sign in "*—")
+        note = "* noisy: see the column flags of results.csv." * starred
+        note += f"{' ' * starred}— above the measured peak, which can't be." * dashed
         tables.append(Table("Times", TIMING_COLUMNS, answered.times, note))
     return tuple(tables)
 
 
-def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Names, most: int = _MOST_ROWS) -> Table:
-    """A row for each workload, dtype and device, at the largest size of one setting that is named."""
+def workload_table(
+    speedups: pd.DataFrame,
+    crossovers: pd.DataFrame,
+    names: Names,
+    devices: Mapping[DeviceOfRun, str],
+    most: int = _MOST_ROWS,
+) -> Table:
+    """A row for each workload, dtype and device, at the largest size of one setting that is named; ``devices`` is what
+    people call them."""
     crossings = crossings_by_pair(crossovers)
     pairs = records(speedups)
 
@@ -199,7 +230,8 @@ def workload_table(speedups: pd.DataFrame, crossovers: pd.DataFrame, names: Name
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
         times += "*" * bool(row["_result"].flags or row[BASE].flags)
         calls = "—" if row["break_even_calls"] is None or withheld(row) else f"{row['break_even_calls']:,}"
-        cells = (case_name(row), names.source(row), against, times, speedup_words(row))
+        device = devices[row["run"], row["device"]] + " · NumPy" * (row["implementation"] == "numpy")
+        cells = (case_name(row), device, against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
     kinds = sorted({row["uncertainty"] for row in chosen})
     note = f"In brackets: {', '.join(kinds)}"
@@ -220,7 +252,8 @@ def overview(results: pd.DataFrame) -> Table:
     pairs = pair(results).table
     if pairs.empty:
         return _time_table([row for row in records(results) if row["_result"].times])
-    return workload_table(pairs, crossover_table(pairs, names), names, most=len(pairs))
+    devices = device_names(results)
+    return workload_table(pairs, crossover_table(pairs, names), names, devices, most=len(pairs))
 
 
 def _left_out_table(pairs: Sequence[LeftOut]) -> Table:

@@ -4,6 +4,7 @@ one: crossover.csv, and the marks on charts."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -38,6 +39,16 @@ def withheld(row: Row) -> str:
     if IMPLAUSIBLE in (row.get("flags") or "").split():
         return ABOVE_PEAK
     return TOO_NOISY if "speedup" in row and too_noisy(row["low"], row["high"]) else ""
+
+
+def known_speedups(rows: Iterable[Row]) -> list[Row]:
+    """Pairs of which a speedup is stated, the least first."""
+    return sorted((row for row in rows if not withheld(row)), key=lambda row: row["speedup"])
+
+
+def middle(known: Sequence[Row]) -> Row:
+    """The pair that stands for several, a measured one: the median, of an even number the lower one."""
+    return known[(len(known) - 1) // 2]
 
 
 def speedup_words(row: Row) -> str:

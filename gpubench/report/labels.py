@@ -10,14 +10,20 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from ..format import text
+from ..format import ratio_text, text
 from ..runfile.schema import Run, Scalar
-from .table import records
+from .table import IMPLAUSIBLE, records
 
 Row = dict[str, Any]
 _T = TypeVar("_T")
 _LONGEST = 40
 _IMPLEMENTATIONS = {"numpy": "NumPy", "torch": "PyTorch"}
+_NOISE = re.compile(
+    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
+    r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
+    re.IGNORECASE,
+)
+"""What a maker's name of a device has beyond the name that people use."""
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
 
@@ -58,6 +64,11 @@ def flagged(row: Row) -> bool:
     return bool(row["flags"] if "flags" in row else row["_result"].flags)  # several devices have no column of them
 
 
+def noisy(row: Row) -> bool:
+    """Whether its time may be far off; one that is only above its peak isn't."""
+    return bool({flag.name for flag in row["_result"].flags} - {IMPLAUSIBLE})
+
+
 def heading(name: str) -> str:
     """A name as the head of a column: capitalised, without underscores."""
     return (name[:1].upper() + name[1:]).replace("_", " ")
@@ -88,23 +99,12 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     return " ".join([shorten(case.workload), ", ".join(words)]).strip()
 
 
-def factor(value: float) -> str:
-    """``12.3×``; three digits, as many as a ratio of noisy times deserves."""
-    if value < 1 or value >= 1e6:
-        return f"{value:.3g}×"
-    return f"{float(f'{value:.3g}'):,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}×"
-
-
 def times_text(value: float) -> str:
-    """``132×``, ``8.6×``; below one ``4.2× slower``. Two digits, three from a hundred on."""
-    if value < 1:
-        inverse = times_text(1 / value)
-        return inverse if inverse == "1.0×" else f"{inverse} slower"
-    if value >= 1e6:
-        return f"{value:.1e}×"
-    if value >= 99.5:
-        return f"{float(f'{value:.3g}'):,.0f}×"
-    return f"{value:.{0 if value >= 9.95 else 1}f}×"
+    """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`.format.ratio_text` does."""
+    if value >= 1:
+        return ratio_text(value)
+    inverse = ratio_text(1 / value)
+    return inverse if inverse == "1.0×" else f"{inverse} slower"
 
 
 def times_range(low: float, high: float) -> str:
@@ -130,9 +130,9 @@ def device_label(run: Run, name: str) -> str:
     return f"{label} #{name.partition(':')[2] or name}" if len(twins) > 1 and label != name else label
 
 
-def short_device(label: str) -> str:
-    """``H200`` of ``NVIDIA H200``, for sentences and marks."""
-    return re.sub(r"^(NVIDIA|AMD|Intel) (GeForce |Radeon |Instinct |Tesla )?", "", label) or label
+def brief_name(label: str) -> str:
+    """``H200`` of ``NVIDIA H200``: the name that people use, for sentences, heads of columns and marks."""
+    return " ".join(_NOISE.sub(" ", label).split()).strip(" -,") or label
 
 
 def rounded_size(size: float, name: str = "") -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 import re
 import shutil
-import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,11 @@ MANIFEST = ".written-by-gpubench.json"
 """Lists the tables and charts that a report wrote, with the SHA-256 of each."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
+_RUNS = "runs"
+"""Key of the manifest for the results files of a report, relative to its folder."""
 _OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+_STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
+"""A quantity or a ratio with a star."""
 _LEAST = 4
 """Width to which every column may shrink."""
 _JOINTS = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
@@ -92,7 +97,8 @@ def markdown_table(table: Table) -> list[str]:
     """Its lines, without the title."""
     head, *body = (f"| {' | '.join(map(escape, cells))} |" for cells in (table.columns, *table.rows))
     lines = [head, "|" + " --- |" * len(table.columns), *body]
-    return [*lines, "", escape(table.note)] if table.note else lines
+    note = footnote(table)
+    return [*lines, "", escape(note)] if note else lines
 
 
 def rst_table(table: Table) -> list[str]:
@@ -100,7 +106,8 @@ def rst_table(table: Table) -> list[str]:
     lines = [f".. list-table:: {_rst(table.title)}", "   :header-rows: 1", ""]
     for row in (table.columns, *table.rows):
         lines += [f"   {'* -' if i == 0 else '  -'} {_rst(cell)}" for i, cell in enumerate(row)]
-    return [*lines, "", _rst(table.note)] if table.note else lines
+    note = footnote(table)
+    return [*lines, "", _rst(note)] if note else lines
 
 
 def _rst(cell: str) -> str:
@@ -116,13 +123,36 @@ def html_table(table: Table) -> list[str]:
 
     lines = ["<table>", f"<caption>{html.escape(table.title)}</caption>", f"<thead>{line(table.columns, 'th')}</thead>"]
     lines += ["<tbody>", *(line(row, "td") for row in table.rows), "</tbody>", "</table>"]
-    return [*lines, f"<p>{html.escape(table.note)}</p>"] if table.note else lines
+    note = footnote(table)
+    return [*lines, f"<p>{html.escape(note)}</p>"] if note else lines
 
 
 def escape(cell: str) -> str:
     """For Markdown: no name from a file may end a cell, be a link or a mention, or be taken for HTML."""
     cell = re.sub(r"([\\|`*_\[\]~#$])", r"\\\1", html.escape(cell, quote=False).replace("\n", " "))
     return re.sub(r"(@(?=\w)|:(?=//)|\bwww(?=\.)|\bGH(?=-\d))", r"\1<!-- -->", cell, flags=re.IGNORECASE)
+
+
+def footnote(table: Table) -> str:
+    """The note, and what the signs in the cells mean where it doesn't say so."""
+    cells = [cell for row in table.rows for cell in row]
+    words = [table.note] * bool(table.note)
+    if "—" in cells and "—" not in table.note:
+        words.append("— not known or not measured.")
+    if any(_STAR.search(cell) for cell in cells) and "*" not in table.note:
+        words.append("* noisy: may be far off.")
+    return " ".join(words)
+
+
+def warning_lines(warnings: Sequence[str], width: int, most: int = 3) -> list[str]:
+    """Whole warnings in at most so many lines, of the first all its lines; and how many more there are."""
+    lines: list[str] = []
+    for shown, words in enumerate(warnings):
+        wrapped = textwrap.wrap(f"WARNING: {words}", width, subsequent_indent="  ", break_long_words=False)
+        if lines and len(lines) + len(wrapped) > most:
+            return [*lines, f"and {len(warnings) - shown} more: see summary.md"]
+        lines += wrapped
+    return lines
 
 
 def show_summary(summary: Summary, console: Console | None = None, verbose: bool = False) -> None:
@@ -132,19 +162,19 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     from rich.text import Text
 
     # rich takes COLUMNS=0 for a terminal in which nothing has room
-    console = console or Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() else 120)
+    console = console or Console(width=shutil.get_terminal_size((120, 24)).columns)
 
     def plain(words: str, style: str = "") -> Text:
         return Text(writable(words, console.encoding), style)
 
-    for words in summary.warnings:
-        console.print(plain(f"WARNING: {words}", "yellow"))
+    for line in warning_lines(summary.warnings, console.width):
+        console.print(plain(line, "yellow"))
     for words in summary.lead:
         console.print(plain(words))
     for table in (*summary.tables, *(summary.details if verbose else ())):
         grid = RichTable(title=plain(table.title, "bold"), title_justify="left", caption_justify="left")
-        if table.note:
-            grid.caption = plain(table.note)
+        if note := footnote(table):
+            grid.caption = plain(note)
         head, *body = fit_columns([table.columns, *table.rows], console.width - 3 * len(table.columns) - 1)
         for column in head:
             grid.add_column(plain(column), overflow="fold")
@@ -206,8 +236,11 @@ def prepare_folder(folder: Path) -> None:
         raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
 
 
-def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes]) -> list[Path]:
-    """Write everything, and remove what an earlier report left there and this one no longer has.
+def save_report(
+    folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes], runs: Iterable[Path] = ()
+) -> list[Path]:
+    """Write everything, and remove what an earlier report left there and this one no longer has. ``runs`` are the files
+    that it was made of, which the manifest names.
 
     Only files that are as that earlier report wrote them are removed or replaced: what others put there stays. Raises
     UsageError before anything is written.
@@ -228,10 +261,19 @@ def save_report(folder: Path, tables: Mapping[str, str], charts: Mapping[str, by
             (folder / name).unlink()
     # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
     digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
-    replace(folder / MANIFEST, (json.dumps(digests, indent=1, default=sorted) + "\n").encode())
+    manifest = digests | {_RUNS: [os.path.relpath(run, folder) for run in runs]}
+    replace(folder / MANIFEST, (json.dumps(manifest, indent=1, default=sorted) + "\n").encode())
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
+
+
+def sources(folder: Path) -> list[Path]:
+    """The results files that the report in ``folder`` was made of; empty where there is no report."""
+    with suppress(OSError, ValueError, RecursionError, AttributeError):
+        names = json.loads((folder / MANIFEST).read_text()).get(_RUNS) or ()
+        return [Path(os.path.normpath(folder / name)) for name in names if isinstance(name, str)]
+    return []
 
 
 def file_names(titles: Iterable[str]) -> list[str]:

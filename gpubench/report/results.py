@@ -19,7 +19,7 @@ from . import judgement, labels, sweep
 from .answer import answer, crossings_by_pair, warnings
 from .findings import machine_line
 from .judgement import crossover_table, crossover_text, peak_text
-from .labels import Names, Row, arithmetic, device_label, grouped, listed, short_device, times_range, times_text
+from .labels import Names, Row, arithmetic, brief_name, device_label, grouped, listed, times_range, times_text
 from .speedup import on_accelerator, pair, pair_or_numpy, speedup_of, times_and_ratio
 from .table import BASE, CROSSING, HIDDEN, LINE, records, results_table
 
@@ -257,7 +257,7 @@ def _cells(rows: list[Row], pairs: list[Row]) -> list[tuple[str, ...]]:
 def _source_name(row: Row) -> str:
     if row["implementation"] == "numpy":
         return "NumPy"
-    return "CPU" if row["device"] == "cpu" else short_device(device_label(row["_run"], row["device"]))
+    return "CPU" if row["device"] == "cpu" else brief_name(device_label(row["_run"], row["device"]))
 
 
 def _name(row: Row, rows: Sequence[Row]) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Hashable
 
 import pandas as pd
 
-from ..format import counted, seconds_text
+from ..format import counted, ratio_text, seconds_text
 from ..runfile.schema import Parallel
 from .judgement import TOO_NOISY, too_noisy
-from .labels import Row, factor, grouped
+from .labels import Row, grouped
 from .render import Table
 from .speedup import times_and_ratio
 from .table import HIDDEN, records
@@ -135,7 +135,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _ranged(row["scaling"], row["scaling_low"], row["scaling_high"]),
         _ranged(row["speedup"], row["low"], row["high"]),
         f"{row['efficiency']:.0%}" if row["efficiency"] is not None else "—",
-        factor(row["ideal_speedup"]) if row["ideal_speedup"] else "—",
+        ratio_text(row["ideal_speedup"]) if row["ideal_speedup"] else "—",
     )
 
 
@@ -143,4 +143,8 @@ def _ranged(value: float, low: float | None, high: float | None) -> str:
     """The baseline itself has no range; a range beyond a factor of four is no number."""
     if too_noisy(low, high):
         return TOO_NOISY
-    return factor(value) if low is None or high is None else f"{factor(value)} ({factor(low)}–{factor(high)})"
+    return (
+        ratio_text(value)
+        if low is None or high is None
+        else f"{ratio_text(value)} ({ratio_text(low)}–{ratio_text(high)})"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..runfile.matching import CLASSIC, WORK_KINDS, kind_of
 from ..runfile.schema import Scalar
 from .labels import Names, Row, family, flagged, grouped, setting
 from .metrics import Rate, rate_of_work
@@ -17,18 +18,6 @@ Measure = Callable[[Row], tuple[float, float, float] | None]
 _TERMS = ("dtype", "variant", "regime", "cache", "differs")
 """What tells lines apart besides their source and the test's own parameters."""
 
-TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
-OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
-WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
-"""Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
-_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX}
-_LAST = "classic"
-"""The family that never comes first."""
-_FAMILIES |= dict.fromkeys(("elementwise", _LAST), ELEMENTWISE)
-_PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
-"""Parts of a step, and a step at widths that nobody would train: no work of their own."""
-_NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
-"""Families about copies, and about several devices, which have tables of their own."""
 _DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
 """The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
 _USUAL = ("out", "preallocated")
@@ -108,11 +97,11 @@ def rate_of(row: Row) -> Rate | None:
     return rate_of_work(row["_result"].work)
 
 
-def kind_of(workload: str) -> str | None:
-    """``Elementwise work``; the workload itself where it is nobody's; None for what is no work of its own."""
-    if workload in _PARTS or family(workload) in _NO_WORK:
-        return None
-    return MATRIX if workload == "matmul.square" else _FAMILIES.get(family(workload), workload)
+def arithmetic_order(row: Row) -> tuple[bool, int, bool]:
+    """The plainest way to calculate first: eager, float32, warm caches."""
+    case = row["_result"]
+    dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
+    return case.variant != "eager", dtype, case.cache != "hot"
 
 
 def representative(rows: Sequence[Row]) -> Row:
@@ -121,11 +110,10 @@ def representative(rows: Sequence[Row]) -> Row:
 
     def order(row: Row) -> tuple[object, ...]:
         case = row["_result"]
-        dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
         numbers = [-value for name, value in sorted(case.params.items()) if isinstance(value, int | float)]
         largest = -(size_of(row, size) or 0.0) if size else 0.0
         usual = not any(value in _USUAL for value in case.params.values())
-        return case.variant != "eager", dtype, case.cache != "hot", usual, largest, numbers
+        return *arithmetic_order(row), usual, largest, numbers
 
     return min(rows, key=order)
 
@@ -133,7 +121,7 @@ def representative(rows: Sequence[Row]) -> Row:
 def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """By kind of work, in the order of WORK_KINDS, then the workloads of no kind: a row for each workload."""
     work = grouped((row for row in rows if kind_of(row["workload"]) is not None), lambda row: row["workload"])
-    chosen = sorted(map(representative, work.values()), key=lambda row: family(row["workload"]) == _LAST)
+    chosen = sorted(map(representative, work.values()), key=lambda row: family(row["workload"]) == CLASSIC)
     kinds = grouped(chosen, lambda row: kind_of(row["workload"]))
     return {kind: kinds[kind] for kind in (*WORK_KINDS, *kinds) if kind in kinds}
 

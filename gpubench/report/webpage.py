@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..runfile.matching import WORK_KINDS
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from ..version import __version__
@@ -27,9 +28,10 @@ from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
 from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
+from .machines import GPUS_TITLE
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, on_accelerator
-from .sweep import WORK_KINDS, representatives, setting_of
+from .sweep import representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
@@ -71,20 +73,26 @@ _Devices = dict[_Source, dict[str, Any]]
 """By source what the page calls it: ``colour`` is a class of the style sheet, ``shape`` the form of its marks."""
 
 
-def webpage(answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], method: Sequence[Table]) -> str:
+def webpage(
+    answer: Answer,
+    data: Mapping[str, Any],
+    first: Sequence[Table] = (),
+    machines: Sequence[Table] = (),
+    method: Sequence[Table] = (),
+) -> str:
     """The whole page, equal for equal input.
 
-    ``data`` is what :func:`page_data` makes; ``machines`` are tables that compare machines, ``method`` those that say
-    how it was measured.
+    ``data`` is what :func:`page_data` makes; ``first`` are tables that belong to the answer, ``machines`` others that
+    compare machines, ``method`` those that say how it was measured.
     """
     style, script = _asset("page.css"), _asset("page.js")
-    sections = _sections(answer, data, machines, method)
+    sections = _sections(answer, data, first, machines, method)
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=escape(__version__),
-        title="How much faster is the GPU?" if answer.cards else "How fast is this machine?",
+        title=_title(answer, first),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
-        warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in answer.warnings),
+        warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in _shown(answer.warnings)),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
         sections="\n".join(f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in sections),
         # A text that ends the element early would be markup.
@@ -92,6 +100,17 @@ def webpage(answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], 
         style=style,
         script=script,
     )
+
+
+def _title(answer: Answer, first: Sequence[Table]) -> str:
+    if any(table.title == GPUS_TITLE for table in first):
+        return "Which GPU is faster?"
+    return "How much faster is the GPU?" if answer.cards else "How fast is this machine?"
+
+
+def _shown(warnings: Sequence[str]) -> Sequence[str]:
+    """Three at most."""
+    return warnings if len(warnings) <= 3 else [*warnings[:2], f"{len(warnings) - 2} more: see summary.md"]
 
 
 def _asset(name: str) -> str:
@@ -103,7 +122,11 @@ def _hash(content: str) -> str:
 
 
 def _sections(
-    answer: Answer, data: Mapping[str, Any], machines: Sequence[Table], method: Sequence[Table]
+    answer: Answer,
+    data: Mapping[str, Any],
+    first: Sequence[Table],
+    machines: Sequence[Table],
+    method: Sequence[Table],
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
@@ -114,7 +137,7 @@ def _sections(
     links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
     measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     parts = (
-        ("answer", "Answer", _tables(answer_tables(answer)) + hint),
+        ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
         ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
@@ -145,8 +168,8 @@ _NUMBERS = """
 <div class="scroll"><table id="table"></table></div>"""
 
 
-def _tables(tables: Iterable[Table]) -> str:
-    cards = "".join(f'<div class="card">{"".join(html_table(table))}</div>' for table in tables)
+def _tables(tables: Iterable[Table], looks: str = "") -> str:
+    cards = "".join(f'<div class="card{looks}">{"".join(html_table(table))}</div>' for table in tables)
     return _VERDICT.sub(lambda words: f'<td class="{_CLASSES[words[1]]}">{words[1]}', cards)
 
 

@@ -17,6 +17,7 @@ from .schema import Run
 from .writer import Lock
 
 RUN_FILE, LEDGER = "run.json", "run.ledger.jsonl"
+_MOST_NAMED = 4
 _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 
 
@@ -118,6 +119,22 @@ def runs(folder: Path, read: Callable[[Path], Run]) -> Iterator[Run]:
         only = f"; only other JSON such as {other.relative_to(folder)}" if other else ""
         expected = "*.json written by gpubench run or pytest --benchmark-json"
         raise UsageError(f"{folder}: no run file in this folder or those in it ({expected}){only}")
+
+
+def not_there(path: Path) -> UsageError:
+    """For a path that doesn't exist: which results files there are in the folder where it was looked for."""
+    folder = path.parent
+    while not os.path.isdir(folder) and folder != folder.parent:
+        folder = folder.parent
+    known = sorted(each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if _is_shown(each))
+    names = ", ".join(clean(str(each)) for each in known[:_MOST_NAMED]) or "no results file"
+    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    where = "this folder" if folder == Path() else clean(str(folder))
+    return UsageError(f"{clean(str(path))}: no such file or folder; in {where}: {names}{more}")
+
+
+def _is_shown(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and not is_kept(path)
 
 
 def identity(path: Path) -> bytes:

@@ -1,7 +1,9 @@
-"""``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown. Standard library only.
+"""``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown; and the kinds of work, which are some.
+Standard library only.
 
 As in pytest words are joined by ``and``, ``or``, ``not`` and brackets, and a word matches a part of a name, in small
-or capital letters. Unlike there ``matmul.square``, ``n=64`` and ``cuda:0`` are words too.
+or capital letters. Unlike there ``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must
+all match, so that ``matmul.square float32, n=64`` can be pasted from a table.
 """
 
 from __future__ import annotations
@@ -13,8 +15,37 @@ from difflib import SequenceMatcher
 from ..errors import UsageError
 
 Matcher = Callable[[str], bool]
+TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
+OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
+WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
+"""Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
+CLASSIC = "classic"
+"""The family that never comes first."""
+_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX}
+_FAMILIES |= dict.fromkeys(("elementwise", CLASSIC), ELEMENTWISE)
+_PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
+"""Parts of a step, and a step at widths that nobody would train: no work of their own."""
+_NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
+"""Families about copies, and about several devices, which have tables of their own."""
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
+_EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
+_POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
+_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _OPERATORS = ("and", "or", "not", "(", ")")
+
+
+def kind_of(workload: str) -> str | None:
+    """``Elementwise work``; the workload itself where it is nobody's; None for what is no work of its own."""
+    family = workload.partition(".")[0]
+    if workload in _PARTS or family in _NO_WORK:
+        return None
+    return MATRIX if workload == "matmul.square" else _FAMILIES.get(family, workload)
+
+
+def kind_names(workload: str) -> tuple[str, ...]:
+    """What a report calls its kind of work, to be typed like any other name."""
+    kind = kind_of(workload)
+    return () if kind in (None, workload) else (str(kind),)
 
 
 def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
@@ -39,7 +70,8 @@ def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> Usa
 class _Parser:
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        self.tokens = _TOKEN.findall(expression)
+        typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", expression))
+        self.tokens = [token.rstrip(",") or token for token in _TOKEN.findall(typed)]
 
     def refuse(self) -> None:
         expected = "a word, 'not' or '('" if not self.tokens or self.tokens[0] != ")" else "no ')'"
@@ -60,7 +92,7 @@ class _Parser:
 
     def conjunction(self) -> Matcher:
         tests = [self.term()]
-        while self.take("and"):
+        while self.take("and") or self.tokens[:1] not in ([], ["or"], [")"]):
             tests.append(self.term())
         return lambda names: all(test(names) for test in tests)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GpubenchError
-from ..format import counted, seconds_text, text
+from ..format import counted, ratio_text, seconds_text, text
 from ..runfile.ledger import Event
 from ..runfile.reader import clean
 from ..runfile.schema import KEY, OK
@@ -67,7 +67,7 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     from rich.table import Column, Table
     from rich.text import Text
 
-    texts = Column("case", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
+    texts = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
     times = Column("one call", justify="right"), Column("in all", justify="right")
     table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
     for case in cases:
@@ -75,7 +75,7 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
         cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
-    console = Console(width=None if sys.stdout.isatty() else max(120, shutil.get_terminal_size((160, 24)).columns))
+    console = Console(width=shutil.get_terminal_size((160, 24)).columns)
     console.print(table)
     measured = [case for case in cases if not case["skip"]]
     first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
@@ -240,7 +240,7 @@ class Progress:
         parts = [_cell(name, each) for name, each in ordered]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
-        speedups = [f"{medians['CPU'] / median:.3g}x" for median in others if "CPU" in medians]
+        speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
         return "  ".join([place, benchmark, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
     def _show_repeats(self, process: int) -> None:

@@ -30,9 +30,9 @@ def run(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("to", "words"),
     [
-        ("markdown", "| a.b float32, n=8 | cuda:0 | the CPU | 2.00 ms → 1.00 ms | 2.0×"),
+        ("markdown", "| a.b float32, n=8 | Synthetic H | the CPU | 2.00 ms → 1.00 ms | 2.0×"),
         ("rst", "   * - a.b float32, n=8"),
-        ("html", "<td>a.b float32, n=8</td><td>cuda:0</td><td>the CPU</td>"),
+        ("html", "<td>a.b float32, n=8</td><td>Synthetic H</td><td>the CPU</td>"),
     ],
 )
 def test_a_table_has_a_row_for_each_workload(run: str, to: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,6 +152,13 @@ def test_the_process_is_as_before():
     assert (torch.get_num_threads(), torch.get_default_dtype(), list(sys.path), "test_time" in sys.modules) == before
 
 
+def test_another_module_called_test_time_is_left_alone(monkeypatch):
+    other = types.ModuleType("test_time")
+    monkeypatch.setitem(sys.modules, "test_time", other)
+    assert [row["workload"] for row in rows(measured("torch.ones(3)"))] == ["time.torch.ones(3)"]
+    assert sys.modules["test_time"] is other
+
+
 def test_numpy_gets_the_same_values():
     results = measured("--against 'np.matmul(a, b)' --size n=8 a @ b", a=torch.ones(3, 3), b=torch.ones(3, 3))
     assert [row["implementation"] for row in rows(results)] == ["torch", "numpy"]

@@ -353,10 +353,10 @@ def test_prices(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for name in ("summary.md", "report.html"):
         text = (out / name).read_text()
         assert text.count("Work for money") >= 1
-        assert "6.00×" in text
+        assert "6.0×" in text
         assert "Which device is cheaper" in text
     capsys.readouterr()
-    for price, words in (("A100=2", "can be given for Synthetic CPU, Synthetic H-GPU"), ("cpu", "write NAME=2.99")):
+    for price, words in (("A100=2", "can be given for Synthetic, Synthetic H, run"), ("cpu", "write NAME=2.99")):
         assert report(run, "-o", tmp_path / "none", "--price", price) == 2
         error = capsys.readouterr().err
         assert words in error

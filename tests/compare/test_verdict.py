@@ -10,7 +10,7 @@ import pytest
 
 from gpubench.compare.comparison import change_text
 from gpubench.compare.interleaved import Sequential, least_pairs
-from gpubench.compare.samples import CaseKey, Observation
+from gpubench.compare.samples import LEAST_PAIRS, CaseKey, Observation
 from gpubench.compare.verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, judge, overall
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
@@ -500,3 +500,74 @@ def test_beside_a_disturbed_process_a_change_of_every_round_is_still_proven():
     equally = {key: [*seen[:2], replace(seen[2], contended=True)] for key, seen in base.items()}
     (first, *_) = judge(equally, some_rounds)
     assert (first.verdict, first.processes) == (SLOWER, (2, 2))
+
+
+TURNS = [(i, i) for i in range(LEAST_PAIRS)]
+
+
+def drifting_pairs(random, keys, slower, processes=3, count=LEAST_PAIRS):
+    """Runs in turn on a machine whose speed wanders; ``slower`` are the factors of the cases."""
+    walk, sides = 0.0, ({key: [] for key in keys}, {key: [] for key in keys})
+    for run in range(count):
+        for side, factors in zip(sides, ([1.0] * len(keys), slower), strict=True):
+            walk += random.normal(0, 0.04)
+            for key, factor in zip(keys, factors, strict=True):
+                for i in range(processes):
+                    time = factor * np.exp(walk + random.normal(0, 0.02))
+                    side[key].append(Observation(time, 0.97 * time, 0.96 * time, 0.0, (run, i)))
+    return sides
+
+
+def judged_in_pairs(base, new, turns):
+    return {each.key: each for each in judge(base, new, conditions=Conditions(base, new, pairs=turns))}
+
+
+@pytest.mark.parametrize("count", [2, 10])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_drift_is_no_change_and_a_change_of_all_cases_is_no_drift(count, processes):
+    random = np.random.default_rng(count)
+    keys = CASES[:count]
+    alarms = named = 0
+    for _ in range(60):
+        base, new = drifting_pairs(random, keys, [1.0] * count, processes)
+        alarms += any(each.verdict == SLOWER for each in judged_in_pairs(base, new, TURNS).values())
+        base, new = drifting_pairs(random, keys, [1.2] * count, processes)
+        named += all(each.verdict == SLOWER for each in judged_in_pairs(base, new, TURNS).values())
+    assert alarms <= 3
+    assert named >= 54 if count == 10 else named > 30
+
+
+def test_one_case_that_is_slower_is_named_alone():
+    random = np.random.default_rng(1)
+    named = 0
+    for _ in range(40):
+        base, new = drifting_pairs(random, CASES, [1.13, *[1.0] * 9])
+        named += [key for key, each in judged_in_pairs(base, new, TURNS).items() if each.verdict == SLOWER] == [
+            CASES[0]
+        ]
+    assert named >= 36
+
+
+def test_times_say_what_the_change_says():
+    random = np.random.default_rng(1)
+    for each in judged_in_pairs(*drifting_pairs(random, CASES, [1.13] * 10), TURNS).values():
+        assert each.new_s / each.base_s == pytest.approx(each.ratio.value)
+        assert each.processes == (15, 15)
+        assert each.ratio.low < each.ratio.value < each.ratio.high
+
+
+def test_of_disturbed_runs_too_few_pairs_are_left():
+    random = np.random.default_rng(1)
+    base, new = drifting_pairs(random, CASES[:2], [1.2, 1.2])
+    new = {key: [replace(one, contended=one.process[0] > 0) for one in seen] for key, seen in new.items()}
+    found = judged_in_pairs(base, new, TURNS)
+    assert {each.verdict for each in found.values()} == {INCONCLUSIVE}
+    assert found[CASES[0]].reason == "machine busy: too few undisturbed pairs of runs"
+
+
+def test_of_pairs_nothing_changed_is_the_same():
+    random = np.random.default_rng(3)
+    base, new = drifting_pairs(random, CASES, [1.0] * 10)
+    quiet = [{key: [replace(one, median_s=1 + 1e-3 * one.process[0], fast_s=1.0) for one in seen]
+              for key, seen in each.items()} for each in (base, new)]  # fmt: skip
+    assert {each.verdict for each in judged_in_pairs(*quiet, TURNS).values()} == {SAME}

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure.work import flop_counter, plain_number
+from gpubench.measure.work import count, flop_counter, plain_number, substituted
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,22 @@ def test_a_fused_attention_does_the_work_of_its_products(kind):
                 gradient, query, key, value, None, gradient, sums, offset, offset, 0.0, [True, True, True, False]
             )
     assert fused.get_total_flops() == products.get_total_flops() == 6 * 2 * 6 * 64 * 32 * 16
+
+
+def test_a_layer_that_a_network_uses_twice_is_counted_and_left_as_it_was():
+    layer = torch.nn.Linear(4, 4)
+    network = torch.nn.Sequential(layer, layer)
+    assert count(network, (torch.ones(2, 4),), {}).flops == 2 * (2 * 2 * 4 * 4)
+    assert {parameter.device.type for parameter in network.parameters()} == {"cpu"}
+    assert {parameter.device.type for parameter in layer.parameters()} == {"cpu"}
+
+
+def test_tied_weights_stay_tied():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    network[1].weight = network[0].weight
+    doubled = substituted(network, lambda tensor: tensor.detach() * 2)
+    reference = torch.nn.functional.linear(
+        torch.nn.functional.linear(torch.ones(1, 4), 2 * network[0].weight, 2 * network[0].bias),
+        2 * network[0].weight, 2 * network[1].bias,
+    )  # fmt: skip
+    torch.testing.assert_close(doubled(torch.ones(1, 4)), reference)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_card_names_both_sides_and_each_kind_of_work(tmp_path: Path) -> None:
     assert (elementwise.copies, elementwise.worth) == ("4.0× slower", "◐ if the data stays")
     assert (mine.typically, mine.verdict) == ("2.0× slower", NOT_WORTH_IT)
     assert found.sentence == (
-        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×); only if the data stays on the device: "
+        "Synthetic H: 100× on matrix products (n=64, with copies 33×); only if the data stays on the device: "
         "50× on elementwise work; not worth it: mine.work."
     )
 
@@ -86,7 +87,7 @@ def test_the_sentence_names_every_kind_of_work_in_forty_words(tmp_path: Path) ->
         *both("matmul.batched", 1.0, 0.7),
     ]
     assert answered(tmp_path, marks).sentence == (
-        "Synthetic H-GPU: 100× on matrix products (n=64, with copies 33×), 10× on networks (with copies 8.3×); "
+        "Synthetic H: 100× on matrix products (n=64, with copies 33×), 10× on networks (with copies 8.3×); "
         "only if the data stays on the device: 5.0× on training, 50× on elementwise work; "
         "not worth it: other matrix products."
     )
@@ -94,7 +95,7 @@ def test_the_sentence_names_every_kind_of_work_in_forty_words(tmp_path: Path) ->
         marks += [*both(f"mine.fast{i}", 1.0, 0.1, copies=0.01), *both(f"mine.slow{i}", 1.0, 2.0)]
     words = answered(tmp_path, marks).sentence
     assert len(words.split()) <= answer.MOST_WORDS
-    assert words.startswith("Synthetic H-GPU: 100× on matrix products (n=64), 10× on networks and 9 more; only if")
+    assert words.startswith("Synthetic H: 100× on matrix products (n=64), 10× on networks and 9 more; only if")
     assert "not worth it: mine.slow0, mine.slow1 and 8 more." in words
 
 
@@ -124,7 +125,7 @@ def test_not_every_size_where_one_workload_loses(tmp_path: Path) -> None:
 def test_nothing_worth_it_is_said_so(tmp_path: Path) -> None:
     found = answered(tmp_path, both("matmul.square", 1.0, 0.9, copies=0.1))
     assert found.sentence == (
-        "Synthetic H-GPU: nothing is surely 1.5× as fast as on Synthetic CPU; not worth it: matrix products (n=64)."
+        "Synthetic H: nothing is surely 1.5× as fast as on Synthetic CPU; not worth it: matrix products (n=64)."
     )
 
 
@@ -241,7 +242,7 @@ def test_smoke_and_one_process_are_warnings(tmp_path: Path) -> None:
     path.write_text(json.dumps(data))
     run = reader.read(path)
     (one,) = answer.warnings(table.records(table.results_table([run])), [run])
-    assert one == "Measured in one process: ranges are its spread, not confidence intervals (use --processes 3)."
+    assert one == "One process: ranges are no confidence intervals (use --processes 3)."
 
 
 def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> None:
@@ -255,14 +256,14 @@ def test_two_machines_have_a_card_each_against_their_own_cpu(tmp_path: Path) -> 
     pairs = speedup.pair(results).table
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs)
     assert [(card.run, card.rows[0].typically) for card in found.cards] == [("a", "10×"), ("b", "5.0×")]
-    tables = machines.machine_tables(results)
+    tables = machines.side_by_side(results)
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
     assert [card.device for card in found.cards] == ["Synthetic H-GPU · a", "Synthetic H-GPU · b"]
-    assert found.sentence.startswith("Synthetic H-GPU · b against Synthetic H-GPU · a: 2.0× slower on mine.work. ")
+    assert found.sentence == "Synthetic H · a against Synthetic H · b: 2.0× on mine.work."
     assert IF_IT_STAYS in {row.verdict for card in found.cards for row in card.rows}
 
 
-def test_a_benchmark_that_stands_for_a_kind_of_work_is_named(tmp_path: Path) -> None:
+def test_two_gpus_are_compared_by_kind_of_work(tmp_path: Path) -> None:
     runs = []
     for name, factor in (("a", 1.0), ("b", 0.5)):
         path = tmp_path / f"{name}.json"
@@ -271,10 +272,10 @@ def test_a_benchmark_that_stands_for_a_kind_of_work_is_named(tmp_path: Path) -> 
         runs.append(reader.read(path))
     results = table.results_table(runs)
     pairs = speedup.pair(results).table
-    tables = machines.machine_tables(results)
+    tables = machines.side_by_side(results)
     found = answer.answer(results, pairs, judgement.crossover_table(pairs, labels.Names(results)), runs, tables)
-    words = "2.0× on matrix products (float32, n=64), 2.0× slower on networks (lenet)."
-    assert words in found.sentence
+    words = "2.0× on matrix products (n=64), 2.0× slower on networks."
+    assert found.sentence.endswith(words)
 
 
 def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
@@ -291,3 +292,111 @@ def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
 def test_copies_alone_are_something_measured(tmp_path: Path) -> None:
     found = answered(tmp_path, [mark("transfer.create", "cpu", 1e-3)])
     assert found.sentence == "1 benchmark measured, of copies or multi-GPU work: gpubench show lists them."
+
+
+def two_machines(folder: Path, times: dict[tuple[str, str], tuple[float, float]], **amounts: float) -> Answer:
+    """GPUs ``L4`` and ``H200``, and their seconds by workload and dtype; their CPUs take 1 s."""
+    runs = []
+    for i, name in enumerate(("L4", "H200")):
+        gpu = {**records.GPU, "label": f"NVIDIA {name}"}
+        marks = [each for (work, dtype), gpus in times.items() for each in both(work, 1.0, gpus[i], dtype=dtype)]
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, gpu), label=name, processes=3)))
+        runs.append(reader.read(path))
+    results = table.results_table(runs)
+    pairs, compared = speedup.pair(results).table, machines.side_by_side(results)
+    crossed = judgement.crossover_table(pairs, labels.Names(results))
+    return answer.answer(results, pairs, crossed, runs, compared, machines.device_prices(results, amounts))
+
+
+KINDS = ("matmul.square", "models.lenet", "models.mlp", "models.bert", "training.lenet", "elementwise.add")
+FAST = {(name, "float32"): (0.2, 0.02) for name in KINDS}
+
+
+def test_a_dtype_that_says_something_else_is_named_in_the_lead(tmp_path: Path) -> None:
+    found = two_machines(tmp_path, FAST | {("matmul.square", "bfloat16"): (0.2, 0.4)})
+    start = (
+        "H200 against L4: 10× on matrix products (n=64, 2.0× slower in bfloat16), 10× on networks (median of 3), 10× "
+    )
+    assert found.sentence.startswith(start + "on training")
+
+
+def test_the_lead_and_the_table_of_gpus_have_one_number(tmp_path: Path) -> None:
+    spread = {("models.lenet", "float32"): (0.2, 0.1), ("models.bert", "float32"): (0.2, 0.005)}
+    found = two_machines(tmp_path, FAST | spread)
+    assert "10× on networks (median of 3)" in found.sentence  # of 2, 10 and 40
+    runs = [reader.read(tmp_path / f"{name}.json") for name in ("L4", "H200")]
+    results = table.results_table(runs)
+    (gpus, *_) = machines.machine_tables(machines.side_by_side(results), results)
+    (row,) = [row for row in gpus.rows if row[0] == "Running networks"]
+    assert row == ("Running networks", "median of 3: bert, lenet, mlp", "1×", "10× (2.0× to 40×)")
+
+
+def test_the_lead_says_which_device_is_cheaper_and_for_which_dtype_it_is_not(tmp_path: Path) -> None:
+    opposite = {("matmul.square", "bfloat16"): (0.2, 0.2), ("models.bert", "float32"): (0.2, 0.1)}
+    found = two_machines(tmp_path, FAST | opposite, H200=3.0, L4=1.0)
+    price = "H200 on matrix products (not in bfloat16), networks (not bert), training, elementwise work."
+    assert found.sentence.endswith(price)
+    found = two_machines(tmp_path, dict(list(FAST.items())[:2]), H200=3.0, L4=0.1)
+    assert "Cheaper at 0.10 (L4) and 3.00 (H200) per hour: L4 on matrix products, networks." in found.sentence
+    found = two_machines(tmp_path, FAST, H200=1.0, L4=0.1)
+    assert found.sentence.endswith("unsure on matrix products, networks, training, elementwise work.")
+
+
+def test_the_lead_is_three_lines_and_names_networks_and_training(tmp_path: Path) -> None:
+    dtypes = {("matmul.square", dtype): (0.2, 0.3) for dtype in ("bfloat16", "float16", "float64")}
+    more = {(name, "float32"): (0.2, 0.1) for name in ("matmul.batched", "mine.work", "mine.other")}
+    for amounts in ({}, {"H200": 2.99, "L4": 0.8}, {"L4": 0.8}):
+        found = two_machines(tmp_path, FAST | dtypes | more, **amounts)
+        assert len(textwrap.wrap(found.sentence, 80)) <= 3
+        assert found.sentence.startswith("H200 against L4: 10× on matrix products (")
+        assert all(words in found.sentence for words in ("networks", "training"))
+        assert ("heaper" in found.sentence) == bool(amounts)
+
+
+def test_a_single_price_says_up_to_which_price_the_device_is_cheaper(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(both("models.mlp", 1.0, 0.1), devices=BOTH)))
+    results = table.results_table([reader.read(tmp_path / "run.json")])
+    compared = machines.side_by_side(results)
+    for amounts, words in (
+        ({"cuda:0": 3.0}, "Synthetic H at 3.00 per hour is cheaper than Synthetic at more than 0.30 on networks."),
+        ({"cpu": 0.5}, "Synthetic H is cheaper than Synthetic at 0.50 per hour up to 5.00 on networks."),
+    ):
+        assert answer.lead((), compared, machines.device_prices(results, amounts)).endswith(words)
+
+
+def test_of_three_gpus_the_fastest_is_named(tmp_path: Path) -> None:
+    devices = [{**records.GPU, "name": f"cuda:{i}", "label": name} for i, name in enumerate(("A1", "B2", "C3"))]
+    marks = [mark("models.mlp", "cpu", 1.0)] + [mark("models.mlp", f"cuda:{i}", 0.1 * (3 - i)) for i in range(3)]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(marks, devices=(records.CPU, *devices))))
+    results = table.results_table([reader.read(tmp_path / "run.json")])
+    compared = machines.side_by_side(results)
+    assert answer.lead((), compared, {}) == "Fastest of 3 GPUs: C3 on networks (2.0× the B2)."
+    (gpus,) = machines.machine_tables(compared, results)
+    assert gpus.columns == ("work", "benchmarks", "A1", "B2", "C3")
+    assert [cell.partition(" ")[0] for cell in gpus.rows[0][2:]] == ["1×", "1.5×", "3.0×"]
+
+
+def test_a_dtype_of_the_opposite_verdict_is_named_on_the_card(tmp_path: Path) -> None:
+    marks = [*both("matmul.square", 1.0, 0.01, copies=0.01), *both("matmul.square", 1.0, 2.0, dtype="float64")]
+    found = answered(tmp_path, marks)
+    assert by_name(found)["n × n matrix products"].worth == "± depends: not float64"
+    assert found.sentence == "Synthetic H: 100× on matrix products (n=64, with copies 33×, not float64)."
+
+
+def test_noisy_results_are_counted_without_copies_and_without_those_above_their_peak(tmp_path: Path) -> None:
+    flags = ("noisy",)
+    marks = [
+        *(mark(f"transfer.way{i}", "cpu", 0.01, flags=flags) for i in range(4)),
+        mark("mine.above", "cpu", 0.01, flags=("implausible",)),
+        mark("mine.noisy", "cpu", 0.01, flags=flags),
+        mark("mine.quiet", "cpu", 0.01),
+    ]
+    (line,) = answered(tmp_path, marks[4:], devices=(records.CPU,), flags=("contended",)).warnings
+    assert (
+        line
+        == "The machine was busy: 1 of 3 results are noisy (*) and may be far off. Close other programs and run again."
+    )
+    assert answered(tmp_path, marks, devices=(records.CPU,)).warnings == ()
+    (line,) = answered(tmp_path, marks[:4], devices=(records.CPU,)).warnings
+    assert line.startswith("Many results are noisy: 4 of 4")  # there is nothing but copies

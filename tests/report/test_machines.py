@@ -23,8 +23,8 @@ LAPTOP_CPU = {**records.CPU, "label": "Intel Core"}
 LAPTOP_GPU = {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"}
 
 
-def bought(results: pd.DataFrame, prices: dict[str, float]) -> tuple[Table, ...]:
-    return machines.price_tables(results, machines.device_prices(results, prices))
+def bought(results: pd.DataFrame, amounts: dict[str, float]) -> tuple[Table, ...]:
+    return machines.price_tables(machines.side_by_side(results), machines.device_prices(results, amounts))
 
 
 def mark(device: str, median: float, workload: str = "matmul.square", **how: Any) -> dict[str, Any]:
@@ -55,8 +55,12 @@ def runs(tmp_path: Path) -> list[Run]:
     ]
 
 
+def tables_of(results: pd.DataFrame) -> tuple[Table, ...]:
+    return machines.machine_tables(machines.side_by_side(results), results)
+
+
 def made(runs: list[Run]) -> dict[str, Table]:
-    return {each.title: each for each in machines.machine_tables(table.results_table(runs))}
+    return {each.title: each for each in tables_of(table.results_table(runs))}
 
 
 def test_the_baseline_is_chosen_by_device(runs: list[Run]) -> None:
@@ -64,14 +68,14 @@ def test_the_baseline_is_chosen_by_device(runs: list[Run]) -> None:
     gpus, cpus = tables["GPU against GPU"], tables["CPU against CPU"]
     own = tables["Each GPU against the CPU of its own machine"]
     at = ("n × n matrix products", "matmul.square float32, n=512")  # the largest that all of them measured
-    assert gpus.columns == ("work", "benchmark", "time, H200", "RTX 4060")
-    assert gpus.rows == ((*at, "5.12 s", "8.0× slower (8.0× slower)"),)
-    assert cpus.columns == ("work", "benchmark", "time, EPYC, 8 threads", "Core, 2 threads")
-    assert cpus.rows == ((*at, "8 min 32 s", "2.0× slower (2.0× slower)"),)
+    assert gpus.columns == ("work", "benchmarks", "H200", "RTX 4060")
+    assert gpus.rows == ((*at, "1×", "8.0× slower (8.0× slower)"),)
+    assert cpus.columns == ("work", "benchmarks", "EPYC, 8 threads", "Core, 2 threads")
+    assert cpus.rows == ((*at, "1×", "2.0× slower (2.0× slower)"),)
     assert "threads 2 against 8" in cpus.note
-    assert own.columns == ("work", "benchmark", "H200", "RTX 4060")
+    assert own.columns == ("work", "benchmarks", "H200", "RTX 4060")
     assert own.rows == ((*at, "100× (100×)", "25× (25×)"),)
-    assert own.note.startswith("H200 against EPYC, 8 threads; RTX 4060 against Core, 2 threads.")
+    assert own.note.startswith("Speedup: H200 against EPYC, 8 threads; RTX 4060 against Core, 2 threads.")
 
 
 def test_what_differs_is_named_and_what_does_not_is_said(runs: list[Run], tmp_path: Path) -> None:
@@ -93,10 +97,10 @@ def test_what_differs_is_named_and_what_does_not_is_said(runs: list[Run], tmp_pa
 
 
 def test_a_single_run_has_no_such_tables(runs: list[Run]) -> None:
-    assert machines.machine_tables(table.results_table(runs[:1])) == ()
+    assert tables_of(table.results_table(runs[:1])) == ()
     empty = table.results_table([])
     assert isinstance(empty, pd.DataFrame)
-    assert machines.machine_tables(empty) == ()
+    assert tables_of(empty) == ()
 
 
 def test_noise_and_what_cannot_be_are_no_numbers(tmp_path: Path) -> None:
@@ -119,11 +123,11 @@ def test_the_workload_in_the_middle_stands_for_its_kind(tmp_path: Path) -> None:
     names = {"models.a": 2.0, "models.b": 50.0, "models.c": 8.0}
     first = run(tmp_path, "a", [mark("cpu", 1.0, name) for name in names])
     second = run(tmp_path, "b", [mark("cpu", slower, name) for name, slower in names.items()])
-    shared = machines.shared_benchmarks(table.results_table([first, second]))
-    assert [(each.kind, each.name) for each in shared] == [("Running networks", "models.c float32, n=64")]
+    lines = machines.work_lines(table.results_table([first, second]))
+    assert [(each.kind, each.middle.name) for each in lines] == [("Running networks", "models.c float32, n=64")]
     alone = run(tmp_path, "c", [mark("cpu", 1.0, "models.b")])
-    shared = machines.shared_benchmarks(table.results_table([first, alone]))
-    assert [each.name for each in shared] == ["models.b float32, n=64"]  # most devices have it
+    lines = machines.work_lines(table.results_table([first, alone]))
+    assert [each.contents for each in lines] == ["models.b float32, n=64"]  # most devices have it
 
 
 def test_devices_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -132,11 +136,11 @@ def test_devices_of_one_name_are_told_apart(tmp_path: Path) -> None:
     results = table.results_table([run(tmp_path, name, marks, devices=(SERVER_CPU, *two)) for name in ("a", "b")])
     assert machines.device_names(results) == {
         ("a", "cpu"): "EPYC, 2 threads · a",
-        ("a", "cuda:0"): "H200 cuda:0 · a",
-        ("a", "cuda:1"): "H200 cuda:1 · a",
+        ("a", "cuda:0"): "H200 #0 · a",
+        ("a", "cuda:1"): "H200 #1 · a",
         ("b", "cpu"): "EPYC, 2 threads · b",
-        ("b", "cuda:0"): "H200 cuda:0 · b",
-        ("b", "cuda:1"): "H200 cuda:1 · b",
+        ("b", "cuda:0"): "H200 #0 · b",
+        ("b", "cuda:1"): "H200 #1 · b",
     }
 
 
@@ -145,8 +149,8 @@ def test_gpus_of_different_kinds_are_compared(tmp_path: Path) -> None:
     first = run(tmp_path, "a", [mark("cpu", 1.0), mark("cuda:0", 0.1)], devices=(SERVER_CPU, SERVER_GPU))
     second = run(tmp_path, "b", [mark("cpu", 1.0), mark("mps", 0.2)], devices=(LAPTOP_CPU, apple))
     tables = made([first, second])
-    assert tables["GPU against GPU"].columns[2:] == ("time, H200", "Apple M3")
-    assert tables["GPU against GPU"].rows[0][2:] == ("100 ms", "2.0× slower (2.0× slower)")
+    assert tables["GPU against GPU"].columns[2:] == ("H200", "Apple M3")
+    assert tables["GPU against GPU"].rows[0][2:] == ("1×", "2.0× slower (2.0× slower)")
 
 
 def test_a_device_too_many_is_counted(tmp_path: Path) -> None:
@@ -162,8 +166,8 @@ def test_a_workload_above_the_peak_stands_for_no_kind_that_has_a_sound_one(tmp_p
     peak = {"cpu": {"throughput": {"float32": 1e9}}}
     first = run(tmp_path, "a", [above, mark("cpu", 1.0, "models.b")], ceilings=peak)
     second = run(tmp_path, "b", [mark("cpu", 1.0, "models.a"), mark("cpu", 2.0, "models.b")])
-    shared = machines.shared_benchmarks(table.results_table([first, second]))
-    assert [each.name for each in shared] == ["models.b float32, n=64"]
+    lines = machines.work_lines(table.results_table([first, second]))
+    assert [each.middle.name for each in lines] == ["models.b float32, n=64"]
 
 
 PRICED = ({**records.CPU, "label": "Intel Xeon"}, {**records.GPU, "label": "NVIDIA H200"})
@@ -220,7 +224,9 @@ def test_work_for_money_and_energy_of_an_item(ten: pd.DataFrame) -> None:
         ("H200", "3.60", "100 ksamples", "5.00 J/sample"),  # 100 samples/s, 1000 s for 1.00
     ]
     assert work.rows[0][:2] == ("Running networks", "models.net float32, batch=10")
-    assert [row[2:] for row in cheaper.rows] == [("H200", "Xeon, 2 threads", "7.20×", "10.0×", "—", "H200")]
+    assert cheaper.title == "Which device is cheaper: H200 or Xeon, 2 threads"
+    assert cheaper.columns == ("work", "benchmarks", "price ratio", "break-even ratio", "cheaper")
+    assert [row[2:] for row in cheaper.rows] == [("7.2×", "10×", "H200")]
 
 
 def test_the_cpu_is_cheaper_from_the_speedup_on(tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_the_cpu_is_cheaper_from_the_speedup_on(tmp_path: Path) -> None:
 def test_one_price_gives_the_ratio_up_to_which_it_pays(ten: pd.DataFrame) -> None:
     work, cheaper = bought(ten, {"H200": 3.6})
     assert [row[2] for row in work.rows] == ["H200"]
-    assert cheaper.rows[0][4:] == ("—", "10.0×", "—", "—")
+    assert cheaper.rows[0][2:] == ("—", "10×", "—")
     assert bought(ten, {}) == ()
 
 
@@ -254,7 +260,7 @@ def test_noise_has_no_price(tmp_path: Path) -> None:
     frame = results(tmp_path, priced("cpu", 1.0), priced("cuda:0", 0.1, 0.02, 0.1, 0.5))
     work, cheaper = bought(frame, {"H200": 3.6, "cpu": 1.0})
     assert work.rows[1][-1] == TOO_NOISY
-    assert cheaper.rows[0][5:] == (TOO_NOISY, "—", UNSURE)
+    assert cheaper.rows[0][2:] == ("3.6×", TOO_NOISY, UNSURE)
 
 
 def test_a_part_of_a_name_that_no_other_has_is_enough(ten: pd.DataFrame) -> None:
@@ -263,9 +269,11 @@ def test_a_part_of_a_name_that_no_other_has_is_enough(ten: pd.DataFrame) -> None
         machines.device_prices(ten, {"u": 3.0})
 
 
-def test_a_screen_shows_what_has_a_price_on_both_sides(ten: pd.DataFrame) -> None:
-    both = bought(ten, {"cpu": 0.5, "H200": 3.0})
-    (shown,) = machines.priced_on_both_sides(both)
-    assert shown.rows
-    assert all("—" not in row[shown.columns.index("price ratio")] for row in shown.rows)
-    assert machines.priced_on_both_sides(bought(ten, {"H200": 3.0})) == ()
+def test_what_has_a_price_on_both_sides_belongs_to_the_answer(ten: pd.DataFrame) -> None:
+    compared = machines.side_by_side(ten)
+    first, others = machines.leading_tables(compared, ten, machines.device_prices(ten, {"cpu": 0.5, "H200": 3.0}))
+    assert [each.title for each in first] == ["Which device is cheaper: H200 or Xeon, 2 threads"]
+    assert [each.title for each in others] == ["Work for money"]
+    first, others = machines.leading_tables(compared, ten, machines.device_prices(ten, {"H200": 3.0}))
+    assert first == []
+    assert len(others) == 2

@@ -91,6 +91,33 @@ def test_a_terminal_that_says_nonsense_of_its_width_has_one(
     assert BODY[0] in capsys.readouterr().out
 
 
+def test_the_width_of_columns_holds_in_a_pipe_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    render.show_summary(Summary((), lead=("word " * 40,)))
+    assert max(len(line.rstrip()) for line in capsys.readouterr().out.splitlines()) <= 50
+
+
+def test_three_lines_of_warnings_and_how_many_more() -> None:
+    warnings = ("one two three four five six", "short", "again one two three four five", "last")
+    assert render.warning_lines(warnings, 30) == [
+        "WARNING: one two three four",
+        "  five six",
+        "WARNING: short",
+        "and 2 more: see summary.md",
+    ]
+    assert len(render.warning_lines(warnings[:1], 14)) > 3  # the first is never cut
+
+
+def test_a_dash_and_a_star_are_explained_once() -> None:
+    rows = (("—", "8.0× (7× to 9×)*"), ("a*b", "—"))
+    assert render.footnote(Table("T", ("a", "b"), rows)) == "— not known or not measured. * noisy: may be far off."
+    assert render.footnote(Table("T", ("a", "b"), rows, "— never. * flagged.")) == "— never. * flagged."
+    assert render.footnote(Table("T", ("a", "b"), (("a*b", "c*"),))) == ""
+    assert "not known" in render.html_table(Table("T", ("a", "b"), rows))[-1]
+
+
 EVIL = ("a|b@c.d", "<script>x</script>", "`c`_ *d* :role:`e`")
 
 

@@ -74,7 +74,7 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     two = mark(0.8, "data_parallel", 2, workload="data_parallel.lenet", device="cuda:0")
     results = table.results_table([read(tmp_path, [alone, two])])
     (first, _) = scaling.several_devices(scaling.scaling_table(results)).rows
-    assert first[5:8] == ("1.00×", "1.00×", "100%")
+    assert first[5:8] == ("1.0×", "1.0×", "100%")
     more = [
         mark(t, "data_parallel", k, workload="data_parallel.lenet", device="cuda:0") for k, t in ((3, 0.6), (4, 0.5))
     ]
@@ -208,7 +208,7 @@ def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
     words = scaling.several_devices(scaling.scaling_table(results))
     (row,) = words.rows
     assert row[:4] == ("distributed.lenet", "ddp", "2 × 1 thread", "strong")
-    assert row[5].startswith("1.60×")
+    assert row[5].startswith("1.6×")
     assert row[6].startswith("0.96×")
     assert row[7] == "80%"
     assert "the single process has all 2 threads" in words.note
@@ -222,5 +222,5 @@ def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: st
 
 
 def test_a_range_beyond_a_factor_of_four_is_no_number() -> None:
-    assert scaling._ranged(3.0, 1.0, 4.0) == "3.00× (1.00×–4.00×)"
+    assert scaling._ranged(3.0, 1.0, 4.0) == "3.0× (1.0×–4.0×)"
     assert scaling._ranged(3.0, 1.0, 4.1) == "unknown (too noisy)"

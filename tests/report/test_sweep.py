@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpubench.report import sweep
+from gpubench.runfile import matching
 from gpubench.runfile.schema import Result
 
 
@@ -18,12 +19,12 @@ def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("workload", "kind"),
     [
-        ("matmul.square", sweep.MATRIX),
-        ("matmul.batched", sweep.OTHER_MATRIX),
-        ("models.bert", sweep.NETWORKS),
-        ("training.lenet", sweep.TRAINING),
-        ("elementwise.add", sweep.ELEMENTWISE),
-        ("classic.step", sweep.ELEMENTWISE),
+        ("matmul.square", matching.MATRIX),
+        ("matmul.batched", matching.OTHER_MATRIX),
+        ("models.bert", matching.NETWORKS),
+        ("training.lenet", matching.TRAINING),
+        ("elementwise.add", matching.ELEMENTWISE),
+        ("classic.step", matching.ELEMENTWISE),
         ("mine.work", "mine.work"),
         ("training.part", None),
         ("transfer.create", None),
@@ -31,7 +32,7 @@ def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
     ],
 )
 def test_kinds_of_work(workload: str, kind: str | None) -> None:
-    assert sweep.kind_of(workload) == kind
+    assert matching.kind_of(workload) == kind
 
 
 def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None:
@@ -55,6 +56,6 @@ def test_half_precision_never_leads_where_there_is_another() -> None:
 def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
     names = ["mine.z", "classic.step", "elementwise.add", "models.bert", "matmul.square", "models.vit", "mine.a"]
     kinds = sweep.representatives([row(name) for name in [*names, "transfer.create"]])
-    assert list(kinds) == [sweep.MATRIX, sweep.NETWORKS, sweep.ELEMENTWISE, "mine.z", "mine.a"]
-    assert [each["workload"] for each in kinds[sweep.NETWORKS]] == ["models.bert", "models.vit"]
-    assert [each["workload"] for each in kinds[sweep.ELEMENTWISE]] == ["elementwise.add", "classic.step"]
+    assert list(kinds) == [matching.MATRIX, matching.NETWORKS, matching.ELEMENTWISE, "mine.z", "mine.a"]
+    assert [each["workload"] for each in kinds[matching.NETWORKS]] == ["models.bert", "models.vit"]
+    assert [each["workload"] for each in kinds[matching.ELEMENTWISE]] == ["elementwise.add", "classic.step"]

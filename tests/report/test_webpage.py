@@ -237,3 +237,24 @@ def test_an_unmeasured_benchmark_is_a_row_with_its_reason(tmp_path: Path) -> Non
     content["gpubench"]["unmeasured"] = [records.unmeasured(case, "oom", "needs 90 GB")]
     (row,) = [row for row in rows(made(tmp_path, content)) if row["workload"] == "aa.big"]
     assert (row["status"], row["reason"], row["time_s"]) == ("oom", "needs 90 GB", None)
+
+
+def test_which_gpu_and_which_is_cheaper_stand_before_each_gpu_against_its_cpu(tmp_path: Path) -> None:
+    paths = []
+    for name, seconds in (("L4", 0.2), ("H200", 0.02)):
+        gpu = {**records.GPU, "label": f"NVIDIA {name}"}
+        marks = both("models.mlp", (1.0, seconds))
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(records.run_file(marks, devices=(records.CPU, gpu), label=name, processes=3)))
+    words = ["report", *map(str, paths), "-o", str(tmp_path / "out"), "--no-charts", "--price=L4=0.8", "--price=H200=3"]
+    assert main(words) == 0
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    titles = re.findall(r"<caption>([^<]*)</caption>", text)
+    assert titles[0] == "GPU against GPU"
+    assert titles[1].startswith("Which device is cheaper")
+    assert titles[2].startswith("NVIDIA L4 against")
+    assert "<h1>Which GPU is faster?</h1>" in text
+    price = "Cheaper at 0.80 (L4) and 3.00 (H200) per hour: H200 on networks."
+    assert f"H200 against L4: <strong>10×</strong> on networks. {price}</p>" in text
+    gpus, picture, cpus = (text.index(words) for words in ("GPU against GPU<", 'id="picture"', "CPU against CPU<"))
+    assert gpus < picture < cpus

@@ -12,6 +12,7 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
+from gpubench.report import labels
 from gpubench.runfile.schema import Case
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
@@ -175,3 +176,10 @@ def test_saves_csv_and_pictures(browser, page) -> None:
     assert header.startswith("workload,dtype")
     assert len(lines) == len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))
     clean(browser, page)
+
+
+def test_a_ratio_reads_as_in_the_tables(browser, page) -> None:
+    opened(browser, page)
+    values = (1234.5, 126.4, 99.6, 34.2, 9.96, 2.0, 1.04, 0.997, 0.5, 0.008)
+    shown = browser.execute_script("return arguments[0].map((value) => times(value))", values)
+    assert shown == [labels.times_text(value) for value in values]

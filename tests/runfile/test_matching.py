@@ -3,9 +3,10 @@
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.matching import matcher
+from gpubench.runfile.matching import kind_names, matcher
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]
+NAMES += ["n=10000000", *kind_names("matmul.square")]
 
 
 @pytest.mark.parametrize(
@@ -26,13 +27,22 @@ NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float3
         ("conv or square and float16", False),
         ("(conv or square) and float32", True),
         ("not (conv or square)", False),
+        ("matmul.square float32, n=64", True),  # as a table shows it
+        ("matmul.square float16, n=64", False),
+        ("matmul.square float32, n = 64", True),
+        ("n = 10⁷", True),
+        ("n = 10⁶", False),
+        ("matmul not float16", True),
+        ("n × n matrix products", True),
+        ("matrix or networks", True),
+        ("networks", False),
     ],
 )
 def test_names_as_they_are_shown(expression, expected):
     assert matcher(expression)(NAMES) is expected
 
 
-@pytest.mark.parametrize("expression", ["", "matmul and and", "(matmul", "matmul)", "not", "or", "a b", "()"])
+@pytest.mark.parametrize("expression", ["", "matmul and and", "(matmul", "matmul)", "not", "or", "not or b", "()"])
 def test_a_wrong_expression_is_refused_in_a_line(expression):
     with pytest.raises(UsageError, match=r"^-k '.*': expected [^\n]*$"):
         matcher(expression)

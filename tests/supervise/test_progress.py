@@ -116,7 +116,7 @@ def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
     assert capsys.readouterr().err == ""
     shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2x  ")
+    assert line.startswith("[1-3/4]  a.b[float32-n=8]  CPU 2.00 ms  NumPy 4.00 ms  cuda:0 1.00 ms  2.0×  ")
     assert line.endswith(" left")
     shown.note(end(0, "error", fullname="other", case={"device": "cpu"}))
     assert capsys.readouterr().err.startswith("[4/4]  other  CPU error: error  ")

@@ -22,7 +22,18 @@ function prefixed(value, unit, count = 3) {
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
   return `${digits(value / scale, count)} ${prefix}${unit}`;
 }
-const ratio = (value) => (value == null ? "–" : `${digits(value, value >= 1000 ? 2 : value >= 10 ? 3 : 2)}×`);
+// As format.ratio_text and labels.times_text in Python: two digits, three from a hundred on.
+const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
+function times(value) {
+  if (value == null) return "–";
+  if (value >= 1) return `${plain(value)}×`;
+  return plain(1 / value) === "1.0" ? "1.0×" : `${plain(1 / value)}× slower`;
+}
+function timesRange(low, high) {
+  if (high < 1) return `${plain(1 / high)}–${plain(1 / low)}`;
+  return low < 1 ? `${times(low)} to ${times(high)}` : `${plain(low)}–${plain(high)}`;
+}
+const tickRatio = (value) => `${digits(value)}×`;
 const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? digits(value, 6) : String(value));
 const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
 const setting = (row) => [row.dtype, row.variant !== "eager" && row.variant, row.setting].filter(Boolean).join(" · ");
@@ -117,7 +128,7 @@ function drawHeadline(figure) {
   drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
   for (const tick of scale.ticks) {
     drawn(svg, "line", { x1: scale(tick), x2: scale(tick), y1: top, y2: bottom, class: "grid" });
-    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, ratio(tick));
+    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, tickRatio(tick));
   }
   drawn(svg, "line", { x1: scale(1), x2: scale(1), y1: top, y2: bottom, class: "one" });
   drawn(svg, "text", { x: scale(1) - 8, y: top - 7, class: "small", "text-anchor": "end" }, "◂ CPU faster");
@@ -202,12 +213,12 @@ function drawExplorer() {
   const figure = byId("explorer-figure");
   if (!wanted.length) return figure.replaceChildren(element("p", { class: "muted" }, "Nothing was measured for this choice."));
   const isSpeedup = state.quantity === "speedup";
-  const format = isSpeedup ? ratio : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
+  const format = isSpeedup ? times : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
   const label = (row) => `${format(row[state.quantity])} ${data.devices[row.device].short}`;
   const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
-  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
   const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
   const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
@@ -216,7 +227,7 @@ function drawExplorer() {
   const across = logScale(places, left + 20, right - 20, sized && new Set(places).size > 1 ? 1.05 : 2);
   const up = logScale(all, bottom, top, 1.4);
   if (isSpeedup) drawn(svg, "rect", { x: left, y: up(1), width: right - left, height: Math.max(0, bottom - up(1)), class: "shade" });
-  upright(svg, up, left, right, format);
+  upright(svg, up, left, right, isSpeedup ? tickRatio : format);
   if (isSpeedup) {
     drawn(svg, "line", { x1: left, x2: right, y1: up(1), y2: up(1), class: "one" });
     if (bottom - up(1) > 24) drawn(svg, "text", { x: right - 6, y: up(1) + 18, class: "small", "text-anchor": "end" }, data.slower);
@@ -297,11 +308,11 @@ function detail(row) {
   const parts = [`${data.devices[row.device].name}, ${atSize(row) || "one size"}: ${prefixed(row.time_s, "s")}`];
   if (row.low_s != null) parts.push(`95% CI ${prefixed(row.low_s, "s")} to ${prefixed(row.high_s, "s")}`);
   if (row.speedup != null) {
-    const interval = row.speedup_low == null ? "" : ` (${digits(row.speedup_low, 3)}–${digits(row.speedup_high, 3)})`;
-    parts.push(`${ratio(row.speedup)}${interval} as fast as ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
+    const interval = row.speedup_low == null ? "" : ` (${timesRange(row.speedup_low, row.speedup_high)})`;
+    parts.push(`${times(row.speedup)}${interval} ${times(row.speedup).endsWith("slower") ? "than" : "as fast as"} ${row.baseline}, which takes ${prefixed(row.baseline_s, "s")}`);
   }
   if (row.doubt) parts.push(`speedup: ${row.doubt}`);
-  if (row.copies != null) parts.push(`with copies ${ratio(row.copies)}`);
+  if (row.copies != null) parts.push(`with copies ${times(row.copies)}`);
   if (row.break_even_calls != null) parts.push(`${digits(row.break_even_calls)} ${row.break_even_calls === 1 ? "call amortizes" : "calls amortize"} the copies`);
   if (row.rate != null) parts.push(prefixed(row.rate, row.rate_unit));
   if (row.utilisation != null) parts.push(row.utilisation > 1 ? "above the measured peak, which was measured too low" : `${Math.round(row.utilisation * 100)} % of peak`);
@@ -315,7 +326,7 @@ const shown = [
   ["device", "device", (row) => data.devices[row.device].short],
   ["time_s", "time", (row) => (row.time_s == null ? row.status : prefixed(row.time_s, "s"))],
   ["speedup", data.speedup, speedupCell],
-  ["copies", "with copies", (row) => ratio(row.copies)],
+  ["copies", "with copies", (row) => times(row.copies)],
   ["rate", "throughput", (row) => prefixed(row.rate, row.rate_unit ?? "")],
   ["utilisation", "% of peak", (row) => (row.utilisation == null || row.utilisation > 1 ? "–" : `${Math.round(row.utilisation * 100)}`)],
   ["flags", "notes", (row) => element("small", { title: row.flags || null }, row.reason || row.flags.replace(/: [^;]*/g, "").replaceAll(";", ","))],
@@ -325,7 +336,7 @@ function speedupCell(row) {
   if (row.speedup == null) return row.doubt ? element("small", {}, row.doubt) : "–";
   const bar = element("span", { class: `bar ${data.devices[row.device].colour}` });
   bar.style.width = `${(60 * Math.max(0, Math.log10(row.speedup))) / widest}px`;
-  return [ratio(row.speedup), row.speedup_low != null ? element("small", {}, ` ${digits(row.speedup_low)}–${digits(row.speedup_high)}`) : "", bar];
+  return [times(row.speedup), row.speedup_low != null ? element("small", {}, ` ${timesRange(row.speedup_low, row.speedup_high)}`) : "", bar];
 }
 const haystacks = new Map(rows.map((row) => [row, [row.workload, setting(row), atSize(row), `${row.size_name}=${row.size}`, data.devices[row.device].name, row.status, row.flags, row.reason].join(" ").toLowerCase()]));
 function matching() {

@@ -215,7 +215,8 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
         level = next(level for level in (*below, *range(1, len(curves) + 2)) if level not in near)
         taken.append((start, start + wide, level))
         x, side = (-7, "right") if leftwards else (7, "left")
-        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9)
+        page.note(axes, mark.words, (middle, 1.0), (x, level * 11 - 3), ha=side, fontweight="bold", color=ink, zorder=9,
+                  bbox=page.halo())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,4 +357,4 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
         page.mark(axes, mark.hollow, y, mark.role, hollow=True)
     page.mark(axes, mark.value, y, mark.role)
     page.note(axes, mark.words, (max(ends), y), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
-              color=page.ink("text"), annotation_clip=False, zorder=7)  # fmt: skip
+              color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from ...runfile.schema import Run
-from ..labels import Row, flagged, grouped, heading, implementation_name, listed, setting, shorten, size_text
+from ..labels import (
+    Row,
+    brief_name,
+    flagged,
+    grouped,
+    heading,
+    implementation_name,
+    listed,
+    setting,
+    shorten,
+    size_text,
+)
 from ..table import BASE, records
 from .theme import ACCELERATORS, CPUS
 
-_NOISE = re.compile(
-    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
-    r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
-    re.IGNORECASE,
-)
-"""What a maker's name of a device has beyond the name that people use."""
 WORK_GROUPS = {
     "training": "Train a network, one step", "models": "Run a network", "matmul": "Matrix products",
     "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
@@ -103,7 +107,7 @@ def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:
         return "NumPy"
     machine = row["_run"].machine
     device = machine.device(row["device"])
-    name = " ".join(_NOISE.sub(" ", device.label).split()).strip(" -,") or device.label
+    name = brief_name(device.label)
     name = labels.get((device.name, device.label)) or name or ("CPU" if device.name == "cpu" else device.name)
     threads = machine.threads or row["threads"]
     counted = f", {threads} thread{'s' * (threads != 1)}" if threads and not device.accelerator else ""
