@@ -80,6 +80,27 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
   }
   return kNotFound;
 }
+
+// For torch itself, which lists a full device's processes and asks for nothing else here.
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* place, void** handle) {
+  unsigned domain, bus, device;
+  bool known = std::sscanf(place, "%x:%x:%x", &domain, &bus, &device) == 3 && bus && static_cast<int64_t>(bus) <= devices();
+  if (!known) return kNotFound;
+  *handle = reinterpret_cast<void*>(static_cast<intptr_t>(bus));  // the pretend runtime counts buses from 1
+  return check();
+}
+struct OldProcess { unsigned pid; unsigned long long bytes; };
+EXPORT int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, OldProcess* processes) {
+  if (*count < 1) return kInsufficientSize;
+  *count = 1;
+  processes[0] = {static_cast<unsigned>(getpid()), 1ull << 28};
+  return check();
+}
+EXPORT int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return kNotSupported; }
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int*) { return kNotSupported; }
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void*, unsigned, void*) { return kNotSupported; }
+EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 13000; return kSuccess; }
+
 EXPORT int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   if (type != 1 && type != 2) return kNotSupported;
   *mhz = static_cast<unsigned>(get(index_of(handle), type == 1 ? "SM_MHZ" : "MEMORY_MHZ"));
