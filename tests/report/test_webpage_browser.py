@@ -103,6 +103,26 @@ def test_no_label_is_cut(browser, page) -> None:
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 820 for box in boxes)
 
 
+def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
+    paths = []
+    for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
+        marks = [
+            records.benchmark(Case(f"training.{kind}", "cuda:0", "bfloat16", devices=("cuda:0",)), 1e-3 * factor)
+            for kind, factor in zip(("gpt2", "lenet", "cifar"), factors, strict=True)
+        ]
+        paths.append(tmp_path / f"{name}.json")
+        gpu = records.GPU | {"label": name}
+        paths[-1].write_text(json.dumps(records.run_file(marks, devices=(records.CPU, gpu), label=name)))
+    assert main(["report", *map(str, paths), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    browser.set_window_size(800, 900)
+    opened(browser, (tmp_path / "out/report.html").as_uri())
+    widths = "(card) => [card.innerText, card.scrollWidth, card.clientWidth]"
+    cards = browser.execute_script(f"return [...document.querySelectorAll('.card')].map({widths})")
+    browser.set_window_size(1000, 900)
+    assert any("slower to" in text for text, _, _ in cards)
+    assert [text for text, needed, width in cards if needed > width] == []
+
+
 def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
     """Not labelled with the speedup of the largest size that is left."""
     marks = [
