@@ -103,6 +103,45 @@ def test_no_label_is_cut(browser, page) -> None:
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 820 for box in boxes)
 
 
+def test_no_table_of_the_answer_is_cut_at_800_pixels(browser, tmp_path) -> None:
+    paths = []
+    for name, factors in (("RTX 4060 Laptop", (1, 1, 1)), ("H200", (2.8, 0.6, 2.0))):
+        marks = [
+            records.benchmark(Case(f"training.{kind}", "cuda:0", "bfloat16", devices=("cuda:0",)), 1e-3 * factor)
+            for kind, factor in zip(("gpt2", "lenet", "cifar"), factors, strict=True)
+        ]
+        paths.append(tmp_path / f"{name}.json")
+        gpu = records.GPU | {"label": name}
+        paths[-1].write_text(json.dumps(records.run_file(marks, devices=(records.CPU, gpu), label=name)))
+    assert main(["report", *map(str, paths), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    browser.set_window_size(800, 900)
+    opened(browser, (tmp_path / "out/report.html").as_uri())
+    widths = "(card) => [card.innerText, card.scrollWidth, card.clientWidth]"
+    cards = browser.execute_script(f"return [...document.querySelectorAll('.card')].map({widths})")
+    browser.set_window_size(1000, 900)
+    assert any("slower to" in text for text, _, _ in cards)
+    assert [text for text, needed, width in cards if needed > width] == []
+
+
+def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -> None:
+    """Not labelled with the speedup of the largest size that is left."""
+    marks = [
+        records.benchmark(
+            Case("aa.mm", device, "float32", {"n": n}, size="n", devices=(device,)), times[1], medians=times
+        )
+        for n, gpu in ((1, (1e-5, 1e-5, 1e-5)), (10, (1e-5, 1e-5, 1e-5)), (100, (1e-8, 1e-6, 1e-4)))
+        for device, times in (("cpu", (1e-4, 1e-4, 1e-4)), ("cuda:0", gpu))
+    ]
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), processes=3)))
+    assert main(["report", str(run), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    opened(browser, (tmp_path / "out/report.html").as_uri() + "#quantity=speedup")
+    browser.refresh()
+    labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
+    assert any(label.startswith("unsure ") for label in labels)
+    assert not any(label.startswith("10× ") for label in labels)
+
+
 def test_search_sort_and_a_click_that_explores(browser, page) -> None:
     opened(browser, page)
     count = len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr"))

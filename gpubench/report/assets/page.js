@@ -205,7 +205,7 @@ function drawExplorer() {
     button.hidden = !explorable.some((row) => row.workload === state.workload && row[name] != null);
   }
   drawToggles();
-  const wanted = selection().filter((row) => row[state.quantity] != null);
+  const chosen = selection(), wanted = chosen.filter((row) => row[state.quantity] != null);
   byId("finding").textContent = data.findings[chosenKey()] ?? "";
   explored = wanted.sort((a, b) => a.device - b.device || (a.size ?? 0) - (b.size ?? 0));
   cursor = -1;
@@ -259,7 +259,7 @@ function drawExplorer() {
         if (!dashed) dot.dataset.row = explored.indexOf(row);
       }
       const end = points.at(-1);
-      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : end === own.at(-1) ? label(end) : `unsure ${data.devices[device].short}`, ink, bold: !dashed });
+      labels.push({ y: up(end[field]), text: dashed ? `${format(end[field])} with copies` : chosen.some((row) => row.device === device && row.doubt && row.size > end.size) ? `unsure ${data.devices[device].short}` : label(end), ink, bold: !dashed });
     }
   }
   if (isSpeedup && sized) {
