@@ -40,6 +40,7 @@ os.environ["PYTEST_ADDOPTS"] = WITHOUT_PLUGINS
 # A pytest that a test starts is no worker of pytest-xdist, even where this one is.
 for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
     os.environ.pop(name, None)
+os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have it, and what a test starts would fold its lines
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -60,7 +60,7 @@ def test_the_screen_has_a_row_for_each_size_and_the_answer_in_a_sentence(compare
     assert list(rows) == [f"n={n}" for n in SIZES]
     assert "3.8× slower" in rows["n=64"]
     assert "1.07 s ±2%" in rows["n=1024"]
-    assert "a @ b, float32: Synthetic H-GPU is faster than the CPU from n between 64 and 256." in text
+    assert "a @ b, float32: Synthetic H is faster than the CPU from n between 64 and 256." in text
     assert "± is half the interquartile range of one process" in text
 
 
@@ -76,9 +76,9 @@ def test_several_processes_give_an_interval_and_a_place(tmp_path):
 @pytest.mark.parametrize(
     ("gpu_s", "sentence"),
     [
-        (lambda n: n**3 / 1e12, "Synthetic H-GPU is faster than the CPU at every size measured."),
-        (lambda n: 10.0, "Synthetic H-GPU is not faster than the CPU up to n = 1024."),
-        (lambda n: 1e-4 if n == 64 else 10.0, "Synthetic H-GPU is faster than the CPU only up to n = 64."),
+        (lambda n: n**3 / 1e12, "Synthetic H is faster than the CPU at every size measured."),
+        (lambda n: 10.0, "Synthetic H is not faster than the CPU up to n = 1024."),
+        (lambda n: 1e-4 if n == 64 else 10.0, "Synthetic H is faster than the CPU only up to n = 64."),
     ],
 )
 def test_the_sentence_says_where_the_gpu_is_faster(tmp_path, gpu_s, sentence):
@@ -87,13 +87,13 @@ def test_the_sentence_says_where_the_gpu_is_faster(tmp_path, gpu_s, sentence):
 
 
 def test_one_size_is_a_ratio(tmp_path):
-    assert "a @ b, float32: Synthetic H-GPU is 9.8× (9.4× to 10×) as fast as the CPU." in str(
+    assert "a @ b, float32: Synthetic H is 9.8× (9.4× to 10×) as fast as the CPU." in str(
         made(tmp_path, [mark(64, 9.8e-3), on_gpu(64, 1e-3)])
     )
     assert "is 9.8× (9.4× to 10×) slower" not in str(made(tmp_path, [mark(64, 1e-3), on_gpu(64, 9.8e-3)]))
-    assert "Synthetic H-GPU is 9.8× slower (10× to 9.4×) than the CPU." in str(
+    assert "Synthetic H is 9.8× slower (10× to 9.4×) than the CPU." in str(
         made(tmp_path, [mark(64, 1e-3), on_gpu(64, 9.8e-3)])
-    ) or "Synthetic H-GPU is 9.8× slower (9.4× to 10×) than the CPU." in str(
+    ) or "Synthetic H is 9.8× slower (9.4× to 10×) than the CPU." in str(
         made(tmp_path, [mark(64, 1e-3), on_gpu(64, 9.8e-3)])
     )
 
