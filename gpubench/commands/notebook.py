@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from .. import options
 from ..errors import GpubenchError, UsageError
-from ..expression import LIVE, LiveCall, Snippet, brought, dtype_of, is_name, made_names, on_numpy, parse, used_names
+from ..measure.expression import (
+    LIVE,
+    LiveCall,
+    Snippet,
+    brought,
+    dtype_of,
+    is_name,
+    made_names,
+    on_numpy,
+    parse,
+    used_names,
+)
 from ..runfile.folder import RUN_FILE
 from ..supervise import process
 from .time import FILE_NAME, BenchmarkFile, Size, name_of, parse_sizes, pytest_options, require_known

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from .. import options
 from ..errors import RunFileError, UsageError
-from ..expression import called_names, is_name, on_numpy, parse, unknown_names
 from ..format import writable
+from ..measure.expression import called_names, is_name, on_numpy, parse, unknown_names
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import assemble
 from ..runfile.schema import OK
@@ -40,7 +40,7 @@ _SOURCE = '''"""Written by gpubench time."""
 
 import pytest
 
-from gpubench.expression import LIVE, Snippet  # noqa: F401
+from gpubench.measure.expression import LIVE, Snippet  # noqa: F401
 
 
 def benchmark(snippet, against=None):

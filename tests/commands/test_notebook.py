@@ -11,8 +11,8 @@ import torch
 import gpubench
 from gpubench.commands.notebook import magic, split_options
 from gpubench.errors import UsageError
-from gpubench.expression import LIVE
 from gpubench.measure import ceilings
+from gpubench.measure.expression import LIVE
 
 QUICK = "--preset smoke --no-ceilings --device cpu"
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.expression import (
+from gpubench.measure.expression import (
     brought,
     called_names,
     dtype_of,

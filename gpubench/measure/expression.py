@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import Unrepeatable, UsageError, WrongAnswer
+from ..errors import Unrepeatable, UsageError, WrongAnswer
 
 if TYPE_CHECKING:
     import torch
