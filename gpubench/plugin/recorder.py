@@ -30,7 +30,7 @@ from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-MEASURING_FILES = ("expression.py", "format.py", "options.py", "statistics.py")
+MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 
