@@ -7,13 +7,13 @@ pass on to measuring processes, and docs/options.md are loops over :data:`OPTION
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import UsageError
-from .runfile.matching import matcher
 
 PRESETS = ("smoke", "quick", "full")
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
@@ -48,6 +48,11 @@ class Option:
     def dest(self) -> str:
         """The attribute of parsed arguments."""
         return self.name.replace("-", "_")
+
+    @property
+    def key(self) -> str:
+        """The key in ``[tool.gpubench]``."""
+        return f"{self.name}s" if self.repeatable else self.name
 
     @property
     def flag(self) -> str:
@@ -107,6 +112,16 @@ OPTIONS = (
     Option("identify", "identify", OUTPUT, "keep host name and paths in the results file", default=False),
 )  # fmt: skip
 BY_NAME = {option.name: option for option in OPTIONS}
+_OF_COMMANDS = (
+    Option("processes", "processes", CARE, "", type=int),
+    Option("deadline", "deadline", ADVANCED, "", type=float),
+    Option("output", "output", OUTPUT, ""),
+    Option("baseline", "baseline", OUTPUT, ""),
+    Option("threshold", "threshold", CARE, ""),
+    Option("budget", "budget", CARE, "", type=float),
+    Option("pairs", "pairs", CARE, "", type=int),
+)
+"""What ``[tool.gpubench]`` may set besides: options that single commands declare."""
 
 
 def declare(groups: Mapping[str, argparse._ArgumentGroup]) -> None:
@@ -138,26 +153,30 @@ def passed_on(args: argparse.Namespace) -> list[str]:
     return words
 
 
-def add_expression(group: argparse._ActionsContainer) -> None:
-    """Add ``-k``, by which benchmarks are chosen."""
-    text = (
-        "only benchmarks whose name matches: matmul.square, networks, n=64, 'resnet50 and not compile'; repeated: any"
-        " of them"
-    )
-    group.add_argument("-k", dest="expression", action=_AnyOf, metavar="EXPR", help=text)
+def fill(args: argparse.Namespace, values: Mapping[str, Any], file: str, only: str = "") -> None:
+    """Give options that no command line sets the ``values`` of ``[tool.gpubench]``: all that this command has, or
+    ``only`` one. Raises :class:`UsageError` for a key or a value that doesn't exist."""
+    known = {option.key: option for option in (*OPTIONS, *_OF_COMMANDS)}
+    for key, value in values.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+            choices = f"did you mean {near[0]}?" if near else f"choose from paths, {', '.join(known)}"
+            raise UsageError(f"{file}: [tool.gpubench]: unknown key {key!r}: {choices}")
+        option = known[key]
+        if only in ("", key) and getattr(args, option.dest, "no such option") is None:
+            try:
+                setattr(args, option.dest, _from_toml(option, value))
+            except UsageError as error:
+                raise UsageError(f"{file}: [tool.gpubench]: {error}") from None
 
 
-class _AnyOf(argparse.Action):
-    """Joins the expressions of several ``-k`` by ``or``."""
-
-    def __call__(self, parser: object, args: argparse.Namespace, value: object, option: object = None) -> None:
-        earlier = getattr(args, self.dest)
-        setattr(args, self.dest, value if earlier is None else f"({earlier}) or ({value})")
-
-
-def chosen(args: argparse.Namespace) -> list[str]:
-    """What ``-k`` says as an argument of pytest. Raises :class:`UsageError` for a wrong expression."""
-    if args.expression is None:
-        return []
-    matcher(args.expression)
-    return [f"--gpubench-match={args.expression}"]
+def _from_toml(option: Option, value: Any) -> Any:
+    values = value if isinstance(value, list) and option.repeatable else [value]
+    if option.switch:
+        if not isinstance(value, bool):
+            raise UsageError(f"{option.key} must be true or false, not {value!r}")
+        return value or None
+    if wrong := [item for item in values if isinstance(item, bool) or not isinstance(item, str | int | float)]:
+        raise UsageError(f"{option.key} can't be {wrong[0]!r}")
+    parsed = [option.parse(str(item)) for item in values]
+    return parsed if option.repeatable else parsed[0]

@@ -52,6 +52,16 @@ class Crossover:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def crosses(self) -> bool:
+        """Whether a size is known."""
+        return self.kind == CROSSES
+
+    @property
+    def always(self) -> bool:
+        """Whether the ratio is at 1 or above from the smallest size."""
+        return self.kind == ALWAYS
+
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """Geometric mean of two or more independent values, with Student's t interval on their logarithms."""

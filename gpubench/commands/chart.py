@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..options import add_expression, chosen
 from ..runfile.reader import clean
+from .show import add_expression, chosen, selected
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,6 @@ def _picture(args: argparse.Namespace) -> bytes:
     from ..report.labels import listed
     from ..report.table import results_table
     from .report import read_all
-    from .show import selected
 
     runs = read_all(args.runs)
     labels = device_labels(runs, args.labels)

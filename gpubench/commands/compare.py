@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from .. import options
 from ..errors import GpubenchError, UsageError
+from ..supervise.project import read_project
+from .show import add_expression, chosen
 
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison
@@ -27,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--base", nargs="+", default=[], metavar="RUN", help="instead of BASE, one or more: results before the change")
     after = "instead of NEW: results after it; more runs give a clearer verdict"
     add("--new", nargs="+", default=[], metavar="RUN", help=after)
-    options.add_expression(parser)
-    add("--threshold", type=threshold, default=0.05, metavar="T", help="smallest slowdown that matters (default: 5%%)")
+    add_expression(parser)
+    add("--threshold", type=threshold, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--format", choices=("table", "md", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
@@ -40,18 +42,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measuring = parser.add_argument_group("measuring both alternately on this machine")
     add = measuring.add_argument
     add("--interleave", action="store_true", help="alternate base and new (A B B A …) until the result is conclusive")
-    add("--paths", nargs="+", default=[], metavar="PATH", help="benchmark files (default: the suite)")
+    files = "benchmark files (default: those of each side's project; without any, the suite that comes with gpubench)"
+    add("--paths", nargs="+", default=[], metavar="PATH", help=files)
+    builtin = "the suite that comes with gpubench, although the sides have benchmarks"
+    add("--builtin", action="store_true", help=builtin)
     folder = "folder for the results files of all pairs (default: out/compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
-    add("--budget", type=float, default=900.0, metavar="S", help="time for measuring, in seconds (default: 900)")
+    add("--budget", type=float, metavar="S", help="time for measuring, in seconds (default: 900)")
     most = "highest number of pairs (default: 20); one benchmark takes 7 at least, a hundred take 14"
-    add("--pairs", type=int, default=20, metavar="N", help=most)
+    add("--pairs", type=int, metavar="N", help=most)
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
         " input, or a budget too small for a proof; 3 nothing to compare. With --interleave, what follows -- goes to"
         " pytest unchanged."
     )
+
+
+_DEFAULTS = {"threshold": 0.05, "budget": 900.0, "pairs": 20}
+
+
+def _fill(args: argparse.Namespace) -> None:
+    """What the command line leaves open: the project's options, then :data:`_DEFAULTS`."""
+    project = read_project(Path.cwd(), upward=True)
+    options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
+    if isinstance(args.threshold, str):
+        try:
+            args.threshold = threshold(args.threshold)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{project.file}: [tool.gpubench]: {error}") from None
+    for name, value in _DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
 
 
 def threshold(text: str) -> float:
@@ -70,7 +92,8 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
     _name_sides(args)
-    options.chosen(args)  # a wrong expression is refused before a file is read
+    _fill(args)
+    chosen(args)  # a wrong expression is refused before a file is read
     _require_writable(args)
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing)
@@ -97,12 +120,14 @@ def _name_sides(args: argparse.Namespace) -> None:
 
 def _compare(args: argparse.Namespace) -> Comparison:
     if args.interleave:
+        if args.builtin and args.paths:
+            raise UsageError("--builtin measures the suite that comes with gpubench: leave out --paths")
         from ..compare.interleaved import compare_in_turn
 
-        return compare_in_turn(args, [*options.passed_on(args), *options.chosen(args), *args.pytest])
+        return compare_in_turn(args, [*options.passed_on(args), *chosen(args), *args.pytest])
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
-    if args.pytest or args.paths or options.given(args):
+    if args.pytest or args.paths or args.builtin or options.given(args):
         raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
     from ..compare.comparison import compare_sides, narrowed
     from ..compare.samples import read_side

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import options
 from ..errors import RunFileError, UsageError
+from .show import add_expression, chosen, selected
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    options.add_expression(parser)
+    add_expression(parser)
     formats = (
         "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with one"
         " row for each workload: markdown or md, rst, html"
@@ -46,9 +46,8 @@ def main(args: argparse.Namespace) -> int:
     from ..report.table import records, results_table
     from ..runfile import writer
     from .report import read_all
-    from .show import selected
 
-    options.chosen(args)  # a wrong expression is refused before a file is read
+    chosen(args)  # a wrong expression is refused before a file is read
     if args.output and os.path.realpath(args.output) in map(os.path.realpath, args.runs):
         raise UsageError(f"{args.output}: is what is read: choose another file with -o")
     results = selected(results_table(read_all(args.runs)), args.expression)

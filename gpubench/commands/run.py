@@ -20,8 +20,10 @@ from ..runfile.schema import OK
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
+from ..supervise.project import described, read_project
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .report import add_chart_arguments, charts_of
+from .show import add_expression, chosen
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
@@ -29,7 +31,7 @@ _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
-_OWN_OPTIONS = {"expression": "-k", "processes": "--processes", "output": "--output"}
+_OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
 """Options that a run keeps when it is resumed, beside the table's."""
 
 
@@ -37,8 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     groups = {title: parser.add_argument_group(title) for title in options.GROUPS}
     what, care, output, advanced = groups.values()
-    what.add_argument("paths", nargs="*", metavar="PATH", help="your own benchmark files (default: the suite)")
-    options.add_expression(what)
+    paths = (
+        "your own benchmark files (default: those of the project here; without any, the suite that comes with gpubench)"
+    )
+    what.add_argument("paths", nargs="*", metavar="PATH", help=paths)
+    add_expression(what)
+    builtin = "the suite that comes with gpubench, although the project here has benchmarks"
+    what.add_argument("--builtin", action="store_true", default=None, help=builtin)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
     how_many = "processes to time each benchmark in (default: 3; smoke: 1)"
     care.add_argument("--processes", type=int, metavar="K", help=how_many)
@@ -58,8 +65,9 @@ def main(args: argparse.Namespace) -> int:
     2 when nothing can be collected. Raises UsageError or RunFileError when the input can't be used."""
     if args.list and args.resume is not None:
         raise UsageError("--list shows what a new run would measure: leave out --resume")
+    first_words = FIRST_WORDS if args.resume is not None else _choose(args)
     if args.list:
-        _say(FIRST_WORDS)
+        _say(first_words)
         paths, passed, processes = _wanted(args)
         try:
             show_plan(paths, passed, args.preset or "quick", processes)
@@ -70,13 +78,27 @@ def main(args: argparse.Namespace) -> int:
     progress, unable = Progress(f"gpubench run --resume {folder}"), None
     run = contextlib.nullcontext(_resumed(args, progress)) if args.resume is not None else _new(args, progress)
     with run as supervisor:
-        _say(FIRST_WORDS)
+        _say(first_words)
         progress.expect(supervisor.processes, supervisor.events)
         try:
             supervisor.measure()
         except Unable as error:
             unable = error
     return _finish(args, supervisor, progress, unable, time.monotonic() - began)
+
+
+def _choose(args: argparse.Namespace) -> str:
+    """What is measured where nobody names files: the project's own benchmarks, or the suite. Its options come too."""
+    project = read_project(Path.cwd(), upward=True)
+    options.fill(args, project.options, project.file)
+    if args.paths:
+        if args.builtin:
+            raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
+        return FIRST_WORDS
+    if args.builtin or not project.paths:
+        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
+    args.paths = [*project.paths]
+    return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 
 
 def _finish(
@@ -191,7 +213,7 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
         if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
-    passed = [*options.passed_on(args), *options.chosen(args), *args.pytest]
+    passed = [*options.passed_on(args), *chosen(args), *args.pytest]
     if args.processes is not None and args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
     return paths, passed, args.processes or (1 if args.preset == "smoke" else 3)

@@ -7,7 +7,6 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .. import options
 from ..format import aligned, seconds_text, text, writable
 from ..runfile.matching import kind_names, matcher, nothing_matches
 
@@ -23,8 +22,33 @@ _RATES = {"flop_per_s": "FLOP/s", "byte_per_s": "B/s"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    options.add_expression(parser)
+    add_expression(parser)
     parser.epilog = "Spread: half the 95% confidence interval, or (~) of one process half its interquartile range."
+
+
+def add_expression(group: argparse._ActionsContainer) -> None:
+    """Add ``-k``, by which benchmarks are chosen."""
+    text = (
+        "only benchmarks whose name matches: matmul.square, networks, n=64, 'resnet50 and not compile'; repeated: any"
+        " of them"
+    )
+    group.add_argument("-k", dest="expression", action=_AnyOf, metavar="EXPR", help=text)
+
+
+class _AnyOf(argparse.Action):
+    """Joins the expressions of several ``-k`` by ``or``."""
+
+    def __call__(self, parser: object, args: argparse.Namespace, value: object, option: object = None) -> None:
+        earlier = getattr(args, self.dest)
+        setattr(args, self.dest, value if earlier is None else f"({earlier}) or ({value})")
+
+
+def chosen(args: argparse.Namespace) -> list[str]:
+    """What ``-k`` says as an argument of pytest. Raises :class:`UsageError` for a wrong expression."""
+    if args.expression is None:
+        return []
+    matcher(args.expression)
+    return [f"--gpubench-match={args.expression}"]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -32,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
     from ..report.table import records, results_table
     from .report import read_all
 
-    options.chosen(args)  # a wrong expression is refused before a file is read
+    chosen(args)  # a wrong expression is refused before a file is read
     rows = records(selected(results_table(read_all(args.runs)), args.expression))
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set

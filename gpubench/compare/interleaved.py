@@ -26,6 +26,7 @@ from ..format import counted
 from ..report.render import prepare_folder
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
+from ..supervise.project import described
 from .comparison import NEW, Comparison, Missing, change_text, content_text, contents_of, missing_cases
 from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
 from .verdict import (
@@ -176,10 +177,13 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
         raise UsageError("--interleave takes one environment per side: a Python, or the folder of a checkout")
     if args.pairs < least_pairs(1) or not args.budget > 0:
         raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
-    before, after = (find_environment(name, getattr(args, name)[0], args.paths) for name in ("base", "new"))
+    sides = {name: getattr(args, name)[0] for name in ("base", "new")}
+    before, after = (find_environment(name, side, args.paths, args.builtin) for name, side in sides.items())
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
-    _say("starting: each side imports PyTorch and collects its benchmarks first")
+    _say(
+        f"{_measuring(before, after, args.paths)}starting: each side imports PyTorch and collects its benchmarks first"
+    )
     collected = turns.collect()
     judge = _Judge(args, (before, after))  # collecting takes none of the budget
     workloads = {side: [_workload(name) for name in names] for side, names in collected.items()}
@@ -192,6 +196,14 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     pairs = turns.measure(args.pairs, args.budget, judge.enough)
     _say(f"{pairs} pairs in {time.monotonic() - judge.began:.0f} s; results files in {folder}/base and {folder}/new")
     return judge.comparison(pairs, turns.interrupted)
+
+
+def _measuring(before: Environment, after: Environment, named: Sequence[str]) -> str:
+    """What each side measures, where nobody names files."""
+    both = [described(side.paths, side.source) for side in (before, after)]
+    if named:
+        return ""
+    return f"both measure {both[0]}; " if both[0] == both[1] else f"base measures {both[0]}, new {both[1]}; "
 
 
 def _workload(nodeid: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from .. import statistics
-from ..statistics import ALWAYS, Crossover
+from ..statistics import Crossover
 from .labels import Names, Row, grouped, rounded_size, size_label, size_text, times_range, times_text
 from .speedup import ONE_SHOT, RESIDENT, observations, on_accelerator, one_shot_of, speedup_of
 from .sweep import Line, Measure, sweeps
@@ -172,7 +172,7 @@ def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     doubtful = any(withheld(row) == ABOVE_PEAK for row in line.rows)
     if doubtful or len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
         return UNSURE
-    if known.kind == ALWAYS:
+    if known.always:
         return EVERY_SIZE
     if known.size is None:
         ahead = [point.x for point in line.points if point.y >= 1]

@@ -19,6 +19,7 @@ from ..errors import UsageError
 from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
+from .project import Project, read_project
 from .supervisor import Supervisor, Unable
 
 _PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
@@ -32,26 +33,34 @@ class Environment:
     name: str
     interpreter: process.Interpreter
     paths: tuple[str, ...]
+    source: str = ""
+    """Which file names the paths, if nobody else did."""
 
 
-def find_environment(name: str, text: str, paths: Sequence[str]) -> Environment:
+def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool = False) -> Environment:
     """``text`` is a Python to measure with, or the folder of a checkout: its code comes first on the import path, its
     benchmark files are used where it has them, and the Python of its ``.tox/measure`` or ``.venv`` where that can
-    measure. Raises UsageError."""
-    target = Path(text)
+    measure. A Python measures the benchmarks of the project here. ``builtin`` measures the suite. Raises UsageError.
+    """
+    target, suite = Path(text), (str(process.suite()),)
     if target.is_dir():
         folder = target.resolve()
         python = next((path for part in _PYTHONS if _can_measure(path := str(folder / part))), sys.executable)
         imports = tuple(str(path) for path in (folder, folder / "src") if path.is_dir())
-        benchmarks = folder / "benchmarks" if (folder / "benchmarks").is_dir() else process.suite()
-        files = tuple(_file(path, folder) for path in paths) or (str(benchmarks),)
-        return Environment(name, process.Interpreter(python, folder, imports), files)
+        interpreter = process.Interpreter(python, folder, imports)
+        if paths:
+            return Environment(name, interpreter, tuple(_file(path, folder) for path in paths))
+        project = Project() if builtin else read_project(folder)
+        if not builtin and not project.paths and (folder / "benchmarks").is_dir():
+            project = Project((str(folder / "benchmarks"),))
+        return Environment(name, interpreter, project.paths or suite, project.source)
     found = shutil.which(text)
     if found is None:
         raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout")
     # not resolved: a virtual environment's Python is a link, and is known by where the link lies
-    files = tuple(_file(path, Path.cwd()) for path in paths) or (str(process.suite()),)
-    return Environment(name, process.Interpreter(os.path.abspath(found)), files)
+    project = Project() if builtin or paths else read_project(Path.cwd(), upward=True)
+    files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
+    return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
 
 
 def _can_measure(python: str) -> bool:

@@ -322,3 +322,57 @@ def test_a_follower_waits_for_whole_lines(tmp_path):
         file.write('d", "id": "b"}\n')
     assert [e["event"] for e in follower.events()] == ["end"]
     assert Path(path).read_text().count("\n") == 2
+
+
+PROJECT = """
+[tool.gpubench]
+preset = "smoke"
+no-ceilings = true
+devices = ["cpu"]
+output = "results"
+[tool.pytest.ini_options]
+testpaths = ["checks"]
+"""
+
+
+@pytest.fixture
+def project(folder):
+    """A project with a benchmark, a plain one and an ordinary test."""
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "checks").mkdir()
+    (folder / "test_mine.py").rename(folder / "checks/test_mine.py")
+    (folder / "checks/test_plain.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
+    (folder / "checks/test_other.py").write_text("def test_other(): raise RuntimeError\n")
+    return folder
+
+
+def test_measures_the_project_s_own_benchmarks_with_its_options(project):
+    (project / "below").mkdir()
+    done = gpubench("run", "--no-charts", cwd=project / "below")
+    assert done.returncode == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    files = ", ".join(f"../checks/test_{name}.py" for name in ("mine", "plain"))
+    assert first.startswith(f"gpubench run: measuring {files} (testpaths in pyproject.toml; --builtin measures")
+    run = json.loads((project / "below/results/run.json").read_text())
+    assert sorted(benchmark["name"] for benchmark in run["benchmarks"]) == [
+        "test_neg[cpu-float32-16]",
+        "test_neg[cpu-float32-8]",
+        "test_sum",
+    ]
+    assert run["gpubench"]["preset"] == "smoke"
+
+
+def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
+    done = gpubench("run", "--list", "--builtin", "-k", "elementwise.add", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "measuring the suite that comes with gpubench; starting" in done.stderr.splitlines()[0]
+    assert "elementwise.add" in done.stdout
+    done = gpubench("run", "checks", "--builtin", cwd=project)
+    assert (done.returncode, "leave out checks" in done.stderr) == (2, True)
+
+
+def test_a_wrong_option_of_the_project_is_named(project):
+    (project / "pyproject.toml").write_text("[tool.gpubench]\npresets = 'full'\n")
+    done = gpubench("run", cwd=project)
+    assert done.returncode == 2
+    assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr

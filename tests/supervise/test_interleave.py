@@ -246,3 +246,26 @@ def test_bad_input_is_refused_in_a_line(tmp_path: Path, words: list[str], says: 
     *first, line = done.stderr.splitlines()
     assert not first or (len(first) == 1 and "starting: " in first[0])
     assert says in line
+
+
+def test_each_side_measures_its_own_project_and_says_so(tmp_path: Path) -> None:
+    for side, name in (("before", "add"), ("after", "multiply")):
+        (tmp_path / side / "speed").mkdir(parents=True)
+        (tmp_path / side / "speed/test_it.py").write_text(f"def test_{name}(benchmark): benchmark(sum, [1])\n")
+        (tmp_path / side / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["speed"]\n')
+    done = compare(tmp_path, "before", "after")
+    assert done.returncode == 3, done.stderr
+    first, *_, last = done.stderr.splitlines()
+    assert "base measures before/speed ([tool.gpubench] in pyproject.toml; --builtin measures" in first
+    assert "new after/speed ([tool" in first
+    assert "it.add" in last
+    assert "it.multiply" in last
+
+
+def test_without_benchmarks_of_their_own_the_sides_measure_the_suite(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "bench").mkdir(parents=True)
+    (own / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["bench"]\n')
+    assert find_environment("base", str(own), []).paths == (str(own / "bench"),)
+    assert find_environment("base", str(own), [], builtin=True).paths == (str(suite()),)
+    assert find_environment("base", str(tmp_path), []).paths == (str(suite()),)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...statistics import ALWAYS, CROSSES
 from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
 from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text, times_text
 from ..speedup import ONE_SHOT, RESIDENT
@@ -228,9 +227,9 @@ def _since(crossing: Crossing, line: Line, size: str) -> str:
         return f"from {mark.words}"
     if mark:
         return f"from between {label} = {rounded_size(mark.low, size)} and {rounded_size(mark.high, size)}"
-    if known.kind == CROSSES or crossing.disputed or _doubtful(line):
+    if known.crosses or crossing.disputed or _doubtful(line):
         return _UNSURE
-    if known.kind == ALWAYS:
+    if known.always:
         return "at every size measured"
     return f"up to {label} = {size_text(sizes[-1], size)}"
 

@@ -1,0 +1,146 @@
+"""What a project's own files ask for: ``[tool.gpubench]`` in its pyproject.toml, and the benchmarks among its tests."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .process import suite
+
+FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
+"""A test that asks for one of them is a benchmark."""
+_INI_SECTIONS = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
+_TEST_FILES = ("test_*.py", "*_test.py")
+_PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
+"""Both are pytest's own choice."""
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """``paths`` are benchmark files and folders, absolute; ``source`` says which file names them. ``options`` are keys
+    of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is where they stand."""
+
+    paths: tuple[str, ...] = ()
+    source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
+
+
+def read_project(folder: Path, upward: bool = False) -> Project:
+    """The project in ``folder``, or in the nearest folder above it that has one. Raises UsageError for a file that
+    can't be read and for a wrong value of ``paths``.
+
+    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` are searched for tests that use a
+    fixture of :data:`FIXTURES`; a project whose tests reach it through another fixture has to name its paths.
+    """
+    folder = folder.resolve()
+    tests: tuple[tuple[str, ...], str] | None = None
+    for place in (folder, *folder.parents) if upward else (folder,):
+        table = _toml(place / "pyproject.toml").get("tool", {}).get("gpubench")
+        found = _pytest_settings(place)
+        if tests is None and found:
+            tests = tuple(map(str, _benchmark_files(place, found[1]))), f"testpaths in {found[0]}"
+        if table is not None:
+            return _declared(place, table, tests)
+    return Project(*tests) if tests and tests[0] else Project()
+
+
+def described(paths: Sequence[str], source: str) -> str:
+    """What is measured, and why, for the first line of a run."""
+    if list(paths) == [str(suite())]:
+        return "the suite that comes with gpubench"
+    shown = [min(path, os.path.relpath(path), key=len) for path in paths[:_MOST_NAMED]]
+    more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
+    why = f" ({source}; --builtin measures the suite that comes with gpubench)" if source else ""
+    return f"{', '.join(shown)}{more}{why}"
+
+
+def _declared(place: Path, table: Any, tests: tuple[tuple[str, ...], str] | None) -> Project:
+    file = str(place / "pyproject.toml")
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: [tool.gpubench] must be a table")
+    options = {key: value for key, value in table.items() if key != "paths"}
+    paths = table.get("paths", [])
+    paths = [paths] if isinstance(paths, str) else paths
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise UsageError(f'{file}: [tool.gpubench]: paths must be a list of files and folders, as ["benchmarks"]')
+    if not paths:
+        return Project(*(tests or ((), "")), options, file)
+    for path in paths:
+        if not (place / path.split("::")[0]).exists():
+            raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
+    return Project(tuple(str(place / path) for path in paths), "[tool.gpubench] in pyproject.toml", options, file)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: can't be read: {error}") from None
+
+
+def _pytest_settings(place: Path) -> tuple[str, Mapping[str, Any]] | None:
+    """The file of this folder that pytest reads, by pytest's order, and its settings."""
+    for name in ("pytest.toml", ".pytest.toml"):
+        if "pytest" in (table := _toml(place / name)):
+            return name, table["pytest"]
+    for name, section in _INI_SECTIONS.items():
+        if name == "tox.ini":  # pyproject.toml stands before it
+            tool = _toml(place / "pyproject.toml").get("tool", {}).get("pytest")
+            if tool is not None:
+                return "pyproject.toml", tool.get("ini_options", tool)
+        parser = configparser.ConfigParser(interpolation=None, strict=False)
+        try:
+            parser.read_string((place / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, configparser.Error):
+            continue
+        if parser.has_section(section):
+            return name, dict(parser[section])
+    return None
+
+
+def _benchmark_files(place: Path, settings: Mapping[str, Any]) -> Iterator[Path]:
+    """Files of tests that use pytest-benchmark's fixture or ours."""
+    patterns = _words(settings.get("python_files")) or _TEST_FILES
+    seen: set[Path] = set()
+    for word in _words(settings.get("testpaths")):
+        for start in sorted(place.glob(word)) if any(sign in word for sign in "*?[") else [place / word]:
+            for path in _files(start):
+                if path not in seen and any(fnmatch(path.name, pattern) for pattern in patterns) and _measures(path):
+                    seen.add(path)
+                    yield path
+
+
+def _files(start: Path) -> Iterator[Path]:
+    if start.is_file():
+        yield start
+    for folder, folders, names in os.walk(start):
+        folders[:] = sorted(name for name in folders if not any(fnmatch(name, pattern) for pattern in _PASSED_OVER))
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(value.split()) if isinstance(value, str) else tuple(map(str, value or ()))
+
+
+def _measures(path: Path) -> bool:
+    try:
+        content = path.read_bytes()
+        if not any(name.encode() in content for name in FIXTURES):
+            return False
+        nodes = list(ast.walk(ast.parse(content)))
+    except (OSError, SyntaxError, ValueError):  # pytest will say so
+        return False
+    asked = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
+    return any(name.arg in FIXTURES for names in asked for name in (*names.posonlyargs, *names.args, *names.kwonlyargs))

@@ -1,0 +1,150 @@
+"""What a project's files ask for: its benchmarks, and options."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from gpubench import options
+from gpubench.errors import UsageError
+from gpubench.supervise.process import suite
+from gpubench.supervise.project import Project, described, read_project
+
+BENCHMARK = "def test_speed(benchmark): benchmark(sum, [1])\n"
+PLAIN = "def test_sum(): assert sum([1]) == 1  # no benchmark\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for name in ("tests/unit", "tests/.hidden", "tests/build", "bench"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "tests/test_sum.py").write_text(PLAIN)
+    (tmp_path / "tests/unit/test_speed.py").write_text(BENCHMARK)
+    (tmp_path / "tests/unit/speed.py").write_text(BENCHMARK)
+    (tmp_path / "tests/build/test_speed.py").write_text(BENCHMARK)
+    (tmp_path / "tests/.hidden/test_speed.py").write_text(BENCHMARK)
+    (tmp_path / "tests/test_broken.py").write_text("def test_speed(benchmark: ")
+    return tmp_path
+
+
+def names(place: Path, project: Project) -> list[str]:
+    return [str(Path(path).relative_to(place)) for path in project.paths]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'),
+        ("pyproject.toml", '[tool.pytest]\ntestpaths = ["tests"]\n'),
+        ("pytest.toml", '[pytest]\ntestpaths = ["tests"]\n'),
+        ("pytest.ini", "[pytest]\ntestpaths = tests bench\n"),
+        ("tox.ini", "[tox]\nenv_list = lint\n[pytest]\ntestpaths =\n    tests\n    bench\n"),
+        ("setup.cfg", "[tool:pytest]\ntestpaths = t*s tests/unit/test_speed.py\n"),
+    ],
+)
+def test_benchmarks_among_the_tests_are_found(place, file, content):
+    (place / file).write_text(content)
+    project = read_project(place)
+    assert names(place, project) == ["tests/unit/test_speed.py"]
+    assert project.source == f"testpaths in {file}"
+
+
+def test_the_file_that_pytest_would_read_counts(place):
+    (place / "pytest.ini").write_text("[pytest]\naddopts = -q\n")
+    (place / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
+    assert read_project(place) == Project()
+
+
+def test_files_are_those_that_the_project_collects(place):
+    (place / "pytest.ini").write_text("[pytest]\ntestpaths = tests\npython_files = spe*.py\n")
+    assert names(place, read_project(place)) == ["tests/unit/speed.py"]
+
+
+@pytest.mark.parametrize("argument", ["gpubench", "self, benchmark", "*, benchmark_weave", "benchmark, /"])
+def test_a_fixture_in_the_signature_makes_a_benchmark(place, argument):
+    (place / "pytest.ini").write_text("[pytest]\ntestpaths = bench\n")
+    assert read_project(place).paths == ()
+    (place / "bench/test_it.py").write_text(f"class TestIt:\n    def test_it({argument}): pass\n")
+    assert names(place, read_project(place)) == ["bench/test_it.py"]
+
+
+def test_declared_paths_come_before_tests(place):
+    table = '[tool.gpubench]\npaths = ["bench"]\npreset = "full"\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
+    (place / "pyproject.toml").write_text(table)
+    project = read_project(place)
+    assert names(place, project) == ["bench"]
+    assert project.source == "[tool.gpubench] in pyproject.toml"
+    assert project.options == {"preset": "full"}
+
+
+def test_a_table_without_paths_leaves_them_to_the_tests(place):
+    (place / "pyproject.toml").write_text('[tool.gpubench]\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
+    assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
+
+
+def test_folders_above_are_read_on_request_only(place):
+    (place / "pyproject.toml").write_text('[tool.gpubench]\npaths = "bench"\n')
+    assert read_project(place / "tests/unit") == Project()
+    assert names(place, read_project(place / "tests/unit", upward=True)) == ["bench"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[tool.gpubench]\npaths = 3\n", "paths must be a list of files and folders"),
+        ("[tool.gpubench]\npaths = ['gone']\n", "gone: no such file or folder"),
+        ("[tool]\ngpubench = 3\n", "must be a table"),
+        ("[tool.gpubench", "can't be read"),
+    ],
+)
+def test_a_wrong_file_is_named(place, content, complaint):
+    (place / "pyproject.toml").write_text(content)
+    with pytest.raises(UsageError, match=complaint) as caught:
+        read_project(place)
+    assert str(place / "pyproject.toml") in str(caught.value)
+
+
+def test_what_is_measured_is_described(place, monkeypatch):
+    monkeypatch.chdir(place)
+    assert described([str(suite())], "") == "the suite that comes with gpubench"
+    files = [str(place / f"tests/{name}.py") for name in "abcde"]
+    shown = described(files, "testpaths in tox.ini")
+    assert shown.startswith("tests/a.py, tests/b.py, tests/c.py and 2 more (testpaths in tox.ini; --builtin")
+    assert described(["a.py"], "") == "a.py"
+
+
+def filled(values: dict[str, object], only: str = "", **given: object) -> dict[str, object]:
+    wanted = ("device", "preset", "threads", "identify", "processes", "threshold", "deadline")
+    args = argparse.Namespace(**dict.fromkeys(wanted) | given)
+    options.fill(args, values, "pyproject.toml", only)
+    return {name: value for name, value in vars(args).items() if value is not None}
+
+
+def test_options_that_no_command_line_sets_are_the_project_s():
+    values = {"devices": ["cpu", "demo"], "preset": "full", "threads": 2, "processes": 5, "deadline": 9, "pairs": 30}
+    expected = {"device": ["cpu", "demo"], "preset": "smoke", "threads": 2, "processes": 5, "deadline": 9.0}
+    assert filled(values, preset="smoke") == expected
+    assert filled({"devices": "cpu", "identify": True}) == {"device": ["cpu"], "identify": True}
+    assert filled({"identify": False, "threshold": 0.1}) == {"threshold": "0.1"}
+    assert filled({"threshold": "3%", "preset": "full"}, only="threshold") == {"threshold": "3%"}
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"device": "cpu"}, "unknown key 'device': did you mean devices"),
+        ({"nonsense": 1}, "unknown key 'nonsense': choose from paths, devices, "),
+        ({"preset": "huge"}, "unknown preset 'huge': choose from smoke, quick, full"),
+        ({"threads": 2.5}, "threads must be a whole number"),
+        ({"processes": True}, "processes can't be True"),
+        ({"preset": ["full"]}, "preset can't be"),
+        ({"identify": "yes"}, "identify must be true or false"),
+        ({"deadline": -1}, "deadline must be seconds above 0"),
+    ],
+)
+def test_a_key_or_value_that_does_not_exist_is_named(values, complaint):
+    with pytest.raises(UsageError, match=complaint) as caught:
+        filled(values)
+    assert str(caught.value).startswith("pyproject.toml: [tool.gpubench]: ")
