@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
+from ...runfile.matching import shown_name
 from ..trend import LEAST_CHANGE, Series, Trend
 from .material import ChartData
 from .page import MARGIN, MOST_PANELS, Figure, Key, Page, grid, linear_axis, text_width
@@ -74,7 +75,10 @@ def trend_figures(data: ChartData) -> list[Figure]:
         note += "Benchmarks without a change are left out. " if changes else ""
         left = each.left_out + len(each.series[MOST_PANELS:])
         note += f"{left} more benchmarks are left out. " if left else ""
-        title, subtitle = f"{each.workload} over time: {said}", f"{each.machine}: time per call; lower is better"
+        title, subtitle = (
+            f"{shown_name(each.workload)} over time: {said}",
+            f"{each.machine}: time per call; lower is better",
+        )
         chart = TrendChart(each)
         name, shown = f"trend-{each.workload}", rank < _MOST_DEFAULT
         figures.append(Figure(name, "trend", title, subtitle, note.strip(), chart, 8 + rank / 1000, shown))
