@@ -69,8 +69,8 @@ def trend_figures(data: ChartData) -> list[Figure]:
         changes = sum(len(series.changes) for series in each.series)
         said = f"{changes} change{'s' * (changes != 1)}" if changes else "no change detected"
         note = (
-            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: Pettitt's "
-            f"rank test at 1% over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
+            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: rank-sum "
+            f"test at 1% over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
         note += "Benchmarks without a change are left out. " if changes else ""
         left = each.left_out + len(each.series[MOST_PANELS:])
