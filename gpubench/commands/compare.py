@@ -64,7 +64,7 @@ _DEFAULTS = {"threshold": 0.05, "budget": 900.0, "pairs": 20}
 
 def _fill(args: argparse.Namespace) -> None:
     """What the command line leaves open: the project's options, then :data:`_DEFAULTS`."""
-    project = read_project(Path.cwd(), upward=True)
+    project = read_project(Path.cwd(), upward=True, search=False)
     options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
     if isinstance(args.threshold, str):
         try:

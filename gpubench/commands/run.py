@@ -89,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> str:
     """What is measured where nobody names files: the project's own benchmarks, or the suite. Its options come too."""
-    project = read_project(Path.cwd(), upward=True)
+    project = read_project(Path.cwd(), upward=True, search=not (args.paths or args.builtin))
     options.fill(args, project.options, project.file)
     if args.paths:
         if args.builtin:

@@ -35,9 +35,10 @@ class Project:
     file: str = ""
 
 
-def read_project(folder: Path, upward: bool = False) -> Project:
+def read_project(folder: Path, upward: bool = False, search: bool = True) -> Project:
     """The project in ``folder``, or in the nearest folder above it that has one. Raises UsageError for a file that
-    can't be read and for a wrong value of ``paths``.
+    can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which in a large project
+    takes seconds: for those who need its options alone.
 
     ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` are searched for tests that use a
     fixture of :data:`FIXTURES`; a project whose tests reach it through another fixture has to name its paths.
@@ -46,8 +47,8 @@ def read_project(folder: Path, upward: bool = False) -> Project:
     tests: tuple[tuple[str, ...], str] | None = None
     for place in (folder, *folder.parents) if upward else (folder,):
         table = _toml(place / "pyproject.toml").get("tool", {}).get("gpubench")
-        found = _pytest_settings(place)
-        if tests is None and found:
+        found = _pytest_settings(place) if search and tests is None else None
+        if found:
             tests = tuple(map(str, _benchmark_files(place, found[1]))), f"testpaths in {found[0]}"
         if table is not None:
             return _declared(place, table, tests)

@@ -41,6 +41,12 @@ def test_no_change_is_zero_and_a_proven_slowdown_is_one(save, capsys) -> None:
     assert main(["compare", "--base", base, "--new", slow, "--threshold", "30%"]) == 0
 
 
+def test_comparing_files_searches_no_project_for_benchmarks(save, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("gpubench.supervise.project._pytest_settings", lambda place: pytest.fail(f"searched {place}"))
+    same = save("base.json", run_file())
+    assert main(["compare", same, same]) == 0
+
+
 def test_json(save, capsys) -> None:
     base, slow = save("base.json", run_file()), save("slow.json", run_file(1.2))
     assert main(["compare", "--base", base, "--new", slow, "--format", "json"]) == 1

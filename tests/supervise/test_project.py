@@ -84,6 +84,16 @@ def test_a_table_without_paths_leaves_them_to_the_tests(place):
     assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
 
 
+def test_options_are_read_without_opening_a_test(place, monkeypatch):
+    (place / "pyproject.toml").write_text('[tool.gpubench]\npreset = "full"\n[tool.pytest]\ntestpaths = ["tests"]\n')
+    opened = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or b"")
+    assert read_project(place, search=False).options == {"preset": "full"}
+    assert opened == []
+    read_project(place)
+    assert "test_speed.py" in opened
+
+
 def test_folders_above_are_read_on_request_only(place):
     (place / "pyproject.toml").write_text('[tool.gpubench]\npaths = "bench"\n')
     assert read_project(place / "tests/unit") == Project()

@@ -235,6 +235,7 @@ def test_lines_of_text_fit_their_room() -> None:
     assert lines[-1].endswith("…")
     assert wrapped("", 200, 12) == []
     assert wrapped("the device wins from n ≈ 21k", 160, 12) == ["the device wins from", "n ≈ 21k"]
+    assert wrapped("up to 5 TFLOP/s (n × n bfloat16)", 120, 12) == ["up to 5 TFLOP/s", "(n × n bfloat16)"]
     assert wrapped("as fast as the big H200 #0 is", 160, 12) == ["as fast as the big", "H200 #0 is"]
     assert wrapped("as fast as the Xeon, 2 threads, is", 160, 12) == ["as fast as the Xeon,", "2 threads, is"]
 
