@@ -131,6 +131,25 @@ def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: in
     assert exact / 1.3 < statistics._rank_sum_chance(first, second, above) < 3 * exact
 
 
+@pytest.mark.parametrize(
+    ("levels", "title"),
+    [
+        ([(1.0, 1.2), (5.0, 6.1)], "mine over time: 20% to 22% longer since 2026-01-07"),
+        ([(1.0, 0.8)], "mine over time: 20% less since 2026-01-07"),
+        ([(1.0, 0.8), (1.0, 1.2)], "mine over time: 2 changes"),
+        ([(1.0, 1.2, 1.0)], "mine over time: 2 changes"),
+        ([(1.0,)], "mine over time: no change detected"),
+    ],
+)
+def test_a_trend_s_title_is_its_finding(levels: list[tuple[float, ...]], title: str) -> None:
+    dates = tuple(f"2026-01-{day:02}" for day in range(1, 25))
+    every = tuple(
+        trend.Series("n=8", dates, (1.0,) * 24, tuple(6 * i for i in range(1, len(level))), level) for level in levels
+    )
+    drawn = trend_figures(ChartData(pd.DataFrame(), pd.DataFrame(), trends=[trend.Trend("mine", "m", every)]))
+    assert [figure.title for figure in drawn] == [title]
+
+
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])
 def test_no_change_is_seen_in_noise_or_in_equal_values(count: int) -> None:
     chance = random.Random(count)
