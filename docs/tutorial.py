@@ -72,7 +72,7 @@ def page(notebook: Any) -> str:
             parts.append(f"```sh\ngpubench time {magic[1]} \\\n    {drawn}\n```")
             printed = "\n".join(line.rstrip() for line in output_of(cell, "text/plain").splitlines())
             parts.append(f"```text\n{printed}\n```")
-            parts.append(f"![{re.sub('[][]', '', _title(after))}](tutorial/{name})")
+            parts.append(f"![{_title(after)}](tutorial/{name})")
     return "\n\n".join([_MADE, *parts]) + "\n"
 
 

@@ -17,7 +17,7 @@ from ..runfile import folder, reader
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run
 from . import judgement, labels, sweep
-from .answer import ONE_PROCESS, answer, crossings_by_pair, warnings
+from .answer import SINGLE_PROCESS, answer, crossings_by_pair, warnings
 from .findings import machine_line
 from .judgement import crossover_table, crossover_text, peak_text
 from .labels import Names, Row, arithmetic, brief_name, device_label, grouped, listed, times_range, times_text
@@ -204,7 +204,7 @@ class Results:
         """Lines before the table, its cells with their heading first, and lines after it."""
         head = [machine_line(run) for run in self.runs[:_MOST_LINES]]
         head += [f"and {len(self.runs) - _MOST_LINES} more runs"] * (len(self.runs) > _MOST_LINES)
-        notes = [f"WARNING: {line}" for line in warnings(self._measured, self.runs) if line != ONE_PROCESS]
+        notes = [f"WARNING: {line}" for line in warnings(self._measured, self.runs) if line != SINGLE_PROCESS]
         failed = _failures(result for run in self.runs for result in run.results)
         if len(self.runs) > 1 or len(self._measured) > _MOST_ROWS:
             tables = self.table, self._pairs, crossover_table(self._pairs, Names(self.table))

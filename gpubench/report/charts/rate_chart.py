@@ -144,8 +144,8 @@ def _expressions(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     title = _compared(data, [[line for _, line in members] for members in by_device.values()]) or subject
     subtitle = f"Time per call against size, {lines[0][1].row['dtype']}; lower is better"
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", left_out=chart.left_out)
-    how = {"rank": 9.5, "default": False, "notice": warning(used), "subject": subject}
-    return Figure("expressions", "expressions", title, subtitle, words, chart, **how)
+    notice = warning(used)
+    return Figure("expressions", "expressions", title, subtitle, words, chart, 9.5, False, notice, subject)
 
 
 def _compared(data: ChartData, by_device: Sequence[Sequence[Line]]) -> str:
@@ -197,8 +197,8 @@ def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     keys = (*data.keys(used), Key("first call", "muted", "dashed"))
     chart = LinePanels(tuple(panels), "s", keys)
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", left_out=chart.left_out)
-    how = {"rank": 9.6, "default": False, "notice": warning(used), "subject": subject}
-    return Figure("first-call", "first_call", title, "Time per call against size", words, chart, **how)
+    subtitle, notice = "Time per call against size; lower is better", warning(used)
+    return Figure("first-call", "first_call", title, subtitle, words, chart, 9.6, False, notice, subject)
 
 
 def _first_call(row: Row) -> tuple[float, float, float] | None:
