@@ -1,7 +1,7 @@
 """Intervals, tests, crossovers and change points of positive quantities; knows nothing of benchmarks.
 
 Times are compared as ratios, so everything works on logarithms: twice as long and half as long weigh the same.
-Written by hand, since ``scipy.stats`` takes half a second to import and ``ruptures`` has no Pettitt test.
+Written by hand, since ``scipy.stats`` takes half a second to import and ``ruptures`` has no rank test.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
 _WIDEST = 150.0
 """Distance of an interval's ends in logarithms: a wider one means the same, and charts end there."""
-_SHORTEST = 6
-"""Values in the shortest window of :func:`change_points`."""
+_SHORTEST, _EXACT = 6, 50
+"""Values in the shortest window of :func:`change_points`, and in the longest whose p is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,18 +360,19 @@ def _pooled(top: Sequence[float], bottom: Sequence[float], least: float) -> tupl
 def change_points(values: Sequence[float], level: float) -> list[int]:
     """Where a series changes its level: the index of the first value of each new level.
 
-    Pettitt's rank test, in which an outlier counts only by its rank, on the whole series and on half-overlapping
-    windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. The windows share the
-    level. A change splits the series, and both parts are searched again. About fifteen values are needed.
-    Sources: A. N. Pettitt, Appl. Statist. 28 (1979) 126-135; S. Kovács, P. Bühlmann, H. Li, A. Munk, Biometrika 110
-    (2023) 249-256, for the windows.
+    The rank-sum test, in which an outlier counts only by its rank, at every cut of the whole series and of
+    half-overlapping windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. All
+    cuts and windows share the level. A change splits the series, and both parts are searched again. Values need not
+    be independent of the cut, but of each other. A clear step takes eighteen values at 1 %.
+    Sources: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016,
+    for the best of all cuts; S. Kovács, P. Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
     """
     series = np.asarray(values, dtype=float)
     changes: list[int] = []
     parts = [(0, len(series))]
     while parts:
         start, end = parts.pop()
-        splits = [(_pettitt(series[a:b]), a) for a, b in _windows(start, end)]
+        splits = [(_best_cut(series[a:b]), a) for a, b in _windows(start, end)]
         (p, cut), a = min(splits, default=((math.inf, 0), 0))
         if p * len(splits) <= level:
             changes.append(a + cut)
@@ -388,12 +389,38 @@ def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
         length //= 2
 
 
-def _pettitt(series: np.ndarray) -> tuple[float, int]:
+def _best_cut(series: np.ndarray) -> tuple[float, int]:
     """The p value, and the index that splits the series, three values or more from both ends."""
-    count = len(series)
+    count, least = len(series), _SHORTEST // 2
     _, inverse, repeated = np.unique(series, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
-    sums = np.abs(2 * np.cumsum(ranks) - np.arange(1, count + 1) * (count + 1))
-    least = _SHORTEST // 2
-    cut = least + int(np.argmax(sums[least - 1 : count - least]))
-    return 2 * math.exp(-6 * float(sums[cut - 1]) ** 2 / (count**3 + count**2)), cut
+    cuts = np.arange(least, count - least + 1)
+    pairs = cuts * (count - cuts)
+    before = np.cumsum(ranks)[cuts - 1] - cuts * (cuts + 1) / 2  # pairs in which the earlier value is the larger
+    fewer = np.ceil(np.minimum(before, pairs - before))
+    best = int(np.argmax((pairs / 2 - fewer) / np.sqrt(pairs)))
+    chance = _rank_sum_chance(int(cuts[best]), count - int(cuts[best]), int(fewer[best]))
+    return min(1.0, 2 * chance * len(cuts)), int(cuts[best])
+
+
+def _rank_sum_chance(first: int, second: int, most: int) -> float:
+    """That of all pairs of a value of either sample at most so many have the first one larger, by chance."""
+    if first + second <= _EXACT:
+        return float(_rank_sum_chances(min(first, second), max(first, second))[most])
+    pairs = first * second
+    return float(ndtr((most + 0.5 - pairs / 2) / math.sqrt(pairs * (first + second + 1) / 12)))
+
+
+@functools.cache
+def _rank_sum_chances(small: int, large: int) -> np.ndarray:
+    """The chance of 0, of at most 1, 2 … such pairs: sums of the coefficients of a Gaussian binomial.
+
+    Source: H. B. Mann, D. R. Whitney, Ann. Math. Statist. 18 (1947) 50-60.
+    """
+    ways = np.zeros(small * large + 1)
+    ways[0] = 1.0
+    for i in range(1, small + 1):
+        ways[large + i :] -= ways[: max(0, len(ways) - large - i)].copy()
+        for start in range(i):
+            ways[start::i] = np.cumsum(ways[start::i])
+    return np.cumsum(ways) / ways.sum()

@@ -154,6 +154,19 @@ def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_p
     assert all(len(bench["extra_info"]["gpubench"]["processes"]) == 3 for bench in run["benchmarks"])
 
 
+def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal, tmp_path):
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    (folder / "test_absent.py").write_text("import no_such_library\n\ndef test_it(): pass\n")
+    (folder / "test_wrong.py").write_text("def test_it():\n    print('matmul.square: wrong result')\n    assert 0\n")
+    rehearsal.finish(tmp_path / "out", "--step=tests", f"--tests={folder}")
+    with tarfile.open(tmp_path / "out/validation.tar.gz") as archive:
+        page = archive.extractfile("validation.md").read().decode()
+    assert "1 failed, 1 not collected" in page
+    assert "matmul.square: wrong result" in page.replace("print('matmul.square: wrong result')", "")
+    assert "No module named 'no_such_library'" in page
+
+
 def content_of_run(archive):
     with tarfile.open(archive) as file:
         return [json.loads(file.extractfile("run-quick/run.json").read())]

@@ -12,6 +12,7 @@ import torch
 from gpubench import devices
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.precision import matmul_precision
+from gpubench.supervise.process import suite
 
 CUDA = devices.kinds()["cuda"]
 PLUGIN = ("-p", "gpubench.plugin")  # of a package that may not be installed
@@ -127,19 +128,11 @@ def test_out_of_memory_is_a_status_and_the_next_case_runs(pytester):
     assert len(data["benchmarks"]) == 1
 
 
-def test_the_suite_runs_on_the_gpu(pytester):
+@pytest.mark.parametrize("path", sorted(suite().glob("test_*.py")), ids=lambda path: path.stem.removeprefix("test_"))
+def test_the_suite_runs_on_the_gpu(pytester, path):
     """Every case's code on tiny sizes, answers checked."""
-    from gpubench.supervise.process import suite
-
-    result = pytester.runpytest_subprocess(
-        *PLUGIN,
-        suite(),
-        f"--rootdir={suite().parent}",
-        "--gpubench-device=cuda",
-        "--gpubench-preset=smoke",
-        "--benchmark-quiet",
-    )
-    assert result.ret == 0
+    options = (f"--rootdir={suite().parent}", "--gpubench-device=cuda", "--gpubench-preset=smoke", "--benchmark-quiet")
+    assert pytester.runpytest_subprocess(*PLUGIN, path, *options).ret == 0
 
 
 def test_device_time_of_a_sleep_is_its_own_and_not_the_launch(gpu):
@@ -167,13 +160,13 @@ def test_a_tiny_kernel_is_launch_bound_and_a_large_one_is_not(gpu):
         assert timed.device_s < 1.05 * wall
 
 
-def test_an_unheld_call_has_no_device_time_but_a_reason(gpu):
-    from gpubench.measure.probes import device_time
+def test_a_call_that_waits_for_the_device_has_the_sum_of_its_kernels(gpu):
+    from gpubench.measure.probes import KERNELS, device_time
 
     x = torch.randn(1000, device="cuda")
     timed = device_time(lambda: x.sum().item(), gpu, 1e-4, None)
-    assert timed.device_s is None
-    assert "waits for the device" in timed.device_reason
+    assert (timed.device_method, timed.device_reason) == (KERNELS, None)
+    assert 0 < timed.device_s < 1e-4
 
 
 def test_a_graph_replays_the_launches_with_less_wall_time(gpu):

@@ -77,7 +77,7 @@ with torch.inference_mode():
         start = clock(); network(x); times.append(clock() - start)
 print(times[0], sorted(times[10:])[20])
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
     first, warm = map(float, done.stdout.split())
     return "no warm-up (first call of a convolution)", first, warm
 

@@ -41,6 +41,7 @@ LIMIT_S, SAVED_EVERY_S = 540.0, 10.0
 PATIENCE_S = 25.0
 """What a process that is asked to stop may take to write down what it has."""
 LARGEST_LOG = 1 << 20
+LONGEST_REASON = 4000
 DISTRIBUTIONS = ("torch", "triton", "numpy", "pytest", "pytest-benchmark", "py-cpuinfo2", "msgspec", "transformers")
 FAMILIES = ("models", "matmul", "training", "elementwise", "transfer", "classic")
 TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
@@ -243,6 +244,14 @@ def _finished_tests(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any
     return finished | {name: {"test": name, "outcome": "not finished", "seconds": None} for name in sorted(hung)}
 
 
+def _shown(report: Any) -> str:
+    """Why a test didn't pass, and the end of what it wrote: a pytest in a test says there what failed."""
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    written = [text[-LONGEST_REASON:] for _, text in report.sections]
+    return "\n".join([str(report.longrepr)[-LONGEST_REASON:], *written])
+
+
 class TestLog:
     """A pytest plugin: writes each test's outcome as it comes, and leaves out those that have one."""
 
@@ -258,6 +267,11 @@ class TestLog:
         items[:] = sorted((item for item in items if item not in known), key=lambda item: item.nodeid in begun)
         config.hook.pytest_deselected(items=known)
 
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that can't be imported, as of a library that is missing here: its tests are missing too."""
+        if report.failed:
+            self._append({"test": report.nodeid, "outcome": "not collected", "reason": _shown(report)})
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._append({"test": nodeid, "begun": True})
 
@@ -265,8 +279,7 @@ class TestLog:
         known = self._outcomes.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "seconds": 0.0})
         known["seconds"] = round(known["seconds"] + report.duration, 3)
         if report.outcome != "passed" and known["outcome"] == "passed":
-            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            known |= {"outcome": report.outcome, "reason": reason[-4000:]}
+            known |= {"outcome": report.outcome, "reason": _shown(report)}
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         self._append(self._outcomes[nodeid])
@@ -293,12 +306,12 @@ def tests(call: Call, step: Step) -> str:
     events = _test_events(log)
     finished = _finished_tests(events)
     counts = {word: sum(event["outcome"] == word for event in finished.values()) for word in
-              ("passed", "failed", "skipped", "not finished")}  # fmt: skip
-    whole = code in (0, 1, 5)
+              ("passed", "failed", "skipped", "not finished", "not collected")}  # fmt: skip
+    whole = code in (0, 1, 5) and any(counts[word] for word in ("passed", "failed", "skipped"))
     lines = ["## Tests on the GPU\n", f"`pytest -m gpu tests/`, {'all' if whole else 'so far'}: " + ", ".join(
         f"{count} {word}" for word, count in counts.items() if count) + ".\n"]  # fmt: skip
     for event in finished.values():
-        if event["outcome"] in ("failed", "not finished"):
+        if event["outcome"] not in ("passed", "skipped"):
             text = str(event.get("reason", "it was begun twice and came to no end in this call's time"))
             lines.append(f"### {event['test']}\n\n```text\n{text}\n```\n")
     call.part(step.name).parent.mkdir(exist_ok=True)
@@ -506,8 +519,8 @@ def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
         yield "Left out: a rehearsal.\n"
         return
     script = Path(__file__).with_name("pitfalls.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=ROOT)
-    yield done.stdout
+    done = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    yield done.stdout  # what it has to say of a failure goes to the log
 
 
 MEASURED = {"figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}

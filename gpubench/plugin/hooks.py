@@ -151,13 +151,14 @@ class Plugin:
         if "gpubench" in names:
             if not self.session.settings.plan:
                 _ = self.session.before, self.session.canary
-            if self.ranks and RANKS not in names:
-                self.ranks.close_idle(self.case_of(item).device)
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             attempt = self._start(item, case)
             self.session.begun[item.nodeid] = case
-            if item.get_closest_marker("skip") is None and self.equipped:
-                attempt.make = equip(item, case, self.session)
+            if item.get_closest_marker("skip") is None:  # else its device may be none that exists
+                if self.ranks and RANKS not in names:
+                    self.ranks.close_idle(case.device)
+                if self.equipped:
+                    attempt.make = equip(item, case, self.session)
         elif "benchmark" in names and self.equipped:
             lengthen_rounds(item)
             if self.recorder:  # of a plain benchmark's device and dtype nothing is known

@@ -216,6 +216,21 @@ def test_move(gpubench, n): pass
     assert row["reason"] == "needs an accelerator, chosen: cpu"
 
 
+AFTER_RANKS = """
+import pytest
+
+def test_ranks(gpubench_ranks): pass
+
+@pytest.mark.gpubench(devices="two accelerators")
+def test_move(gpubench): pass
+"""
+
+
+def test_a_workload_that_runs_nowhere_here_is_skipped_after_ranks_too(run):
+    """Its device is none that exists, so no rank's group has to give it up."""
+    run(AFTER_RANKS, "--gpubench-device=cpu").assert_outcomes(passed=1, skipped=1)
+
+
 def test_nothing_is_registered_without_our_prefix(pytester):
     out = subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, cwd=pytester.path)
     section = out.stdout.split("benchmarks on every device:")[1].split("\n\n")[0]

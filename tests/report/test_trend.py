@@ -9,7 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import records
+from scipy.stats import mannwhitneyu
 
+from gpubench import statistics
 from gpubench.commands.cli import main
 from gpubench.report import table, trend
 from gpubench.report.charts.material import ChartData
@@ -95,7 +97,8 @@ def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_
     summary = (tmp_path / "out/summary.md").read_text()
     assert "trend-a.stepped-light.svg" in summary
     assert "2026-02-02" in summary
-    assert "2026-01-19" not in summary
+    assert "20% longer since 2026-01-19" in summary
+    assert "2026-01-18" not in summary
 
 
 def test_levels_are_found_in_noise_with_outliers() -> None:
@@ -107,6 +110,45 @@ def test_levels_are_found_in_noise_with_outliers() -> None:
     assert len(found) == 2
     assert abs(found[0] - 30) <= 2
     assert abs(found[1] - 60) <= 2
+
+
+def test_a_clear_step_of_two_weeks_is_found_among_ten_benchmarks() -> None:
+    chance = random.Random(2)
+    values = [1.0 + 0.02 * chance.gauss(0, 1) for _ in range(24)]
+    assert change_points(values, 0.01 / 10) == []
+    values[14:] = [value * 1.15 for value in values[14:]]
+    assert change_points(values, 0.01 / 10) == [14]
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 3), (5, 9), (12, 12), (10, 30), (24, 26)])
+def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: int, second: int, monkeypatch) -> None:
+    chance = random.Random(first)
+    values = [chance.random() for _ in range(first + second)]
+    low, high = values[:first], [value + 0.3 for value in values[first:]]
+    above = sum(a > b for a in low for b in high)
+    exact = mannwhitneyu(low, high, alternative="less", method="exact").pvalue
+    assert statistics._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
+    monkeypatch.setattr(statistics, "_EXACT", 0)
+    assert exact / 1.3 < statistics._rank_sum_chance(first, second, above) < 3 * exact
+
+
+@pytest.mark.parametrize(
+    ("levels", "title"),
+    [
+        ([(1.0, 1.2), (5.0, 6.1)], "mine over time: 20% to 22% longer since 2026-01-07"),
+        ([(1.0, 0.8)], "mine over time: 20% less since 2026-01-07"),
+        ([(1.0, 0.8), (1.0, 1.2)], "mine over time: 2 changes"),
+        ([(1.0, 1.2, 1.0)], "mine over time: 2 changes"),
+        ([(1.0,)], "mine over time: no change detected"),
+    ],
+)
+def test_a_trend_s_title_is_its_finding(levels: list[tuple[float, ...]], title: str) -> None:
+    dates = tuple(f"2026-01-{day:02}" for day in range(1, 25))
+    every = tuple(
+        trend.Series("n=8", dates, (1.0,) * 24, tuple(6 * i for i in range(1, len(level))), level) for level in levels
+    )
+    drawn = trend_figures(ChartData(pd.DataFrame(), pd.DataFrame(), trends=[trend.Trend("mine", "m", every)]))
+    assert [figure.title for figure in drawn] == [title]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
+from ...runfile.matching import shown_name
 from ..trend import LEAST_CHANGE, Series, Trend
 from .material import ChartData
 from .page import MARGIN, MOST_PANELS, Figure, Key, Page, grid, linear_axis, text_width
@@ -61,20 +63,35 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
                   va="top", fontweight="bold", color=page.ink("accelerator1"))  # fmt: skip
 
 
+def _finding(every: Sequence[Series]) -> str:
+    """``20% to 22% longer since 2026-01-15`` where each case changed once and all in one direction."""
+    changes = sum(len(series.changes) for series in every)
+    ratios = [series.levels[1] / series.levels[0] for series in every if len(series.changes) == 1]
+    if changes != len(every) or len(ratios) < len(every) or min(ratios) < 1 < max(ratios):
+        return f"{changes} changes" if changes else "no change detected"
+    sizes = sorted({round(100 * abs(ratio - 1)) for ratio in ratios})
+    since = sorted({series.dates[series.changes[0]] for series in every})
+    how_much = " to ".join(dict.fromkeys((f"{sizes[0]}%", f"{sizes[-1]}%")))
+    when = " or ".join(dict.fromkeys((since[0], since[-1])))
+    return f"{how_much} {'longer' if ratios[0] > 1 else 'less'} since {when}"
+
+
 def trend_figures(data: ChartData) -> list[Figure]:
     """One a workload; those with the greatest changes first."""
     figures = []
     for rank, each in enumerate(data.trends):
         changes = sum(len(series.changes) for series in each.series)
-        said = f"{changes} change{'s' * (changes != 1)}" if changes else "no change detected"
         note = (
-            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: Pettitt's "
-            f"rank test at 1% over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
+            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: rank-sum "
+            f"test at 1% over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
         note += "Benchmarks without a change are left out. " if changes else ""
         left = each.left_out + len(each.series[MOST_PANELS:])
         note += f"{left} more benchmarks are left out. " if left else ""
-        title, subtitle = f"{each.workload} over time: {said}", f"{each.machine}: time per call; lower is better"
+        title, subtitle = (
+            f"{shown_name(each.workload)} over time: {_finding(each.series)}",
+            f"{each.machine}: time per call; lower is better",
+        )
         chart = TrendChart(each)
         name, shown = f"trend-{each.workload}", rank < _MOST_DEFAULT
         figures.append(Figure(name, "trend", title, subtitle, note.strip(), chart, 8 + rank / 1000, shown))
