@@ -57,7 +57,7 @@ sys.exit(cli.main())
 """
 STUB = [sys.executable, "-c", _STUB]
 """The same command line, journal, supervisor and report; but what it starts pretends to measure, and loads no torch."""
-ONE_IN = 5
+ONE_IN = 10
 """So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
 RUN_WORDS = ["run", "--no-charts", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
