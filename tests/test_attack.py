@@ -81,7 +81,7 @@ def test_a_lost_a_doubled_and_a_changed_result_are_noticed(attack, tmp_path, mon
 
         monkeypatch.setattr(attack, "call", resume)
         monkeypatch.setattr(attack, "CASES", 7)
-        return attack._resumed(tmp_path, [])
+        return attack._resumed(tmp_path, attack.GPUBENCH, [])
 
     name = "test_matmul.py::test_square[0]"
     assert resumed(lambda data: None) == []

@@ -46,7 +46,21 @@ from gpubench.runfile.ledger import read_ledger  # noqa: E402
 from gpubench.supervise import process as measuring  # noqa: E402
 
 GPUBENCH = [sys.executable, "-m", "gpubench"]
-RUN = [*GPUBENCH, "run", "--no-charts", "--no-ceilings", "--device=cpu"]
+_STUB = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+import measuring_stub
+from gpubench.commands import cli
+from gpubench.supervise import process
+process.pytest_command = measuring_stub.slow_command
+sys.exit(cli.main())
+"""
+STUB = [sys.executable, "-c", _STUB]
+"""The same command line, journal, supervisor and report; but what it starts pretends to measure, and loads no torch."""
+ONE_IN = 5
+"""So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
+RUN_WORDS = ["run", "--no-charts", "--no-ceilings", "--device=cpu"]
+RUN = [*GPUBENCH, *RUN_WORDS]
 REPORT = [*GPUBENCH, "report"]
 CASES = 10
 SUITE = """
@@ -133,9 +147,10 @@ def kill(number: int) -> Broken:
         (folder / "test_suite.py").write_text(SUITE)
         options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         processes = 2 if number % 3 == 0 else 1
-        start = [*RUN, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
+        program = GPUBENCH if number % ONE_IN == 0 else STUB
+        start = [*program, *RUN_WORDS, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
         supervisor = subprocess.Popen(start, env=environment(folder), start_new_session=True, **options)
-        _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes)
+        _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes, _START_S[program is STUB])
         children = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
         victims = children if whom != "supervisor" else []
         victims = victims if whom == "measuring process" and children else [*victims, psutil.Process(supervisor.pid)]
@@ -144,13 +159,19 @@ def kill(number: int) -> Broken:
                 victim.send_signal(how)
         supervisor.wait(timeout=120)
         broken = [each for each in left_over(folder, patience_s=5.0) if each.startswith("process")]
-        return broken + _resumed(folder, start)
+        return broken + _resumed(folder, program, start)
 
 
-def _wait_for_moment(chance: random.Random, run: subprocess.Popen[Any], journal: Path, processes: int) -> None:
+_START_S = (5.0, 1.0)
+"""How long a run takes to start, and a stub's."""
+
+
+def _wait_for_moment(
+    chance: random.Random, run: subprocess.Popen[Any], journal: Path, processes: int, start_s: float
+) -> None:
     """One in five comes while the run starts, the others after an event of the journal, the last ones too."""
     if chance.random() < 0.2:
-        time.sleep(chance.uniform(0.0, 5.0))
+        time.sleep(chance.uniform(0.0, start_s))
         return
     events, delay = chance.randint(1, 2 + processes * (2 * CASES + 2)), chance.choice([0.0, 0.01, 0.1, 0.5])
     while run.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < events):
@@ -158,7 +179,7 @@ def _wait_for_moment(chance: random.Random, run: subprocess.Popen[Any], journal:
     time.sleep(chance.uniform(0.0, delay))
 
 
-def _resumed(folder: Path, start: list[str]) -> Broken:
+def _resumed(folder: Path, program: list[str], start: list[str]) -> Broken:
     ledger = folder / "out/run.ledger.jsonl"
     ended: dict[tuple[str, int], Any] = {}
     before = ledger.read_bytes() if ledger.exists() else b""
@@ -169,7 +190,7 @@ def _resumed(folder: Path, start: list[str]) -> Broken:
             return [f"unreadable: {error}"]
         measured = [event for event in events if event["event"] == "end" and event["status"] == "ok"]
         ended = {(event["fullname"], event["process"]): event["benchmark"]["stats"]["data"] for event in measured}
-    done = call([*GPUBENCH, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
+    done = call([*program, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
     if not (folder / "out/run.json").exists():
         return [f"no run file after it was resumed: {done.stderr[-300:]}"]
     names, refused = rows_of(folder / "out/run.json")
@@ -427,18 +448,18 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e]")
 
 
 @functools.lru_cache
-def _finished() -> Path:
-    """A folder that holds a finished run of SMALL, to be copied."""
-    folder = Path(tempfile.mkdtemp(prefix="finished-"))
-    (folder / "test_suite.py").write_text(SMALL)
-    done = call(START, folder)
+def _finished() -> tempfile.TemporaryDirectory[str]:
+    """A folder that holds a finished run, to be copied. It goes with this process."""
+    temporary = tempfile.TemporaryDirectory(prefix="finished-")
+    folder = Path(temporary.name)
+    (folder / "test_suite.py").write_text(SUITE)
+    done = call([*STUB, *START_WORDS], folder)
     if done.returncode:
         raise ValueError(f"the suite can't be measured: {done.stderr[-500:]}")
-    return folder
+    return temporary
 
 
-SMALL = SUITE.replace("range(10)", "range(2)")
-START = [*RUN, "test_suite.py", "--preset=smoke", "--processes=1"]
+START_WORDS = [*RUN_WORDS, "test_suite.py", "--preset=smoke", "--processes=1"]
 
 
 def double_start(number: int) -> Broken:
@@ -446,15 +467,17 @@ def double_start(number: int) -> Broken:
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="start-") as name:
         folder = Path(name)
-        (folder / "test_suite.py").write_text(SMALL)
+        (folder / "test_suite.py").write_text(SUITE)
         earlier = chance.random() < 0.5
         if earlier:
-            shutil.copytree(_finished() / "out", folder / "out")
+            finished = _finished()
+            shutil.copytree(Path(finished.name) / "out", folder / "out")
+        program = GPUBENCH if number % ONE_IN == 0 else STUB
         started = []
         for _ in range(2):
             started.append(
                 subprocess.Popen(
-                    START,
+                    [*program, *START_WORDS],
                     cwd=folder,
                     env=environment(folder),
                     stdin=subprocess.DEVNULL,
@@ -474,7 +497,8 @@ def double_start(number: int) -> Broken:
         for path in runs:
             journal = path.with_name(f"{path.stem}.ledger.jsonl")
             broken += [f"{journal.name} is gone"] if not journal.exists() else []
-            broken += [f"{path.name} holds {len(rows_of(path)[0])} of 2"] if len(rows_of(path)[0]) != 2 else []
+            count = len(rows_of(path)[0])
+            broken += [f"{path.name} holds {count} of {CASES}"] if count != CASES else []
         return broken + left_over(folder, patience_s=5.0)
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..format import aligned, seconds_text, text, writable
-from ..runfile.matching import kind_names, matcher, nothing_matches
+from ..runfile.matching import kind_names, matcher, nothing_matches, shown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def selected(results: pd.DataFrame, expression: str | None, timed: bool = False)
 
 
 def _name(row: dict[str, Any], several: bool) -> str:
-    name = row["_result"].case.id + (" numpy" if row["implementation"] == "numpy" else "")
+    name = shown_name(row["_result"].case.id) + (" numpy" if row["implementation"] == "numpy" else "")
     return f"{row['run']}: {name}" if several else name
 
 

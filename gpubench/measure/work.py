@@ -115,7 +115,9 @@ def _live() -> Any:
             result = operator(*args, **(kwargs or {}))
             if not operator.is_view:
                 self.operations += 1
-                self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, kwargs, result))
+                written = {argument.name for argument in operator._schema.arguments if argument.is_out}
+                read = {name: value for name, value in (kwargs or {}).items() if name not in written}
+                self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
             self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
             for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
                 if storage._cdata not in self._known:

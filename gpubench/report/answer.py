@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..format import counted, seconds_text, text
-from ..runfile.matching import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, kind_of
+from ..runfile.matching import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
@@ -471,7 +471,7 @@ def timing(row: Row) -> Timing:
     values = rate.measure(row) if rate else None
     doubt = judgement.withheld(row)
     numpy = "NumPy" if row["implementation"] == "numpy" else ""
-    words = row["workload"], numpy, unverified(row["_result"]), sweep.setting_of(row)
+    words = shown_name(row["workload"]), numpy, unverified(row["_result"]), sweep.setting_of(row)
     return Timing(
         " ".join(filter(None, words)),
         time_text(times.median_s, labels.flagged(row)),
@@ -508,7 +508,7 @@ def _cpu_sentence(rows: list[Row]) -> str:
         parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
         row = next(iter(kinds.values()))[0]
-        parts = [f"{row['workload']} takes {timing(row).time}"]
+        parts = [f"{shown_name(row['workload'])} takes {timing(row).time}"]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
     return f"{machine}: {', '.join(parts)}.{_threads_pay(rows)}"
@@ -529,7 +529,7 @@ def _threads_pay(rows: list[Row]) -> str:
     if not gains:
         return ""
     gain, row = max(gains, key=lambda entry: entry[0])
-    return f" {row['threads']} threads against one: {times_text(gain)} on {row['workload']}."
+    return f" {row['threads']} threads against one: {times_text(gain)} on {shown_name(row['workload'])}."
 
 
 def _gpu_hint(runs: Sequence[Run]) -> str:
@@ -564,7 +564,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
         lines.append("One process: ranges are no confidence intervals (use --processes 3).")
     above = [row for row in judged if (row["utilisation"] or 0) > 1]
     if above:
-        names = listed(list(dict.fromkeys(row["workload"] for row in above)), 2)
+        names = listed(list(dict.fromkeys(shown_name(row["workload"]) for row in above)), 2)
         hidden = "% of peak" + " and speedup" * any(map(judgement.withheld, above))
         lines.append(
             f"{counted(len(above), 'result')} above 100% of the measured peak, which can't be ({names}): the peak was "

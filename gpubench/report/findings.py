@@ -13,7 +13,7 @@ import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, text
-from ..runfile.matching import kind_of
+from ..runfile.matching import kind_of, shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
@@ -122,7 +122,7 @@ def _own(run: Run) -> list[str]:
         if result.times and kind_of(result.workload) == result.workload:
             device = "CPU" if result.device == "cpu" else result.device
             seconds = time_text(result.times.median_s, bool(result.flags))
-            lines.setdefault(result.case.id, {})[f"{device} {seconds}"] = unverified(result)
+            lines.setdefault(shown_name(result.case.id), {})[f"{device} {seconds}"] = unverified(result)
     ends = {name: "  ".join(filter(None, (*times, *dict.fromkeys(times.values())))) for name, times in lines.items()}
     return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 
@@ -137,7 +137,7 @@ def skip_kind(reason: str) -> tuple[str, str]:
 
 def _unmeasured(run: Run) -> str:
     skipped = Counter(skip_kind(str(result.reason or "")) for result in run.results if result.status == "skipped")
-    failed = [result.case.workload for result in run.results if result.status not in (OK, "skipped")]
+    failed = [shown_name(result.case.workload) for result in run.results if result.status not in (OK, "skipped")]
     parts = [f"{count} {words[count == 1]}" for words, count in skipped.most_common(3)]
     more = skipped.total() - sum(count for _, count in skipped.most_common(3))
     parts += [f"{more} for other reasons"] if more else []
@@ -261,7 +261,7 @@ def _left_out_table(pairs: Sequence[LeftOut]) -> Table:
     body = []
     groups = grouped(pairs, lambda entry: tuple(entry.terms.items()))
     for key, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-        workloads = list(dict.fromkeys(entry.row["workload"] for entry in members))
+        workloads = list(dict.fromkeys(shown_name(entry.row["workload"]) for entry in members))
         options = " ".join(f"--allow {term}" for term, _ in key)
         body.append((", ".join(words for _, words in key), str(len(members)), listed(workloads, 4), options))
     note = "Benchmarks without a comparable baseline. With --allow the difference is named beside the speedup."

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import ratio_text, text
+from ..runfile.matching import shown_name
 from ..runfile.schema import Run, Scalar
 from .table import IMPLAUSIBLE, records
 
@@ -96,7 +97,7 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     words += [case.regime] * (case.regime not in ("", "resident"))
     words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
     words += [setting(name, value) for name, value in case.params.items() if name not in without]
-    return " ".join([shorten(case.workload), ", ".join(words)]).strip()
+    return " ".join([shorten(shown_name(case.workload)), ", ".join(words)]).strip()
 
 
 def times_text(value: float) -> str:

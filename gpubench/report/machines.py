@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..errors import UsageError
 from ..format import counted, ratio_text, text
-from ..runfile.matching import WORK_KINDS, kind_of
+from ..runfile.matching import WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Run
 from .judgement import (
     ABOVE_PEAK,
@@ -70,7 +70,7 @@ class SharedBenchmark:
     def name(self) -> str:
         """``matmul.square float32, out, n=4096``."""
         first = next(iter(self.rows.values()))
-        return f"{shorten(first['workload'])} {setting_of(first)}".strip()
+        return f"{shorten(shown_name(first['workload']))} {setting_of(first)}".strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..format import bytes_text, seconds_text, text
 from ..runfile.flags import ADVICE
+from ..runfile.matching import shown_name
 from ..runfile.schema import TIMERS, Ceilings, Run
 from .labels import Names, Row, case_name, grouped, listed, shorten
 from .render import Table
@@ -112,7 +113,7 @@ def _unmeasured_table(rows: list[Row]) -> Table:
     for (status, _), members in sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[0][1])):
         reasons = list(dict.fromkeys(row["reason"] or "no reason given" for row in members))
         reason = ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
-        workloads = sorted({f"{row['workload']} on {row['device']}" for row in members})
+        workloads = sorted({f"{shown_name(row['workload'])} on {row['device']}" for row in members})
         body.append((status, str(len(members)), reason, listed(workloads, 4)))
     return Table("Skipped and failed", ("status", "benchmarks", "reason", "which"), tuple(body))
 

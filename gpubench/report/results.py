@@ -14,6 +14,7 @@ import pandas as pd
 from ..errors import UsageError
 from ..format import aligned, counted, seconds_text, text
 from ..runfile import folder, reader
+from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run
 from . import judgement, labels, sweep
 from .answer import answer, crossings_by_pair, warnings
@@ -263,17 +264,12 @@ def _source_name(row: Row) -> str:
 def _name(row: Row, rows: Sequence[Row]) -> str:
     """What tells the row from the others: ``a @ b  bfloat16  n=256``; the workload where nothing else does."""
     case = row["_result"].case
-    words = [_short(row["workload"])] if len({each["workload"] for each in rows}) > 1 else []
+    words = [shown_name(row["workload"])] if len({each["workload"] for each in rows}) > 1 else []
     words += [case.dtype] if len({each["_result"].dtype for each in rows}) > 1 else []
     words += [case.variant] if len({each["_result"].variant for each in rows}) > 1 else []
     words += [case.cache] if len({each["_result"].cache for each in rows}) > 1 else []
     words += [f"{name}={value}" for name, value in case.params.items()]
-    return "  ".join(words) or _short(row["workload"])
-
-
-def _short(workload: str) -> str:
-    """The expression, where it is one that ``gpubench time`` has measured."""
-    return workload.removeprefix("time.")
+    return "  ".join(words) or shown_name(row["workload"])
 
 
 def _time(row: Row) -> str:
@@ -316,7 +312,7 @@ def _crossing_sentence(row: Row) -> str:
     last = line.row
     words = crossover_text(row[CROSSING], line, row["size_parameter"])
     base = "NumPy" if last["baseline_implementation"] == "numpy" else "the CPU"
-    who = f"{_short(last['workload'])}, {arithmetic(last)}: {_who(last)}"
+    who = f"{shown_name(last['workload'])}, {arithmetic(last)}: {_who(last)}"
     if len(line.points) == 1:
         return _single_sentence(last)
     if words == judgement.EVERY_SIZE:
@@ -331,7 +327,7 @@ def _crossing_sentence(row: Row) -> str:
 def _single_sentence(row: Row) -> str:
     """``H200 is 12× (11× to 13×) as fast as the CPU.``"""
     base = "NumPy" if row["baseline_implementation"] == "numpy" else "the CPU"
-    who = f"{_short(row['workload'])}, {arithmetic(row)}: {_who(row)}"
+    who = f"{shown_name(row['workload'])}, {arithmetic(row)}: {_who(row)}"
     if reason := judgement.withheld(row):
         return f"{who} against {base}: {reason}."
     return f"{who} is {_words(row['speedup'], row['low'], row['high'])} {base}."
@@ -362,14 +358,15 @@ def _against_first(rows: list[Row]) -> list[str]:
             ratio = _ratio(base, other)
             words = f"is {_words(*ratio)}" if ratio else "is too noisy to compare with"
             at = f", {sizes}" if sizes else ""
-            lines.append(f"{where}{at}: {_short(other['workload'])} {words} {_short(base['workload'])}.")
+            lines.append(f"{where}{at}: {shown_name(other['workload'])} {words} {shown_name(base['workload'])}.")
     return lines
 
 
 def _failures(results: Iterable[Result]) -> list[str]:
     """A line for each reason why benchmarks have no time."""
     reasons = grouped(
-        (each for each in results if each.status != OK), lambda each: (_short(each.workload), each.status, each.reason)
+        (each for each in results if each.status != OK),
+        lambda each: (shown_name(each.workload), each.status, each.reason),
     )
     lines = []
     for (workload, status, reason), members in list(reasons.items())[:_MOST_ROWS]:

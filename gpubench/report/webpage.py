@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runfile.matching import WORK_KINDS
+from ..runfile.matching import WORK_KINDS, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from ..version import __version__
@@ -185,8 +185,9 @@ def page_data(
     A row is a list in the order of :data:`COLUMNS`. Speedups are those within a machine.
     """
     naming, named = Naming(results), Names(results)
-    measured, compared = records(results), [row for row in records(speedups) if row["run"] == row["baseline_run"]]
-    crossings = [row for row in records(crossovers) if row["run"] == row["baseline_run"]]
+    measured, compared, crossings = map(_named, (records(results), records(speedups), records(crossovers)))
+    compared = [row for row in compared if row["run"] == row["baseline_run"]]
+    crossings = [row for row in crossings if row["run"] == row["baseline_run"]]
     devices = _page_devices(measured, naming)
     places = {source: place for place, source in enumerate(devices)}
     workloads = grouped(measured, lambda row: row["workload"])
@@ -228,6 +229,11 @@ def page_data(
         "bars": _bars(records(scaled), devices),
         "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
     }
+
+
+def _named(rows: list[Row]) -> list[Row]:
+    """With the names of workloads that a person reads."""
+    return [row | {"workload": shown_name(row["workload"])} for row in rows]
 
 
 def _source(row: Row) -> _Source:

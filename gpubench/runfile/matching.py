@@ -27,11 +27,18 @@ _PARTS = {"training.part", "training.large_part", "training.input", "training.pi
 """Parts of a step, and a step at widths that nobody would train: no work of their own."""
 _NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
 """Families about copies, and about several devices, which have tables of their own."""
+_EXPRESSIONS = "time."
+"""What the names of expressions begin with: the file that they are measured in."""
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _OPERATORS = ("and", "or", "not", "(", ")")
+
+
+def shown_name(workload: str) -> str:
+    """What a person calls it: the expression alone where ``gpubench time`` has measured one."""
+    return workload.removeprefix(_EXPRESSIONS)
 
 
 def kind_of(workload: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import GpubenchError
 from ..format import counted, ratio_text, seconds_text, text
 from ..runfile.ledger import Event
+from ..runfile.matching import shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import KEY, OK
 from ..runfile.writer import scratch
@@ -241,7 +242,7 @@ class Progress:
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
         speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
-        return "  ".join([place, benchmark, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
+        return "  ".join([place, shown_name(benchmark), *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
     def _show_repeats(self, process: int) -> None:
         if time.monotonic() - self._latest_line >= EVERY_S:

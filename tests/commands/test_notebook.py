@@ -87,6 +87,11 @@ def test_what_can_not_be_repeated_is_unchecked_with_the_reason():
     assert row["check"].startswith("unchecked: the call can't be repeated in float64 to check it (RuntimeError: ")
 
 
+def test_a_call_without_a_result_is_unchecked():
+    (row,) = rows(measured("--setup 'a = randn(9).requires_grad_()' (a * a).sum().backward()"))
+    assert (row["status"], row["check"]) == ("ok", "unchecked: the call returns no tensor and no number to compare")
+
+
 def test_an_expression_sees_the_callers_variables():
     a = torch.ones(9, 9, dtype=torch.float64)
     results = gpubench.time("a @ other", setup="other = a + 1", devices="cpu", preset="smoke")

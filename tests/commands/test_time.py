@@ -113,8 +113,12 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     rows = [line.split()[:-1] for line in done.stdout.splitlines() if line.startswith("  a @ b  n=")]
     assert [row[3] for row in rows] == ["n=8", "n=16", "n=32"]
     assert "On the CPU, n=32: torch.mm(a, b) is " in done.stdout
-    assert gpubench("show", "mine.json", cwd=tmp_path).returncode == 0
-    assert gpubench("report", "mine.json", "-o", "out", "--no-charts", cwd=tmp_path).returncode == 0
+    shown = gpubench("show", "mine.json", cwd=tmp_path)
+    reported = gpubench("report", "mine.json", "-o", "out", "--no-charts", cwd=tmp_path)
+    assert (shown.returncode, reported.returncode) == (0, 0)
+    summary, page = ((tmp_path / "out" / name).read_text() for name in ("summary.md", "report.html"))
+    read_by_people = done.stdout, done.stderr, shown.stdout, reported.stdout, summary, page
+    assert [text for text in read_by_people if "a @ b" not in text or f"time.{words[0]}" in text] == []
 
 
 def test_a_benchmark_that_fails_is_a_line_and_exit_code_1(tmp_path):

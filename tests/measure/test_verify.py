@@ -35,3 +35,11 @@ def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():
     poison((x,), {"out": x})
     poison((), {"other": y[:2], "out": y[2:]})
     assert x.tolist() + y.tolist() == [1.0] * 6
+
+
+def test_a_call_that_returns_nothing_to_compare_is_unchecked():
+    outcome = compare(None, [], 0.1)
+    assert (outcome.status, outcome.reason) == ("unchecked", "the call returns no tensor and no number to compare")
+    assert compare(torch.empty(0), torch.empty(0), 0.1).status == "passed"
+    with pytest.raises(WrongAnswer, match="0 outputs, the reference has 1"):
+        compare(None, torch.ones(1), 0.1)

@@ -101,3 +101,10 @@ def test_tied_weights_stay_tied():
         2 * network[0].weight, 2 * network[1].bias,
     )  # fmt: skip
     torch.testing.assert_close(doubled(torch.ones(1, 4)), reference)
+
+
+def test_what_is_written_into_given_room_moves_once():
+    a, b, room = torch.ones(8), torch.ones(8), torch.empty(8)
+    assert count(torch.add, (a, b), {}).moved_bytes == 3 * 32
+    assert count(torch.add, (a, b), {"out": room}).moved_bytes == 3 * 32
+    assert count(torch.Tensor.add_, (a, b), {}).moved_bytes == 3 * 32

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
+from ...runfile.matching import shown_name
 from ..trend import LEAST_CHANGE, Series, Trend
 from .material import ChartData
 from .page import MARGIN, MOST_PANELS, Figure, Key, Page, grid, linear_axis, text_width
@@ -88,7 +89,7 @@ def trend_figures(data: ChartData) -> list[Figure]:
         left = each.left_out + len(each.series[MOST_PANELS:])
         note += f"{left} more benchmarks are left out. " if left else ""
         title, subtitle = (
-            f"{each.workload} over time: {_finding(each.series)}",
+            f"{shown_name(each.workload)} over time: {_finding(each.series)}",
             f"{each.machine}: time per call; lower is better",
         )
         chart = TrendChart(each)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from ...runfile.matching import shown_name
 from ...runfile.schema import Run
 from ..labels import (
     Row,
@@ -122,7 +123,9 @@ def group_of(workload: str) -> str:
 def workload_name(workload: str) -> str:
     """``LeNet`` of ``models.lenet``; a name that isn't known stays as it is."""
     kind, _, name = workload.partition(".")
-    return shorten(_WORKLOADS.get(name, name or kind).replace("_", " ") if kind in WORK_GROUPS else workload, 32)
+    return shorten(
+        _WORKLOADS.get(name, name or kind).replace("_", " ") if kind in WORK_GROUPS else shown_name(workload), 32
+    )
 
 
 def model_name(workload: str) -> str:
@@ -137,7 +140,7 @@ def title_name(workload: str) -> str:
         return "Matrix products"
     kind = workload.partition(".")[0]
     if kind not in WORK_GROUPS:
-        return shorten(workload, 60)
+        return shorten(shown_name(workload), 60)
     return _TITLES.get(kind, "Elementwise {}").format(workload_name(workload))
 
 
