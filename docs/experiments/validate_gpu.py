@@ -269,7 +269,7 @@ class TestLog:
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that can't be imported, as of a library that is missing here: its tests are missing too."""
-        if report.failed:
+        if report.failed and report.nodeid not in _finished_tests(_test_events(self._path)):
             self._append({"test": report.nodeid, "outcome": "not collected", "reason": _shown(report)})
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
