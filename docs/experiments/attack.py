@@ -122,9 +122,9 @@ def _in_fork(words: list[str], folder: Path, output: Path) -> None:
     os.environ.update(environment(folder))
     tempfile.tempdir, sys.argv = None, ["gpubench", *words]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    sys.stdout = sys.stderr = output.open("a")
     for stream in (1, 2):
-        os.dup2(printed, stream)
+        os.dup2(sys.stdout.fileno(), stream)
     measuring.pytest_command = measuring_stub.slow_command
     sys.exit(cli.main(words))
 
