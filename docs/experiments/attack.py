@@ -16,6 +16,7 @@ import functools
 import getpass
 import io
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -38,7 +39,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-import mutations  # noqa: E402 - the tests' own
+import measuring_stub  # noqa: E402 - the tests' own
+import mutations  # noqa: E402
 
 from gpubench.commands import cli  # noqa: E402
 from gpubench.errors import RunFileError  # noqa: E402
@@ -46,18 +48,9 @@ from gpubench.runfile.ledger import read_ledger  # noqa: E402
 from gpubench.supervise import process as measuring  # noqa: E402
 
 GPUBENCH = [sys.executable, "-m", "gpubench"]
-_STUB = f"""
-import sys
-sys.path.insert(0, {str(ROOT / "tests")!r})
-import measuring_stub
-from gpubench.commands import cli
-from gpubench.supervise import process
-process.pytest_command = measuring_stub.slow_command
-sys.exit(cli.main())
-"""
-STUB = [sys.executable, "-c", _STUB]
-"""The same command line, journal, supervisor and report; but what it starts pretends to measure, and loads no torch."""
-ONE_IN = 5
+STUB = ["gpubench of a fork"]
+"""The same command line, journal, supervisor and report, see :class:`Fork`."""
+ONE_IN = 10
 """So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
 RUN_WORDS = ["run", "--no-charts", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
@@ -86,8 +79,70 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder / "scratch"), "PYTHONPATH": str(ROOT)}
 
 
+class Fork:
+    """``gpubench`` in a fork of this process, which has imported what takes long, with the methods of a ``Popen``. The
+    measuring processes that it starts write a journal, and load no torch."""
+
+    def __init__(self, words: list[str], folder: Path) -> None:
+        _import_all()
+        self._output = folder / f"printed-{time.monotonic_ns()}.txt"
+        arguments = (words, folder, self._output)
+        self._process = multiprocessing.get_context("fork").Process(target=_in_fork, args=arguments)
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    poll = returncode.fget
+
+    def wait(self, timeout: float) -> None:
+        self._process.join(timeout)
+        if self._process.is_alive():
+            raise subprocess.TimeoutExpired(STUB, timeout)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it printed; errors are among it."""
+        self.wait(timeout)
+        return self._output.read_text(errors="replace") if self._output.exists() else "", ""
+
+
+@functools.cache
+def _import_all() -> None:
+    """What a run and its report import."""
+    with tempfile.TemporaryDirectory(prefix="imports-") as name:
+        (Path(name) / "run.json").write_text(json.dumps(mutations.RUNS[0]))
+        _commands([["report", f"{name}/run.json", "-o", f"{name}/out", "--no-charts"], ["run", "--help"]])
+
+
+def _in_fork(words: list[str], folder: Path, output: Path) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment(folder))
+    tempfile.tempdir, sys.argv = None, ["gpubench", *words]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(printed, stream)
+    measuring.pytest_command = measuring_stub.slow_command
+    sys.exit(cli.main(words))
+
+
+def begun(command: list[str], folder: Path) -> subprocess.Popen[str] | Fork:
+    """Start a command in a folder; errors are printed among its output."""
+    if command[:1] == STUB:
+        return Fork(command[1:], folder)
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=folder, env=environment(folder), start_new_session=True, **streams)
+
+
 def call(command: list[str], folder: Path, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder."""
+    if command[:1] == STUB:
+        fork = Fork(command[1:], folder)
+        text, _ = fork.communicate(timeout)
+        return subprocess.CompletedProcess(command, fork.returncode or 0, "", text)
     return subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, errors="replace", text=True, timeout=timeout
     )
@@ -145,11 +200,10 @@ def kill(number: int) -> Broken:
     with tempfile.TemporaryDirectory(prefix="kill-") as name:
         folder = Path(name)
         (folder / "test_suite.py").write_text(SUITE)
-        options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         processes = 2 if number % 3 == 0 else 1
         program = GPUBENCH if number % ONE_IN == 0 else STUB
         start = [*program, *RUN_WORDS, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
-        supervisor = subprocess.Popen(start, env=environment(folder), start_new_session=True, **options)
+        supervisor = begun(start, folder)
         _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes, _START_S[program is STUB])
         children = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
         victims = children if whom != "supervisor" else []
@@ -167,7 +221,7 @@ _START_S = (5.0, 1.0)
 
 
 def _wait_for_moment(
-    chance: random.Random, run: subprocess.Popen[Any], journal: Path, processes: int, start_s: float
+    chance: random.Random, run: subprocess.Popen[str] | Fork, journal: Path, processes: int, start_s: float
 ) -> None:
     """One in five comes while the run starts, the others after an event of the journal, the last ones too."""
     if chance.random() < 0.2:
@@ -475,17 +529,7 @@ def double_start(number: int) -> Broken:
         program = GPUBENCH if number % ONE_IN == 0 else STUB
         started = []
         for _ in range(2):
-            started.append(
-                subprocess.Popen(
-                    [*program, *START_WORDS],
-                    cwd=folder,
-                    env=environment(folder),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
+            started.append(begun([*program, *START_WORDS], folder))
             time.sleep(chance.choice([0.0, 0.01, 0.1, 0.5, 2.0]))
         texts = [process.communicate(timeout=300)[0] for process in started]
         codes = sorted(process.returncode for process in started)
@@ -620,7 +664,8 @@ def odd_command(number: int) -> Broken:
 
 
 def interrupted(number: int) -> Broken:
-    """Ctrl-C while a report is made: a line, 130, nothing half written."""
+    """Ctrl-C while a report is made: a line, 130, nothing half written. Within an ``exec`` Python ends by the signal
+    itself, after the line, which shells show as 130 too."""
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="interrupt-") as name:
         folder = Path(name)
@@ -632,12 +677,10 @@ def interrupted(number: int) -> Broken:
         time.sleep(chance.uniform(0.3, 6.0))
         report.send_signal(signal.SIGINT)
         text = report.communicate(timeout=LONGEST_S)[0]
-        broken = [] if report.returncode in (0, 130) else [f"ended with {report.returncode}: {text[-300:]}"]
-        broken += (
-            ["no line"]
-            if report.returncode == 130 and text.strip().splitlines()[-1:] != ["gpubench: interrupted"]
-            else []
-        )
+        ended = 130 if report.returncode == -signal.SIGINT else report.returncode
+        broken = [] if ended in (0, 130) else [f"ended with {ended}: {text[-300:]}"]
+        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"]
+        broken += ["no line"] if ended == 130 and not said else []
         return broken + _traceback(text) + left_over(folder)
 
 
@@ -733,14 +776,16 @@ def attack(name: str, count: int, seed: int, parallel: int) -> list[str]:
     one_try = functools.partial(tried, name)
     if parallel == 1:
         return [each for number in numbers for each in one_try(number)]
-    if name in IN_PROCESS:  # these redirect their process's output
+    if name in (*IN_PROCESS, *FORKING):
         with ProcessPoolExecutor(parallel) as processes:
-            return [each for group in processes.map(one_try, numbers, chunksize=CHUNK) for each in group]
+            size = CHUNK if name in IN_PROCESS else 1
+            return [each for group in processes.map(one_try, numbers, chunksize=size) for each in group]
     with ThreadPoolExecutor(parallel) as threads:
         return [each for group in threads.map(one_try, numbers) for each in group]
 
 
-IN_PROCESS = ("files", "journals", "charts", "names")
+IN_PROCESS, FORKING = ("files", "journals", "charts", "names"), ("kills", "starts")
+"""Those redirect their process's output, and these must not be forked from one of several threads."""
 
 
 def chosen(words: list[str]) -> Iterator[tuple[str, int]]:
