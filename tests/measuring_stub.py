@@ -1,15 +1,20 @@
 """A measuring process that measures nothing and loads no torch: it writes the journal of three cases at once.
 
-For tests of the supervisor alone: ``monkeypatch.setattr(process, "pytest_command", measuring_stub.command)``.
+For tests of the supervisor alone: ``monkeypatch.setattr(process, "pytest_command", measuring_stub.command)``. It takes
+more cases, each lasting a while, where its command ends with ``--cases=10 --pause=0.02``.
 """
 
+import random
 import sys
-
-SIZES = (8, 16, 32)
+import time
 
 
 def command(paths, options, python=sys.executable):
     return [python, __file__, *options]
+
+
+def slow_command(paths, options, python=sys.executable):
+    return [*command(paths, options, python), "--cases=10", "--pause=0.02"]
 
 
 def main(words):
@@ -18,9 +23,12 @@ def main(words):
     from gpubench.runfile.ledger import Follower, Ledger, missing
     from gpubench.runfile.matching import matcher
     from gpubench.runfile.schema import Case
+    from gpubench.supervise.process import die_with_supervisor
 
+    die_with_supervisor()
     given = dict(word.removeprefix("--gpubench-").split("=", 1) for word in words if "=" in word)
-    cases = {f"test_good.py::test_neg[{n}]": Case("good.neg", "cpu", "float32", {"n": n}, size="n") for n in SIZES}
+    sizes, pause = [8 * 2**i for i in range(int(given.get("--cases", 3)))], float(given.get("--pause", 0))
+    cases = {f"test_good.py::test_neg[{n}]": Case("good.neg", "cpu", "float32", {"n": n}, size="n") for n in sizes}
     if "match" in given:
         matches = matcher(given["match"])
         cases = {name: case for name, case in cases.items() if matches([name, case.id])}
@@ -37,7 +45,10 @@ def main(words):
     ledger.append("session", process=process, cases=list(cases), identities=identities, **facts)
     for name, case in cases.items():
         ledger.append("start", process=process, fullname=name, name=name, case=case.as_dict())
-        benchmark = records.benchmark(case, 1e-3) | {"fullname": name}
+        time.sleep(pause)
+        seconds = 1e-3 + pause * random.random()
+        benchmark = records.benchmark(case, seconds) | {"fullname": name}
+        benchmark["stats"]["total"] = 50 * seconds
         ledger.append("end", process=process, fullname=name, status="ok", benchmark=benchmark)
     ledger.append("finish", process=process)
     return 0

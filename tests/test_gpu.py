@@ -48,13 +48,15 @@ def sleep_cycles(seconds):
 def test_a_device_side_sleep_reads_as_long_as_events_say(gpu):
     cycles = sleep_cycles(0.02)
     clock = DeviceClock([gpu])
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start = clock()
-    begin.record()
-    torch.cuda._sleep(cycles)
-    end.record()
-    wall = clock() - start
-    assert wall == pytest.approx(begin.elapsed_time(end) / 1e3, rel=0.02)
+    ratios = []
+    for _ in range(3):  # a host that is late adds to one
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start = clock()
+        begin.record()
+        torch.cuda._sleep(cycles)
+        end.record()
+        ratios.append((clock() - start) / (begin.elapsed_time(end) / 1e3))
+    assert min(ratios) == pytest.approx(1, rel=0.02)
 
 
 def test_without_the_wait_it_would_read_as_nearly_nothing(gpu):

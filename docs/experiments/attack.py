@@ -16,6 +16,7 @@ import functools
 import getpass
 import io
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -38,7 +39,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-import mutations  # noqa: E402 - the tests' own
+import measuring_stub  # noqa: E402 - the tests' own
+import mutations  # noqa: E402
 
 from gpubench.commands import cli  # noqa: E402
 from gpubench.errors import RunFileError  # noqa: E402
@@ -46,7 +48,12 @@ from gpubench.runfile.ledger import read_ledger  # noqa: E402
 from gpubench.supervise import process as measuring  # noqa: E402
 
 GPUBENCH = [sys.executable, "-m", "gpubench"]
-RUN = [*GPUBENCH, "run", "--no-charts", "--no-ceilings", "--device=cpu"]
+STUB = ["gpubench of a fork"]
+"""The same command line, journal, supervisor and report, see :class:`Fork`."""
+ONE_IN = 10
+"""So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
+RUN_WORDS = ["run", "--no-charts", "--no-ceilings", "--device=cpu"]
+RUN = [*GPUBENCH, *RUN_WORDS]
 REPORT = [*GPUBENCH, "report"]
 CASES = 10
 SUITE = """
@@ -72,30 +79,94 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder / "scratch"), "PYTHONPATH": str(ROOT)}
 
 
+class Fork:
+    """``gpubench`` in a fork of this process, which has imported what takes long, with the methods of a ``Popen``. The
+    measuring processes that it starts write a journal, and load no torch."""
+
+    def __init__(self, words: list[str], folder: Path) -> None:
+        _import_all()
+        self._output = folder / f"printed-{time.monotonic_ns()}.txt"
+        arguments = (words, folder, self._output)
+        self._process = multiprocessing.get_context("fork").Process(target=_in_fork, args=arguments)
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    poll = returncode.fget
+
+    def wait(self, timeout: float) -> None:
+        self._process.join(timeout)
+        if self._process.is_alive():
+            raise subprocess.TimeoutExpired(STUB, timeout)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it printed; errors are among it."""
+        self.wait(timeout)
+        return self._output.read_text(errors="replace") if self._output.exists() else "", ""
+
+
+@functools.cache
+def _import_all() -> None:
+    """What a run and its report import."""
+    with tempfile.TemporaryDirectory(prefix="imports-") as name:
+        (Path(name) / "run.json").write_text(json.dumps(mutations.RUNS[0]))
+        _commands([["report", f"{name}/run.json", "-o", f"{name}/out", "--no-charts"], ["run", "--help"]])
+
+
+def _in_fork(words: list[str], folder: Path, output: Path) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment(folder))
+    tempfile.tempdir, sys.argv = None, ["gpubench", *words]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout = sys.stderr = output.open("a")
+    for stream in (1, 2):
+        os.dup2(sys.stdout.fileno(), stream)
+    measuring.pytest_command = measuring_stub.slow_command
+    sys.exit(cli.main(words))
+
+
+def begun(command: list[str], folder: Path) -> subprocess.Popen[str] | Fork:
+    """Start a command in a folder; errors are printed among its output."""
+    if command[:1] == STUB:
+        return Fork(command[1:], folder)
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=folder, env=environment(folder), start_new_session=True, **streams)
+
+
 def call(command: list[str], folder: Path, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder."""
+    if command[:1] == STUB:
+        fork = Fork(command[1:], folder)
+        text, _ = fork.communicate(timeout)
+        return subprocess.CompletedProcess(command, fork.returncode or 0, "", text)
     return subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, errors="replace", text=True, timeout=timeout
     )
 
 
-def left_over(folder: Path, patience_s: float = 0.0) -> Broken:
-    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files."""
+def left_over(folder: Path, patience_s: float = 0.0, after_kill: bool = False) -> Broken:
+    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files, which
+    nobody can remove right after he was killed."""
     end = time.monotonic() + patience_s
-    while (left := _left_over(folder)) and time.monotonic() < end:
+    while (left := _processes_in(folder)) and time.monotonic() < end:
         time.sleep(0.1)
-    return left
+    scratch = [path for path in (folder / "scratch").glob("*") if not path.name.startswith("torchinductor")]
+    files = [f"scratch left: {path.name}" for path in scratch]
+    files += [f"part left: {path.name}" for path in folder.rglob("*.part")]
+    return left if after_kill else left + files
 
 
-def _left_over(folder: Path) -> Broken:
+def _processes_in(folder: Path) -> Broken:
     names = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE:
             about = [*(process.info["cmdline"] or []), process.info["cwd"] or ""]
             names += [f"process left over: {process.info['pid']}"] if any(str(folder) in each for each in about) else []
-    scratch = [path for path in (folder / "scratch").glob("*") if not path.name.startswith("torchinductor")]
-    parts = [path.name for path in folder.rglob("*.part")]
-    return names + [f"scratch left: {path.name}" for path in scratch] + [f"part left: {name}" for name in parts]
+    return names
 
 
 def traceback_in(done: subprocess.CompletedProcess[str]) -> Broken:
@@ -131,26 +202,31 @@ def kill(number: int) -> Broken:
     with tempfile.TemporaryDirectory(prefix="kill-") as name:
         folder = Path(name)
         (folder / "test_suite.py").write_text(SUITE)
-        options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         processes = 2 if number % 3 == 0 else 1
-        start = [*RUN, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
-        supervisor = subprocess.Popen(start, env=environment(folder), start_new_session=True, **options)
-        _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes)
-        children = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
-        victims = children if whom != "supervisor" else []
-        victims = victims if whom == "measuring process" and children else [*victims, psutil.Process(supervisor.pid)]
-        for victim in victims:
-            with contextlib.suppress(psutil.NoSuchProcess):
+        program = GPUBENCH if number % ONE_IN == 0 else STUB
+        start = [*program, *RUN_WORDS, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
+        supervisor = begun(start, folder)
+        _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes, _START_S[program is STUB])
+        with contextlib.suppress(psutil.NoSuchProcess):  # a stub may have ended meanwhile
+            process = psutil.Process(supervisor.pid)
+            victims = process.children() if whom != "supervisor" else []
+            for victim in victims if whom == "measuring process" and victims else [*victims, process]:
                 victim.send_signal(how)
         supervisor.wait(timeout=120)
-        broken = [each for each in left_over(folder, patience_s=5.0) if each.startswith("process")]
-        return broken + _resumed(folder, start)
+        broken = left_over(folder, patience_s=5.0, after_kill=True)
+        return broken + _resumed(folder, program, start)
 
 
-def _wait_for_moment(chance: random.Random, run: subprocess.Popen[Any], journal: Path, processes: int) -> None:
+_START_S = (5.0, 1.0)
+"""How long a run takes to start, and a stub's."""
+
+
+def _wait_for_moment(
+    chance: random.Random, run: subprocess.Popen[str] | Fork, journal: Path, processes: int, start_s: float
+) -> None:
     """One in five comes while the run starts, the others after an event of the journal, the last ones too."""
     if chance.random() < 0.2:
-        time.sleep(chance.uniform(0.0, 5.0))
+        time.sleep(chance.uniform(0.0, start_s))
         return
     events, delay = chance.randint(1, 2 + processes * (2 * CASES + 2)), chance.choice([0.0, 0.01, 0.1, 0.5])
     while run.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < events):
@@ -158,7 +234,7 @@ def _wait_for_moment(chance: random.Random, run: subprocess.Popen[Any], journal:
     time.sleep(chance.uniform(0.0, delay))
 
 
-def _resumed(folder: Path, start: list[str]) -> Broken:
+def _resumed(folder: Path, program: list[str], start: list[str]) -> Broken:
     ledger = folder / "out/run.ledger.jsonl"
     ended: dict[tuple[str, int], Any] = {}
     before = ledger.read_bytes() if ledger.exists() else b""
@@ -169,7 +245,7 @@ def _resumed(folder: Path, start: list[str]) -> Broken:
             return [f"unreadable: {error}"]
         measured = [event for event in events if event["event"] == "end" and event["status"] == "ok"]
         ended = {(event["fullname"], event["process"]): event["benchmark"]["stats"]["data"] for event in measured}
-    done = call([*GPUBENCH, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
+    done = call([*program, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
     if not (folder / "out/run.json").exists():
         return [f"no run file after it was resumed: {done.stderr[-300:]}"]
     names, refused = rows_of(folder / "out/run.json")
@@ -427,18 +503,18 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e]")
 
 
 @functools.lru_cache
-def _finished() -> Path:
-    """A folder that holds a finished run of SMALL, to be copied."""
-    folder = Path(tempfile.mkdtemp(prefix="finished-"))
-    (folder / "test_suite.py").write_text(SMALL)
-    done = call(START, folder)
+def _finished() -> tempfile.TemporaryDirectory[str]:
+    """A folder that holds a finished run, to be copied. It goes with this process."""
+    temporary = tempfile.TemporaryDirectory(prefix="finished-")
+    folder = Path(temporary.name)
+    (folder / "test_suite.py").write_text(SUITE)
+    done = call([*STUB, *START_WORDS], folder)
     if done.returncode:
         raise ValueError(f"the suite can't be measured: {done.stderr[-500:]}")
-    return folder
+    return temporary
 
 
-SMALL = SUITE.replace("range(10)", "range(2)")
-START = [*RUN, "test_suite.py", "--preset=smoke", "--processes=1"]
+START_WORDS = [*RUN_WORDS, "test_suite.py", "--preset=smoke", "--processes=1"]
 
 
 def double_start(number: int) -> Broken:
@@ -446,23 +522,15 @@ def double_start(number: int) -> Broken:
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="start-") as name:
         folder = Path(name)
-        (folder / "test_suite.py").write_text(SMALL)
+        (folder / "test_suite.py").write_text(SUITE)
         earlier = chance.random() < 0.5
         if earlier:
-            shutil.copytree(_finished() / "out", folder / "out")
+            finished = _finished()
+            shutil.copytree(Path(finished.name) / "out", folder / "out")
+        program = GPUBENCH if number % ONE_IN == 0 else STUB
         started = []
         for _ in range(2):
-            started.append(
-                subprocess.Popen(
-                    START,
-                    cwd=folder,
-                    env=environment(folder),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
+            started.append(begun([*program, *START_WORDS], folder))
             time.sleep(chance.choice([0.0, 0.01, 0.1, 0.5, 2.0]))
         texts = [process.communicate(timeout=300)[0] for process in started]
         codes = sorted(process.returncode for process in started)
@@ -474,7 +542,8 @@ def double_start(number: int) -> Broken:
         for path in runs:
             journal = path.with_name(f"{path.stem}.ledger.jsonl")
             broken += [f"{journal.name} is gone"] if not journal.exists() else []
-            broken += [f"{path.name} holds {len(rows_of(path)[0])} of 2"] if len(rows_of(path)[0]) != 2 else []
+            count = len(rows_of(path)[0])
+            broken += [f"{path.name} holds {count} of {CASES}"] if count != CASES else []
         return broken + left_over(folder, patience_s=5.0)
 
 
@@ -596,7 +665,8 @@ def odd_command(number: int) -> Broken:
 
 
 def interrupted(number: int) -> Broken:
-    """Ctrl-C while a report is made: a line, 130, nothing half written."""
+    """Ctrl-C while a report is made: a line, 130, nothing half written. Within an ``exec`` Python ends by the signal
+    itself, after the line, which shells show as 130 too."""
     chance = random.Random(number)
     with tempfile.TemporaryDirectory(prefix="interrupt-") as name:
         folder = Path(name)
@@ -608,12 +678,10 @@ def interrupted(number: int) -> Broken:
         time.sleep(chance.uniform(0.3, 6.0))
         report.send_signal(signal.SIGINT)
         text = report.communicate(timeout=LONGEST_S)[0]
-        broken = [] if report.returncode in (0, 130) else [f"ended with {report.returncode}: {text[-300:]}"]
-        broken += (
-            ["no line"]
-            if report.returncode == 130 and text.strip().splitlines()[-1:] != ["gpubench: interrupted"]
-            else []
-        )
+        ended = 130 if report.returncode == -signal.SIGINT else report.returncode
+        broken = [] if ended in (0, 130) else [f"ended with {ended}: {text[-300:]}"]
+        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"]
+        broken += ["no line"] if ended == 130 and not said else []
         return broken + _traceback(text) + left_over(folder)
 
 
@@ -703,20 +771,24 @@ def tried(name: str, number: int) -> list[str]:
         return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
 
 
-def attack(name: str, count: int, seed: int, parallel: int) -> list[str]:
-    """Make so many tries; what broke, each with the try's number."""
-    numbers = range(seed, seed + count)
-    one_try = functools.partial(tried, name)
+def tries(name: str, count: int, seed: int, parallel: int) -> Iterator[Broken]:
+    """What each of so many tries broke, with its number."""
+    one_try, numbers = functools.partial(tried, name), range(seed, seed + count)
     if parallel == 1:
-        return [each for number in numbers for each in one_try(number)]
-    if name in IN_PROCESS:  # these redirect their process's output
-        with ProcessPoolExecutor(parallel) as processes:
-            return [each for group in processes.map(one_try, numbers, chunksize=CHUNK) for each in group]
-    with ThreadPoolExecutor(parallel) as threads:
-        return [each for group in threads.map(one_try, numbers) for each in group]
+        yield from map(one_try, numbers)
+        return
+    pool = ProcessPoolExecutor if name in (*IN_PROCESS, *FORKING) else ThreadPoolExecutor
+    with pool(parallel) as workers:
+        yield from workers.map(one_try, numbers, chunksize=CHUNK if name in IN_PROCESS else 1)
 
 
-IN_PROCESS = ("files", "journals", "charts", "names")
+def attack(name: str, count: int, seed: int, parallel: int) -> Broken:
+    """All that so many tries broke."""
+    return [each for broken in tries(name, count, seed, parallel) for each in broken]
+
+
+IN_PROCESS, FORKING = ("files", "journals", "charts", "names"), ("kills", "starts")
+"""Those redirect their process's output, and these must not be forked from one of several threads."""
 
 
 def chosen(words: list[str]) -> Iterator[tuple[str, int]]:
@@ -738,11 +810,17 @@ def main() -> int:
     anything = False
     print("| attack | tried | broken | seconds |\n|---|---:|---:|---:|", flush=True)
     for name, count in chosen(args.attacks):
-        began = time.monotonic()
-        broken = attack(name, count, args.seed, args.parallel)
-        anything = anything or bool(broken)
-        print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
-        print(f"| {name} | {count:,} | {len(broken)} | {time.monotonic() - began:.0f} |", flush=True)
+        began, done, all_broken, stopped = time.monotonic(), 0, 0, False
+        try:
+            for broken in tries(name, count, args.seed, args.parallel):
+                done, all_broken = done + 1, all_broken + len(broken)
+                print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:  # what was tried counts
+            stopped = True
+        anything = anything or all_broken > 0 or stopped
+        print(f"| {name} | {done:,} | {all_broken} | {time.monotonic() - began:.0f} |", flush=True)
+        if stopped:
+            break
     return int(anything)
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -225,8 +226,12 @@ def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
 
 
 def pytest_options(folder: Path) -> list[str]:
-    """Somebody's configuration isn't meant for this, nothing is left where it runs, and peaks are measured quickly."""
-    return ["-c", os.devnull, f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
+    """Somebody's configuration and plugins aren't meant for this, nothing is left where it runs, and peaks are
+    measured quickly."""
+    options = ["-c", os.devnull, f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
+    if tuple(map(int, version("pytest").split(".")[:2])) >= (8, 4):  # others' plugins take half a second
+        options += ["--disable-plugin-autoload", "-p", "pytest_benchmark.plugin"]
+    return options
 
 
 def name_of(text: str) -> str:

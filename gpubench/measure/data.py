@@ -119,6 +119,20 @@ def tensors(*values: Any) -> list[torch.Tensor]:
     return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
 
 
+@functools.cache
+def dispatch_mode() -> Any:
+    """The base class of what sees each of torch's operations. torch's own class has its compiler imported, two seconds
+    of work, to be left alone by it; here nothing is compiled."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Uncompiled(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    return Uncompiled
+
+
 def apart_from(result: Any, *inputs: Any) -> list[torch.Tensor]:
     """The tensors of a result that share no memory with these inputs: what may be overwritten."""
     held = {tensor.untyped_storage()._cdata for tensor in tensors(inputs)}

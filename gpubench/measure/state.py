@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import json
+import locale
 import os
 import sys
 import time
@@ -23,6 +24,9 @@ OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_
 """Beginnings of environment variables that pytest and torch set by themselves."""
 
 _FUNCTIONS = "functions of "
+
+_LOCALE = functools.partial(locale.setlocale, locale.LC_ALL)
+"""Without an argument it returns the name that it takes."""
 
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -82,6 +86,8 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "time.perf_counter": _attribute(time, "perf_counter"),
         "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
         "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+        "locale": (_LOCALE, _LOCALE),
+        "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
     }
     settings |= dict(_of_system()) | dict(map(_functions, (builtins, json, time)))
     return settings | dict(_of_torch()) if with_torch else settings
@@ -140,6 +146,13 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
 
 def _attribute(owner: Any, name: str) -> _Setting:
     return functools.partial(getattr, owner, name, None), functools.partial(setattr, owner, name)
+
+
+def _umask() -> str:
+    """As it is written everywhere, in octal digits."""
+    bits = os.umask(0o077)  # it can only be read by setting it; what another thread creates meanwhile is private
+    os.umask(bits)
+    return f"{bits:03o}"
 
 
 def _working_folder() -> str | None:

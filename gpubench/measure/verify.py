@@ -14,7 +14,7 @@ from ..devices import CPU
 from ..errors import TooLarge, Unrepeatable, WrongAnswer
 from ..runfile.schema import Check
 from .budget import Rates
-from .data import apart_from, bare_tensors, require_memory, tensors
+from .data import apart_from, bare_tensors, dispatch_mode, require_memory, tensors
 from .precision import ROUNDOFF
 from .steps import Prepared
 from .work import substituted
@@ -79,19 +79,18 @@ def in_float64(value: Any) -> Any:
 def poisoned() -> Any:
     """Within: memory that the program asks torch for and doesn't fill holds NaN, not the answer of an earlier call."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     aten = torch.ops.aten
     unfilled = {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided}
 
-    class Poisoned(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Poisoned(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = operator(*args, **(kwargs or {}))
             if operator.overloadpacket in unfilled and result.is_floating_point():
                 result.fill_(math.nan)
             return result
 
-    return Poisoned()  # type: ignore[no-untyped-call]
+    return Poisoned()
 
 
 def poison(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ pass tells how much memory the call's tensors take at most.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, WorkMismatch
 from ..runfile.schema import Work
-from .data import bare_tensors, memory_key, tensors
+from .data import bare_tensors, dispatch_mode, memory_key, tensors
 
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
@@ -46,11 +47,24 @@ def flop_counter() -> FlopCounterMode:
     """torch's own counter; a context. An attention's backward pass counts as its four products, fused or not: torch
     counts the fused kernel's fifth, which makes the scores again instead of keeping them."""
     import torch
+    from torch.utils import flop_counter as flop_counter_module
     from torch.utils.flop_counter import FlopCounterMode
 
+    _spare_the_compiler(getattr(flop_counter_module, "_FlopCounterMode", None))
     kernels = (getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention_backward", None) for kind in FUSED)
     formulas = {kernel: _attention_backward for kernel in kernels if kernel}
     return FlopCounterMode(display=False, custom_mapping=formulas)  # type: ignore[no-untyped-call]
+
+
+def _spare_the_compiler(mode: Any) -> None:
+    """Keep torch from importing its compiler, two seconds of work, to tell it that it leaves this dispatch mode alone.
+
+    torch keeps what its compiler makes of the mode as an attribute, and asks for it at the first dispatch. A compiler
+    that is there is asked; where torch keeps it elsewhere, nothing is lost but the time.
+    """
+    dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
+    if dispatch is not None and "torch._dynamo" not in sys.modules:
+        dispatch.__dict__.setdefault("__dynamo_disable", dispatch)
 
 
 def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -104,11 +118,10 @@ def _live() -> Any:
     """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
     but for views, ``moved`` the bytes that these read and wrote."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Live(dispatch_mode()):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
 

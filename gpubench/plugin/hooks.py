@@ -40,7 +40,8 @@ class Plugin:
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config))
         plugins = config.pluginmanager  # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it
-        self.equipped = plugins.hasplugin("benchmark") and not plugins.is_blocked("pytest-benchmark")
+        loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
+        self.equipped = loaded and not plugins.is_blocked("pytest-benchmark")
         self.measures = False  # whether a test that is measured was collected
         self.recorder: Recorder | None = None
         self.attempts: dict[str, Attempt] = {}

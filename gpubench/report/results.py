@@ -222,6 +222,7 @@ class Results:
         lines = [_crossing_sentence(crossing) for crossing in crossings.values()]
         lines += [_single_sentence(row) for row in pairs if id(row["_result"]) not in swept]
         lines += _against_first(rows)
+        lines += _launch_bound(rows)
         lines += _first_calls(rows)
         if not any(map(on_accelerator, rows)):
             lines.append(_NO_GPU)
@@ -425,6 +426,26 @@ def _first_calls(rows: list[Row]) -> list[str]:
             name = f"{_name(slowest, rows)}: " if len(rows) > 1 else ""
             took = f"the first call took {seconds_text(first_s)}, {times_text(first_s / later_s)} a later one"
             lines.append(f"{name}{took} ({_source_name(slowest)}).")
+    return lines
+
+
+def _launch_bound(rows: list[Row]) -> list[str]:
+    """``a + b, float32: launch-bound on H200 up to n=1024 (the GPU works 1.9 µs of a call's 6.3 µs).``
+
+    Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
+    """
+    timed = [row for row in sorted(rows, key=_size_key) if row["device_s"] is not None and row["launch_s"] is not None]
+    alike = grouped(timed, lambda row: (row["workload"], row["_result"].dtype, row["_result"].variant, _source(row)))
+    lines = []
+    for members in alike.values():
+        bound = [row for row in members if row["launch_s"] > row["device_s"]]
+        if bound:
+            last = bound[-1]
+            sizes = ", ".join(f"{name}={value}" for name, value in last["_result"].params.items())
+            end = " at every size" if bound == members else f" up to {sizes}"
+            busy, whole = seconds_text(last["device_s"]), seconds_text(last["_result"].times.median_s)
+            who = f"{shown_name(last['workload'])}, {arithmetic(last)}: launch-bound on {_source_name(last)}"
+            lines.append(f"{who}{end if len(members) > 1 else ''} (the GPU works {busy} of a call's {whole}).")
     return lines
 
 

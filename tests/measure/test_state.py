@@ -3,6 +3,7 @@
 import builtins
 import gc
 import json
+import locale
 import os
 import resource
 import subprocess
@@ -36,6 +37,8 @@ LEAKS = {
     "time.perf_counter": lambda: setattr(time, "perf_counter", lambda: 0.0),
     "garbage collector": gc.disable,
     "recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+    "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+    "umask": lambda: os.umask(0o777),
     "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     "limit of open files": lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1, HARD)),
     "functions of builtins": lambda: setattr(builtins, "print", None),
@@ -55,7 +58,8 @@ def values():
     torch_values = torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision()
     rest = np.geterr(), dict(os.environ), Path.cwd(), list(warnings.filters), time.perf_counter
     process = gc.isenabled(), sys.getrecursionlimit(), os.sched_getaffinity(0), resource.getrlimit(FILES)
-    functions = print, json.dumps, time.sleep, torch.add
+    created = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask"))
+    functions = locale.setlocale(locale.LC_ALL), created, print, json.dumps, time.sleep, torch.add
     return (cuda, cpu, torch.ones(1).device, *modes, *torch_values, *rest, *process, *functions)
 
 
@@ -72,7 +76,11 @@ def around(monkeypatch):
         resource.getrlimit(FILES),
         FUNCTIONS,
     )
+    names, bits = locale.setlocale(locale.LC_ALL), os.umask(0o022)
+    os.umask(bits)
     yield
+    locale.setlocale(locale.LC_ALL, names)
+    os.umask(bits)
     time.perf_counter, warnings.filters[:] = clock, filters
     builtins.print, json.dumps, time.sleep, torch.add = functions
     gc.enable()

@@ -1,5 +1,8 @@
 """What a case declares: numbers of any library, and nothing that a results file can't hold."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +111,21 @@ def test_what_is_written_into_given_room_moves_once():
     assert count(torch.add, (a, b), {}).moved_bytes == 3 * 32
     assert count(torch.add, (a, b), {"out": room}).moved_bytes == 3 * 32
     assert count(torch.Tensor.add_, (a, b), {}).moved_bytes == 3 * 32
+
+
+COUNTED = """
+import sys
+import torch
+from gpubench.measure import verify, work
+
+a = torch.ones(8, 8)
+counted = work.count(torch.mm, (a, a), {})
+with work.flop_counter() as counter, verify.poisoned():
+    torch.empty(3) + torch.mm(a, a).sum()
+print(counted.flops, counter.get_total_flops(), counted.operations, "torch._dynamo" in sys.modules)
+"""
+
+
+def test_neither_counting_nor_checking_imports_torchs_compiler():
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1024.0", "1024", "1", "False"]

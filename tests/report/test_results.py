@@ -109,6 +109,33 @@ def test_expressions_are_compared_with_the_first(tmp_path):
     assert "On the CPU, n=64: c is as fast, within the spread" in str(same)
 
 
+LAUNCH_BOUND = "a @ b, float32: launch-bound on Synthetic H"
+
+
+def launched(n, seconds, device_s, launch_s, **how):
+    return on_gpu(n, seconds, device_s=device_s, launch_s=launch_s, **how)
+
+
+@pytest.mark.parametrize(
+    ("device_s", "sentence"),
+    [
+        ((1e-6, 2e-6, 9e-5), " up to n=256 (the GPU works 2.00 µs of a call's 100 µs)."),
+        ((1e-6, 2e-6, 3e-6), " at every size (the GPU works 3.00 µs of a call's 100 µs)."),
+        ((4e-5, 5e-5, 9e-5), None),
+        ((None, None, None), None),
+    ],
+)
+def test_launches_that_take_longer_than_their_work_are_named(tmp_path, device_s, sentence):
+    marks = [launched(n, 1e-4, seconds, 2e-5) for n, seconds in zip(SIZES, device_s, strict=True)]
+    lines = str(made(tmp_path, marks)).splitlines()
+    assert [line for line in lines if "launch-bound" in line] == ([f"{LAUNCH_BOUND}{sentence}"] if sentence else [])
+
+
+def test_a_call_of_one_size_is_launch_bound_or_not(tmp_path):
+    text = str(made(tmp_path, [launched(64, 1e-4, 2e-6, 2e-5)]))
+    assert f"{LAUNCH_BOUND} (the GPU works 2.00 µs of a call's 100 µs)." in text
+
+
 def test_numpy_is_the_baseline_where_there_is_no_gpu(tmp_path):
     results = made(tmp_path, [mark(64, 1e-3), mark(64, 4e-3, implementation="numpy")])
     assert results.speedup == 4.0

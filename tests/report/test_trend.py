@@ -97,7 +97,8 @@ def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_
     summary = (tmp_path / "out/summary.md").read_text()
     assert "trend-a.stepped-light.svg" in summary
     assert "2026-02-02" in summary
-    assert "2026-01-19" not in summary
+    assert "% longer since 2026-01-19" in summary
+    assert "2026-01-18" not in summary
 
 
 def test_levels_are_found_in_noise_with_outliers() -> None:
