@@ -117,9 +117,8 @@ def doors(repetitions: int) -> None:
     print(f"the intervals of all four overlap in {overlaps} of {repetitions} repetitions")
     print(f"work and check: {'equal' if len(terms) == 1 else terms}")
     for name, values in logs.items():
-        print(
-            f"{name}: {math.exp(statistics.median(values)) * 1e3:.3f} ms, a measurement is ±{math.expm1(half[name]):.0%}"
-        )
+        middle_ms = math.exp(statistics.median(values)) * 1e3
+        print(f"{name}: {middle_ms:.3f} ms, a measurement is ±{math.expm1(half[name]):.0%}")
 
 
 def wall() -> None:
