@@ -352,8 +352,8 @@ def reference(call: Call, step: Step) -> str:
     else:
         code = run(call, step, ["-m", "gpubench", "run", *fresh], call.left_s)
     ended, cases, whole = _progress(ledger)
-    state = "complete" if whole else "not complete yet"
-    lines = [f"## Reference run: {step.name}\n", f"{ended} of {cases} timings (benchmarks times processes): {state}.\n"]
+    state = f"{ended}, complete" if whole else f"{ended} of at most {cases}, not complete yet"
+    lines = [f"## Reference run: {step.name}\n", f"Timings (benchmarks times processes): {state}.\n"]
     if not (folder / "run.json").exists() and ledger.exists():
         run(call, step, ["-m", "gpubench", "recover", str(folder)], max(PATIENCE_S + 5.0, call.left_s))
     call.part(step.name).parent.mkdir(exist_ok=True)
