@@ -1,6 +1,9 @@
 """A short part of docs/experiments/attack.py, by fixed seeds; and that it notices what breaks."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,32 @@ def attack():
 @pytest.mark.parametrize(("name", "count"), SHORT.items(), ids=SHORT)
 def test_a_short_attack_breaks_nothing(attack, name, count):
     assert attack.attack(name, count, seed=0, parallel=1) == []
+
+
+def test_a_run_that_is_killed_and_one_begun_twice_break_nothing(tmp_path):
+    """By a stub that loads no torch: the numbers that end with 0 measure."""
+    command = [sys.executable, SCRIPT, "kills=2", "starts=1", "--seed=1", "--parallel=1"]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2]), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in done.stdout.splitlines()[2:]]
+    assert rows == [["kills", "2", "0"], ["starts", "1", "0"]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_tried_counts_when_it_is_stopped(attack, monkeypatch, capsys):
+    def third_is_stopped(number):
+        if number == 2:
+            raise KeyboardInterrupt
+        return ["a line"] * number
+
+    monkeypatch.setitem(attack.ATTACKS, "kills", (third_is_stopped, 200))
+    monkeypatch.setattr(sys, "argv", ["attack.py", "kills", "starts", "--parallel=1"])
+    monkeypatch.setattr(attack.signal, "signal", lambda *_: None)
+    assert attack.main() == 1
+    printed = capsys.readouterr()
+    assert printed.err == "kills 1: a line\n"
+    assert printed.out.splitlines()[2:] == ["| kills | 2 | 1 | 0 |"]
 
 
 def test_every_attack_has_a_full_count_and_can_be_chosen(attack):

@@ -122,9 +122,9 @@ def _in_fork(words: list[str], folder: Path, output: Path) -> None:
     os.environ.update(environment(folder))
     tempfile.tempdir, sys.argv = None, ["gpubench", *words]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    sys.stdout = sys.stderr = output.open("a")
     for stream in (1, 2):
-        os.dup2(printed, stream)
+        os.dup2(sys.stdout.fileno(), stream)
     measuring.pytest_command = measuring_stub.slow_command
     sys.exit(cli.main(words))
 
@@ -148,23 +148,25 @@ def call(command: list[str], folder: Path, timeout: float = 300.0) -> subprocess
     )
 
 
-def left_over(folder: Path, patience_s: float = 0.0) -> Broken:
-    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files."""
+def left_over(folder: Path, patience_s: float = 0.0, after_kill: bool = False) -> Broken:
+    """Processes whose command line or working folder lies there after so many seconds at most, and scratch files, which
+    nobody can remove right after he was killed."""
     end = time.monotonic() + patience_s
-    while (left := _left_over(folder)) and time.monotonic() < end:
+    while (left := _processes_in(folder)) and time.monotonic() < end:
         time.sleep(0.1)
-    return left
+    scratch = [path for path in (folder / "scratch").glob("*") if not path.name.startswith("torchinductor")]
+    files = [f"scratch left: {path.name}" for path in scratch]
+    files += [f"part left: {path.name}" for path in folder.rglob("*.part")]
+    return left if after_kill else left + files
 
 
-def _left_over(folder: Path) -> Broken:
+def _processes_in(folder: Path) -> Broken:
     names = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE:
             about = [*(process.info["cmdline"] or []), process.info["cwd"] or ""]
             names += [f"process left over: {process.info['pid']}"] if any(str(folder) in each for each in about) else []
-    scratch = [path for path in (folder / "scratch").glob("*") if not path.name.startswith("torchinductor")]
-    parts = [path.name for path in folder.rglob("*.part")]
-    return names + [f"scratch left: {path.name}" for path in scratch] + [f"part left: {name}" for name in parts]
+    return names
 
 
 def traceback_in(done: subprocess.CompletedProcess[str]) -> Broken:
@@ -205,14 +207,13 @@ def kill(number: int) -> Broken:
         start = [*program, *RUN_WORDS, "test_suite.py", "--preset=smoke", f"--processes={processes}"]
         supervisor = begun(start, folder)
         _wait_for_moment(chance, supervisor, folder / "out/run.ledger.jsonl", processes, _START_S[program is STUB])
-        children = psutil.Process(supervisor.pid).children() if supervisor.poll() is None else []
-        victims = children if whom != "supervisor" else []
-        victims = victims if whom == "measuring process" and children else [*victims, psutil.Process(supervisor.pid)]
-        for victim in victims:
-            with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a stub may have ended meanwhile
+            process = psutil.Process(supervisor.pid)
+            victims = process.children() if whom != "supervisor" else []
+            for victim in victims if whom == "measuring process" and victims else [*victims, process]:
                 victim.send_signal(how)
         supervisor.wait(timeout=120)
-        broken = [each for each in left_over(folder, patience_s=5.0) if each.startswith("process")]
+        broken = left_over(folder, patience_s=5.0, after_kill=True)
         return broken + _resumed(folder, program, start)
 
 
@@ -770,18 +771,20 @@ def tried(name: str, number: int) -> list[str]:
         return [f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"]
 
 
-def attack(name: str, count: int, seed: int, parallel: int) -> list[str]:
-    """Make so many tries; what broke, each with the try's number."""
-    numbers = range(seed, seed + count)
-    one_try = functools.partial(tried, name)
+def tries(name: str, count: int, seed: int, parallel: int) -> Iterator[Broken]:
+    """What each of so many tries broke, with its number."""
+    one_try, numbers = functools.partial(tried, name), range(seed, seed + count)
     if parallel == 1:
-        return [each for number in numbers for each in one_try(number)]
-    if name in (*IN_PROCESS, *FORKING):
-        with ProcessPoolExecutor(parallel) as processes:
-            size = CHUNK if name in IN_PROCESS else 1
-            return [each for group in processes.map(one_try, numbers, chunksize=size) for each in group]
-    with ThreadPoolExecutor(parallel) as threads:
-        return [each for group in threads.map(one_try, numbers) for each in group]
+        yield from map(one_try, numbers)
+        return
+    pool = ProcessPoolExecutor if name in (*IN_PROCESS, *FORKING) else ThreadPoolExecutor
+    with pool(parallel) as workers:
+        yield from workers.map(one_try, numbers, chunksize=CHUNK if name in IN_PROCESS else 1)
+
+
+def attack(name: str, count: int, seed: int, parallel: int) -> Broken:
+    """All that so many tries broke."""
+    return [each for broken in tries(name, count, seed, parallel) for each in broken]
 
 
 IN_PROCESS, FORKING = ("files", "journals", "charts", "names"), ("kills", "starts")
@@ -807,11 +810,17 @@ def main() -> int:
     anything = False
     print("| attack | tried | broken | seconds |\n|---|---:|---:|---:|", flush=True)
     for name, count in chosen(args.attacks):
-        began = time.monotonic()
-        broken = attack(name, count, args.seed, args.parallel)
-        anything = anything or bool(broken)
-        print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
-        print(f"| {name} | {count:,} | {len(broken)} | {time.monotonic() - began:.0f} |", flush=True)
+        began, done, all_broken, stopped = time.monotonic(), 0, 0, False
+        try:
+            for broken in tries(name, count, args.seed, args.parallel):
+                done, all_broken = done + 1, all_broken + len(broken)
+                print("".join(f"{line}\n" for line in broken), end="", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:  # what was tried counts
+            stopped = True
+        anything = anything or all_broken > 0 or stopped
+        print(f"| {name} | {done:,} | {all_broken} | {time.monotonic() - began:.0f} |", flush=True)
+        if stopped:
+            break
     return int(anything)
 
 
