@@ -8,6 +8,7 @@ import pytest
 import records
 import torch
 from inprocess import gpubench as command
+from matplotlib.figure import Figure
 
 import gpubench
 from gpubench.commands.notebook import magic
@@ -94,6 +95,8 @@ def test_every_screen_and_picture_says_that_it_is_simulated(results, tmp_path):
     for kind in ("speedup", "rate", "time"):
         (svg,) = render(figures_of(results.table, kind, {})[:1], ["svg"], ["light"]).values()
         assert b"Simulated accelerator" in svg
+    title = results.plot(ax=Figure().subplots()).get_title()
+    assert title == "Simulated accelerator: times of a model, not of hardware"
     (run,) = results.runs
     assert [device.name for device in run.machine.devices if device.simulated] == ["demo"]
 

@@ -232,5 +232,6 @@ def test_the_chart_of_first_calls(tmp_path):
     title, svg = picture(made(tmp_path, marks), "first-call")
     assert title == "<Picture: a @ b: the first call takes 20 ms on the Synthetic H, 200× a later one, at n = 1024>"
     assert svg.count(" first call<") == 2
+    assert svg.count("stroke-dasharray") == 3  # two lines and the legend
     with pytest.raises(UsageError, match="no first-call picture can be made of these results"):
         made(tmp_path, [mark(n, 1e-3) for n in SIZES]).chart("first-call")
