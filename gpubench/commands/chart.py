@@ -6,25 +6,18 @@ import argparse
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..options import PICTURE_KINDS
 from ..runfile.reader import clean
 from .show import add_expression, chosen, selected
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..report.charts.page import Figure
     from ..runfile.schema import Run
 
-PICTURE_KINDS = {
-    "headline": "headline", "speedup": "speedup", "by-dtype": "speedup", "rate": "rate", "time": "rate",
-    "roofline": "roofline", "break-even": "break_even",
-}  # fmt: skip
-"""Kinds of pictures, and the modules that make them."""
 _FORMATS = ("svg", "png")
 _LEAST, _MOST = {"width": 400, "height": 240}, 4000
 """Pixels; below the least the words no longer fit."""
@@ -66,7 +59,7 @@ def _picture(args: argparse.Namespace) -> bytes:
         if not least <= given.get(name, least) <= _MOST:
             raise UsageError(f"--{name} {given[name]}: expected {least} to {_MOST} pixels")
     chosen(args)
-    from ..report.charts.pictures import render
+    from ..report.charts.pictures import figures_of, render
     from ..report.labels import listed
     from ..report.table import results_table
     from .report import read_all
@@ -84,25 +77,6 @@ def _picture(args: argparse.Namespace) -> bytes:
         given["subtitle"] = f"{figure.subject}: {figure.subtitle}"
     (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
     return content
-
-
-def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
-    """The figures of that kind, the first that a report shows first. Raises UsageError where there are none."""
-    from ..report.charts.material import ChartData
-    from ..report.charts.pictures import plan
-    from ..report.speedup import pair
-
-    data = ChartData(results, pair(results).table, labels=labels)
-
-    def made(kind: str) -> list[Figure]:
-        figures = plan(data, every=True, kinds=[PICTURE_KINDS[kind]])
-        return [figure for figure in figures if figure.kind == kind.replace("-", "_")]
-
-    if figures := made(kind):
-        return figures
-    possible = ", ".join(name for name in PICTURE_KINDS if made(name))
-    advice = data.one_size() or (f"these results make {possible}" if possible else "a picture needs three values")
-    raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 
 
 def device_labels(runs: Sequence[Run], labels: Iterable[str]) -> dict[tuple[str, str], str]:

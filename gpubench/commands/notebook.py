@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +54,7 @@ _MEASURE = ("--benchmark-only", "--benchmark-quiet")
 _USAGE = 4
 """pytest's exit code."""
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^\s"'])+)""")
+_QUOTED = r"""\"[^"]*"|'[^']*'"""
 _SWITCHES = ("--no-check", "--no-ceilings")
 
 
@@ -66,7 +69,7 @@ def load(*paths: str | os.PathLike[str]) -> Results:
 
 
 def time(  # noqa: PLR0913 - what users write
-    target: str | Callable[..., Any],
+    target: str | Sequence[str] | Callable[..., Any],
     /,
     *args: Any,
     setup: str | Callable[..., Any] | None = None,
@@ -82,7 +85,8 @@ def time(  # noqa: PLR0913 - what users write
     """Time a function call or an expression on the CPU and each GPU, and check its result, as the fixture does.
 
     - ``target``: ``"a @ b"``, which sees the caller's variables and what ``setup`` makes, or a function, which is
-      called with ``args`` and ``kwargs``. Tensors and networks among them are copied to each device.
+      called with ``args`` and ``kwargs``. Tensors and networks among them are copied to each device. Several
+      expressions, in a list, are compared with each other.
     - ``setup``: Python that makes the inputs of an expression (``"a = randn(n, n)"``), or a function that gets the
       sizes and returns the arguments of ``target``: ``lambda n: (torch.randn(n, n), torch.randn(n, n))``.
     - ``sizes``: ``"n=64..8192"``, ``[64, 256]`` for n, ``{"n": [64, 256], "m": [1, 8]}`` for all combinations,
@@ -96,15 +100,14 @@ def time(  # noqa: PLR0913 - what users write
     words = [f"--gpubench-{name}={value}" for name, given in asked.items() for value in _several(given)]
     words += [f"--gpubench-require-device={name}" for name in _several(devices) if name not in options.OPTIONAL_DEVICES]
     wanted = BenchmarkFile({}, _sizes(sizes), dtypes=_several(dtypes), variants=_several(variants))
-    if isinstance(target, str):
+    texts = [target] if isinstance(target, str) else target
+    if isinstance(texts, Sequence):
         if args or kwargs or callable(setup):
             raise UsageError("an expression takes no arguments: name them in it, and make them with setup='…'")
         frame = inspect.currentframe()
         caller = frame.f_back if frame else None
         names = {**caller.f_globals, **caller.f_locals} if caller else {}
-        return _expressions(
-            [target], wanted, names, [*words, f"--gpubench-preset={preset}"], setup or "", against, check
-        )
+        return _expressions(texts, wanted, names, [*words, f"--gpubench-preset={preset}"], setup or "", against, check)
     if not callable(target):
         raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
     if isinstance(setup, str) or against:
@@ -122,7 +125,8 @@ def load_ipython_extension(shell: Any) -> None:
         """Time an expression on the CPU and each GPU: %gpubench [options] EXPRESSION.
 
         Of %%gpubench the cell is the expression, and what follows the options its setup. The options are those of
-        ``gpubench time``: --size n=256,1024 --device --dtype --variant --against --import --no-check.
+        ``gpubench time``: --size n=256,1024 --device --dtype --variant --against --import --no-check. In quotes the
+        expression may stand in front of them, and there may be several, as in the shell.
         """
         try:
             return magic(line, cell, shell.user_ns)
@@ -142,15 +146,18 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     if not text.strip():
         raise UsageError("nothing to time: %gpubench a @ b")
     try:
-        args = parser("time").parse_args([*words, "--", text])
+        words = shlex.split(line) if cell is None and _in_quotes(rest) else [*words, "--", text]
+        args = parser("time").parse_args(words)
+    except ValueError as error:
+        raise UsageError(f"{line}: {error}") from None
     except SystemExit:  # it has said why
         return None
-    if args.output or args.chart or args.processes != 1:
-        raise UsageError("-o, --chart and --processes are for the command; the result has .df, .plot() and .speedup")
+    if args.output or args.chart or args.kind or args.processes != 1:
+        raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
     setup = "\n".join(filter(None, (args.setup, setup)))
     wanted = BenchmarkFile({}, parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
     names = {**names, **_imported(args.imports)}
-    return _expressions([text], wanted, names, options.passed_on(args), setup, args.against, args.check)
+    return _expressions(args.expressions, wanted, names, options.passed_on(args), setup, args.against, args.check)
 
 
 def split_options(line: str) -> tuple[list[str], str]:
@@ -167,6 +174,16 @@ def split_options(line: str) -> tuple[list[str], str]:
     return words, line[place:].strip()
 
 
+def _in_quotes(text: str) -> bool:
+    """Whether it is expressions in quotes, then perhaps options, as in the shell: not ``'a' + b``."""
+    first, *rest = _WORD.findall(text)
+    return all(re.fullmatch(_QUOTED, word) for word in (first, *itertools.takewhile(_no_option, rest)))
+
+
+def _no_option(word: str) -> bool:
+    return not word.startswith("--")
+
+
 def _imported(modules: Iterable[str]) -> dict[str, Any]:
     return {name: value for module in modules for name, value in brought(module).items()}
 
@@ -176,8 +193,10 @@ def _expressions(
     against: str | None, check: bool,
 ) -> Results:  # fmt: skip
     """Measure expressions that see these names."""
+    if against and len(texts) > 1:
+        raise UsageError("against takes one expression; several are compared with each other without it")
     sizes = [name for group, _ in wanted.sizes for name in group]
-    texts = [*texts, *filter(None, [against])]
+    timed, texts = texts, [*texts, *filter(None, [against])]
     trees = [parse(text, f"expression {text!r}") for text in texts] + ([parse(setup, "setup")] if setup.strip() else [])
     used = {name for tree in trees for name in used_names(tree)}.difference(
         sizes, *map(made_names, trees[len(texts) :])
@@ -186,7 +205,7 @@ def _expressions(
     for text in texts:
         require_known(text, setup, sizes, seen, _in_python)
     live = {name_of(text): Snippet(text, setup, (), seen, check) for text in texts}
-    wanted = replace(wanted, in_numpy={name_of(text) for text in texts[:1] if on_numpy(text)})
+    wanted = replace(wanted, in_numpy={name_of(text) for text in timed if on_numpy(text)})
     words = [*words, *_dtype(seen, wanted.dtypes)]
     return _measure(wanted, live, words, name_of(against) if against else None)
 

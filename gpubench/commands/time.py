@@ -34,6 +34,8 @@ _USAGE = 4
 """pytest's exit code."""
 _MOST_SIZES, _LONGEST_NAME = 200, 80
 _ACCEPTABLE = (OK, "skipped")
+KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype", "first-call")
+"""Pictures of expressions over their sizes, the first that can be made by default."""
 FILE_NAME = "test_time.py"
 """So that the names of what is measured begin with ``time``."""
 _DEADLINE_S = 120.0
@@ -84,7 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
-    output.add_argument("--chart", metavar="FILE", help="draw the speedup, or else the time, by size: .svg or .png")
+    drawn = "draw this picture, .svg or .png; without --kind the expressions, the speedup or else the time, by size"
+    output.add_argument("--chart", metavar="FILE", help=drawn)
+    kinds = f"what --chart draws: {', '.join(KINDS_OVER_SIZE)}"
+    output.add_argument("--kind", choices=KINDS_OVER_SIZE, metavar="KIND", help=kinds)
     options.declare(groups)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
 
@@ -95,6 +100,8 @@ def main(args: argparse.Namespace) -> int:
     wanted = benchmark_file_of(args)
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    if args.kind and not args.chart:
+        raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
         _require_writable(Path(path))
     with tempfile.TemporaryDirectory(prefix="gpubench-time-", ignore_cleanup_errors=True) as folder:
@@ -103,7 +110,7 @@ def main(args: argparse.Namespace) -> int:
         return _INCOMPLETE
     print(writable(str(results), sys.stdout.encoding))
     if args.chart:
-        _draw(results, Path(args.chart))
+        _draw(results, Path(args.chart), args.kind)
     return _INCOMPLETE if failed else _MEASURED
 
 
@@ -150,21 +157,14 @@ def _require_writable(path: Path) -> None:
         raise UsageError(f"{path}: is no results file and would be replaced: choose another name")
 
 
-def _draw(results: Results, path: Path) -> None:
-    """The speedup by size, or the time where there is nothing to compare; said where there is too little to draw."""
-    from ..report.charts.pictures import render
-    from ..runfile.writer import replace
-    from .chart import figures_of
-
-    table = results.table
-    for kind in ("speedup", "time"):
-        with contextlib.suppress(UsageError):
-            figure = figures_of(table, kind, {})[0]
-            (content,) = render([figure], [path.suffix.removeprefix(".")], ["light"]).values()
-            replace(path, content)
-            print(path)
-            return
-    print("gpubench time: no picture: it needs three sizes", file=sys.stderr)
+def _draw(results: Results, path: Path, kind: str | None) -> None:
+    """Said where there is too little to draw: what was measured is worth more than its picture."""
+    try:
+        results.chart(kind).save(path)
+    except UsageError as error:
+        print(f"gpubench time: {error}", file=sys.stderr)
+    else:
+        print(path)
 
 
 # What is to be timed --------------------------------------------------------------------------------------------------

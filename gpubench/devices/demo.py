@@ -17,8 +17,14 @@ PEAK_FLOPS = {"float32": 2e13, "bfloat16": 1.5e14, "float16": 1.5e14, "float64":
 PEAK_BYTES = 1e12
 REACHED = 0.8
 """Share of its peaks that work reaches."""
-LAUNCH_S, KERNEL_S, WAIT_S, FIRST_S = 4e-6, 2e-6, 6e-6, 0.02
-"""Seconds: host per operation, device per operation at least, a wait, and what the first call prepares."""
+LAUNCH_S, KERNEL_S, WAIT_S, FIRST_S = 8e-6, 2e-6, 6e-6, 0.02
+"""Seconds: host per operation, device per operation at least, a wait, and what the first call prepares.
+
+An operation costs the host about 4 µs in Python and in PyTorch's dispatcher, as one on a small tensor does on a CPU,
+and as much in the CUDA runtime and its driver. The first call loads a kernel's code from the library, which CUDA does
+lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces. Allocating costs nothing:
+PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA semantics: memory management").
+"""
 PAGEABLE, PINNED, COPY_S = 6e9, 2.4e10, 1e-5
 """Bytes per second to and from the host's memory, and seconds per copy at least."""
 _BYTES = 24 * 10**9

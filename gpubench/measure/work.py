@@ -117,6 +117,7 @@ def _bytes(counted: list[Any]) -> int:
 def _live() -> Any:
     """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
     but for views, ``moved`` the bytes that these read and wrote."""
+    import torch
 
     class Live(dispatch_mode()):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -126,7 +127,7 @@ def _live() -> Any:
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = operator(*args, **(kwargs or {}))
-            if not operator.is_view:
+            if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
                 self.operations += 1
                 written = {argument.name for argument in operator._schema.arguments if argument.is_out}
                 read = {name: value for name, value in (kwargs or {}).items() if name not in written}

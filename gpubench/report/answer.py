@@ -108,6 +108,7 @@ class Timing(NamedTuple):
     peak: str
 
 
+SINGLE_PROCESS = "One process: ranges are no confidence intervals (use --processes 3)."
 TIMING_COLUMNS = ("benchmark", "time", "throughput", "% of peak")
 
 
@@ -561,7 +562,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
         effect = count if noisy else "all times may be too long, although no single result is noisy"
         lines.append(f"{cause}: {effect}. Close other programs and run again.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
-        lines.append("One process: ranges are no confidence intervals (use --processes 3).")
+        lines.append(SINGLE_PROCESS)
     above = [row for row in judged if (row["utilisation"] or 0) > 1]
     if above:
         names = listed(list(dict.fromkeys(shown_name(row["workload"]) for row in above)), 2)

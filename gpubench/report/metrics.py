@@ -88,6 +88,8 @@ _METRICS = (
            _end("low")),
     Metric("high_s", "s", "High end", "of the same interval", _end("high")),
     Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
+    Metric("first_call_s", "s", "First call", "the first call in its process: what it loads, compiles and allocates",
+           attrgetter("result.first_call_s")),
     Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded",
            attrgetter("result.device_s")),
     Metric("launch_s", "s", "Launch overhead", "host seconds per call to enqueue the work",

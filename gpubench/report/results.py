@@ -17,7 +17,7 @@ from ..runfile import folder, reader
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run
 from . import judgement, labels, sweep
-from .answer import answer, crossings_by_pair, warnings
+from .answer import SINGLE_PROCESS, answer, crossings_by_pair, warnings
 from .findings import machine_line
 from .judgement import crossover_table, crossover_text, peak_text
 from .labels import Names, Row, arithmetic, brief_name, device_label, grouped, listed, times_range, times_text
@@ -27,12 +27,46 @@ from .table import BASE, CROSSING, HIDDEN, LINE, records, results_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .charts.page import Figure
+
 PLOT_KINDS = ("speedup", "time", "rate")
+_CHARTS = ("expressions", "speedup", "time")
+_FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
+"""A first call is worth a line where it takes so many times a later one, and so many seconds."""
 _WIDTH, _MOST_ROWS, _MOST_LINES = 200, 40, 4
 _ONE_PROCESS = "± is half the interquartile range of one process; --processes 3 gives a 95% confidence interval."
 _INTERVAL = "± is half the 95% confidence interval."
 _NO_GPU = "No GPU was measured; gpubench env says why."
 _HIDDEN = {*HIDDEN, BASE, LINE, CROSSING}
+
+
+class Picture:
+    """A chart with the words around it: a notebook shows it, :meth:`save` writes it."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._figure = figure
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file, whose name ends in .svg or .png. An earlier one is replaced."""
+        from ..runfile.writer import replace
+
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise UsageError(f"{path}: a picture's name ends in .svg or .png")
+        replace(path, self._content(path.suffix[1:]))
+
+    def _content(self, suffix: str) -> bytes:
+        from .charts.pictures import render
+
+        (content,) = render([self._figure], [suffix], ["light"]).values()
+        return content
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: without the head of a file."""
+        return self._content("svg").decode().partition("<svg")[2].join(("<svg", ""))
+
+    def __repr__(self) -> str:
+        return f"<Picture: {self._figure.title}>"
 
 
 class Results:
@@ -125,9 +159,27 @@ class Results:
 
             ax = pyplot.subplots()[1]
         _draw(ax, kind, lines)
+        if simulated := {name for run in self.runs for device in run.machine.devices if device.simulated
+                         for name in [device.label or device.name]}:  # fmt: skip
+            ax.set_title(f"{', '.join(sorted(simulated))}: times of a model, not of hardware", fontsize="medium")
         if kind == "speedup":
             ax.axhline(1.0, color="grey", linewidth=0.8)
         return ax
+
+    def chart(self, kind: str | None = None) -> Picture:
+        """The picture that ``--chart`` draws, which a notebook shows and :meth:`Picture.save` keeps.
+
+        ``kind`` is one of ``gpubench chart --kind``; by default the first of expressions side by side, speedup and
+        time that can be made. Raises UsageError where none can: a picture takes three sizes.
+        """
+        from .charts.pictures import figures_of
+
+        for each in (kind,) if kind else _CHARTS:
+            try:
+                return Picture(figures_of(self.table, each, {})[0])
+            except UsageError as error:
+                reason = error
+        raise reason if kind else UsageError("no picture: it takes three values over a size")
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -152,7 +204,7 @@ class Results:
         """Lines before the table, its cells with their heading first, and lines after it."""
         head = [machine_line(run) for run in self.runs[:_MOST_LINES]]
         head += [f"and {len(self.runs) - _MOST_LINES} more runs"] * (len(self.runs) > _MOST_LINES)
-        notes = [f"WARNING: {line}" for line in warnings(self._measured, self.runs) if "in one process" not in line]
+        notes = [f"WARNING: {line}" for line in warnings(self._measured, self.runs) if line != SINGLE_PROCESS]
         failed = _failures(result for run in self.runs for result in run.results)
         if len(self.runs) > 1 or len(self._measured) > _MOST_ROWS:
             tables = self.table, self._pairs, crossover_table(self._pairs, Names(self.table))
@@ -171,6 +223,7 @@ class Results:
         lines += [_single_sentence(row) for row in pairs if id(row["_result"]) not in swept]
         lines += _against_first(rows)
         lines += _launch_bound(rows)
+        lines += _first_calls(rows)
         if not any(map(on_accelerator, rows)):
             lines.append(_NO_GPU)
         unchecked = {c.reason for row in rows if (c := row["_result"].check) and c.status != "passed" and c.reason}
@@ -360,6 +413,19 @@ def _against_first(rows: list[Row]) -> list[str]:
             words = f"is {_words(*ratio)}" if ratio else "is too noisy to compare with"
             at = f", {sizes}" if sizes else ""
             lines.append(f"{where}{at}: {shown_name(other['workload'])} {words} {shown_name(base['workload'])}.")
+    return lines
+
+
+def _first_calls(rows: list[Row]) -> list[str]:
+    """A line for each device whose first call took much longer than the later ones: that which took longest."""
+    lines = []
+    for members in grouped(rows, _source).values():
+        slowest = max(members, key=lambda row: row["first_call_s"] or 0.0)
+        first_s, later_s = slowest["first_call_s"] or 0.0, slowest["time_s"]
+        if first_s >= max(_FIRST_CALL * later_s, _FIRST_CALL_S):
+            name = f"{_name(slowest, rows)}: " if len(rows) > 1 else ""
+            took = f"the first call took {seconds_text(first_s)}, {times_text(first_s / later_s)} a later one"
+            lines.append(f"{name}{took} ({_source_name(slowest)}).")
     return lines
 
 

@@ -196,10 +196,24 @@ def test_the_magics(capsys):
         ("", "gpubench: nothing to time: %gpubench a @ b"),
         ("--sice n=1 a", "gpubench time: unrecognized arguments: --sice: did you mean --size?"),
         ("--output x a", "gpubench: -o, --chart and --processes are for the command"),
+        ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
+        ("'a + 1' --setup 'x", "No closing quotation"),
+        ("'a + 1' 'a + 2' --against 'a'", "gpubench: against takes one expression"),
         ("--device nope a + 1", "gpubench: unknown device 'nope'"),
     ):
         assert function(line) is None
         assert message in capsys.readouterr().err
+
+
+def test_expressions_in_quotes_are_compared_as_in_the_shell():
+    results = measured("'a + 1' 'a.add(1)' --setup 'a = randn(n)' --size n=2,4")
+    assert [(row["workload"], row["n"]) for row in rows(results)] == [
+        ("time.a + 1", 2), ("time.a + 1", 4), ("time.a.add(1)", 2), ("time.a.add(1)", 4),
+    ]  # fmt: skip
+    (row,) = rows(measured("'a' + str(b)", b=3))
+    assert row["workload"] == "time.'a' + str(b)"
+    listed = gpubench.time(["a + 1", "a - 1"], setup="a = randn(9)", devices="cpu", preset="smoke")
+    assert [row["workload"] for row in rows(listed)] == ["time.a + 1", "time.a - 1"]
 
 
 def test_options_end_where_the_expression_begins():

@@ -148,6 +148,8 @@ def test_own_modules_and_numpy(tmp_path):
         (["--device=cuba"], "unknown device 'cuba'"),
         (["-o=no/such/r.json"], "no/such/r.json: no such folder"),
         (["-o=other.txt"], "other.txt: is no results file and would be replaced"),
+        (["--kind=time"], "--kind is for --chart FILE"),
+        (["--chart=c.svg", "--kind=pie"], "argument --kind: invalid choice: 'pie'"),
         (["--processes=0"], "processes must be 1 or more, not 0"),
     ],
 )

@@ -85,7 +85,7 @@ def test_times_copies_and_peaks_are_those_of_the_model(results):
 
 
 def test_every_screen_and_picture_says_that_it_is_simulated(results, tmp_path):
-    from gpubench.commands.chart import figures_of
+    from gpubench.report.charts.pictures import figures_of
 
     warning = "Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
     assert f"WARNING: {warning}" in str(results)

@@ -184,3 +184,53 @@ def test_plots(compared, tmp_path):
         compared.plot("pie")
     with pytest.raises(UsageError, match="no time over a size: that needs several sizes"):
         made(tmp_path, [mark(64, 1e-3)]).plot()
+
+
+def test_the_first_call_has_a_line_where_it_took_much_longer_than_the_others(tmp_path):
+    marks = [mark(64, 1e-3, first_call_s=0.5), mark(256, 1e-3, first_call_s=0.02), on_gpu(64, 1e-3, first_call_s=9e-3)]
+    text = str(made(tmp_path, marks))
+    assert "n=64: the first call took 500 ms, 500× a later one (CPU)." in text
+    assert text.count("first call") == 1
+    assert "first call" not in str(made(tmp_path, [mark(64, 1e-6, first_call_s=9e-4)]))  # nothing that anybody notices
+
+
+def picture(results, kind=None):
+    """Its title and its text as SVG."""
+    made_picture = results.chart(kind)
+    return repr(made_picture), made_picture._repr_svg_()
+
+
+def test_charts_are_those_of_the_command(compared, tmp_path):
+    title, svg = picture(compared)
+    assert title.startswith("<Picture: a @ b: the Synthetic H wins from between n = 64 and 256")
+    assert svg.startswith("<svg")
+    assert svg.rstrip().endswith("</svg>")
+    compared.chart("time").save(tmp_path / "time.svg")
+    assert (tmp_path / "time.svg").read_text().partition("<svg")[2] == picture(compared, "time")[1][4:]
+    compared.chart().save(tmp_path / "speedup.png")
+    assert (tmp_path / "speedup.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match=r"a picture's name ends in .svg or .png"):
+        compared.chart().save(tmp_path / "speedup.pdf")
+    with pytest.raises(UsageError, match="no picture: it takes three values over a size"):
+        made(tmp_path, [mark(64, 1e-3)]).chart()
+
+
+def test_the_chart_of_several_expressions_holds_them_side_by_side(tmp_path):
+    marks = [mark(n, 1e-3, text="a @ b") for n in SIZES] + [mark(n, 5e-4, text="a.mm(b)") for n in SIZES]
+    marks += [on_gpu(n, 1e-4, text="a @ b") for n in SIZES] + [on_gpu(n, 2e-4, text="a.mm(b)") for n in SIZES]
+    title, svg = picture(made(tmp_path, marks))
+    words = "2.0× as fast on the Synthetic, 2.0× slower on the Synthetic H at n = 1024"
+    assert title == f"<Picture: a.mm(b) against a @ b: {words}>"
+    for shown in ("500 µs", "200 µs", "Synthetic CPU", "Synthetic H", "a @ b", "a.mm(b)"):
+        assert f">{shown}" in svg, shown
+    third = made(tmp_path, [*marks, *(mark(n, 3e-3, text="c") for n in SIZES)])
+    assert picture(third)[0] == "<Picture: Expressions>"
+
+
+def test_the_chart_of_first_calls(tmp_path):
+    marks = [mark(n, 1e-3, first_call_s=2e-3) for n in SIZES] + [on_gpu(n, 1e-4, first_call_s=0.02) for n in SIZES]
+    title, svg = picture(made(tmp_path, marks), "first-call")
+    assert title == "<Picture: a @ b: the first call takes 20 ms on the Synthetic H, 200× a later one, at n = 1024>"
+    assert svg.count(" first call<") == 2
+    with pytest.raises(UsageError, match="no first-call picture can be made of these results"):
+        made(tmp_path, [mark(n, 1e-3) for n in SIZES]).chart("first-call")

@@ -9,16 +9,20 @@ from __future__ import annotations
 import io
 import pkgutil
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+from ...errors import UsageError
+from ...options import PICTURE_KINDS
 from ..render import file_names
+from ..speedup import pair
 from .material import ChartData
 from .page import Figure
 from .theme import LIGHT, THEMES, rc_settings, recoloured
@@ -42,6 +46,21 @@ def plan(data: ChartData, *, every: bool = False, kinds: Collection[str] = ()) -
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
     stems = file_names(figure.name for figure in figures)
     return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
+
+
+def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
+    """The figures of that kind, the first that a report shows first. Raises UsageError where there are none."""
+    data = ChartData(results, pair(results).table, labels=labels)
+
+    def made(kind: str) -> list[Figure]:
+        figures = plan(data, every=True, kinds=[PICTURE_KINDS[kind]])
+        return [figure for figure in figures if figure.kind == kind.replace("-", "_")]
+
+    if figures := made(kind):
+        return figures
+    possible = ", ".join(name for name in PICTURE_KINDS if made(name))
+    advice = data.one_size() or (f"these results make {possible}" if possible else "a picture needs three values")
+    raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 
 
 def render(

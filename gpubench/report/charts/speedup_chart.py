@@ -200,7 +200,7 @@ def _mark(crossing: Crossing, line: Line, size: str) -> Mark | None:
     if known.low is None or known.high is None:
         low = max((x for x in sizes if x <= known.size), default=sizes[0])
         high = min((x for x in sizes if x >= known.size), default=sizes[-1])
-        return Mark(low, high, f"{rounded_size(low, size)} to {rounded_size(high, size)}")
+        return Mark(low, high, f"{size_text(low, size)} to {size_text(high, size)}")
     if not known.low or known.high == math.inf or too_noisy(known.low, known.high):
         return None
     return Mark(known.size, known.size, f"{size_label(size)} ≈ {rounded_size(known.size, size)}")
@@ -226,7 +226,7 @@ def _since(crossing: Crossing, line: Line, size: str) -> str:
     if mark and mark.low == mark.high:
         return f"from {mark.words}"
     if mark:
-        return f"from between {label} = {rounded_size(mark.low, size)} and {rounded_size(mark.high, size)}"
+        return f"from between {label} = {size_text(mark.low, size)} and {size_text(mark.high, size)}"
     if known.crosses or crossing.disputed or _doubtful(line):
         return _UNSURE
     if known.always:

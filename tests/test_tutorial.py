@@ -1,0 +1,76 @@
+"""The tutorial: its notebook runs, its page and pictures are made from it, and its text says nothing that isn't shown.
+
+A test that fails for the page says ``python docs/tutorial.py``, which makes all of them anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nbclient")
+ROOT = Path(__file__).resolve().parent.parent
+specification = importlib.util.spec_from_file_location("tutorial", ROOT / "docs/tutorial.py")
+tutorial = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(tutorial)
+SIMULATED = "WARNING: Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
+NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
+FINDINGS = ("size", "copies", "precision", "allocation", "launch", "first")
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    return tutorial.read()
+
+
+def cells_of_findings(notebook):
+    """The cells of each finding, its heading first."""
+    starts = [i for i, cell in enumerate(notebook.cells) if re.match("## ", cell.source)]
+    parts = [notebook.cells[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    return dict(zip(FINDINGS, parts, strict=False))
+
+
+def require_six_findings(notebook):
+    """Each is a heading, a command that gave times, a picture and a paragraph."""
+    assert [f"{name}.svg" for name in FINDINGS] == list(tutorial.pictures(notebook))
+    for name, cells in cells_of_findings(notebook).items():
+        assert [cell.cell_type for cell in cells] == ["markdown", "code", "code", "markdown"], name
+        printed, picture = (tutorial.output_of(cell, "text/plain") for cell in cells[1:3])
+        assert SIMULATED in printed, name
+        assert re.search(r"\d [nµm]s", printed), printed
+        assert not re.search(r"on (cpu|demo): (error|failed|skipped)", printed), printed
+        assert "Simulated accelerator" in picture, picture
+        assert "Simulated accelerator" in tutorial.output_of(cells[2], "image/svg+xml")
+
+
+def test_the_page_and_the_pictures_are_those_of_the_notebook(notebook):
+    assert tutorial.PAGE.read_text(encoding="utf-8") == tutorial.page(notebook), "run python docs/tutorial.py --page"
+    kept = {path.name: path.read_text(encoding="utf-8") for path in tutorial.PICTURES.iterdir()}
+    assert kept == tutorial.pictures(notebook), "run python docs/tutorial.py --page"
+
+
+def test_what_is_kept_is_small_and_says_that_it_is_simulated(notebook):
+    require_six_findings(notebook)
+    assert {path.name for path in tutorial.PICTURES.iterdir() if path.stat().st_size > 60_000} == set()
+    assert tutorial.NOTEBOOK.stat().st_size < 500_000
+
+
+def test_no_number_is_in_the_text_that_a_command_or_its_output_does_not_show(notebook):
+    for name, (heading, command, picture, text) in cells_of_findings(notebook).items():
+        outputs = tutorial.output_of(command, "text/plain"), tutorial.output_of(picture, "image/svg+xml")
+        shown = set(NUMBER.findall(" ".join([command.source, *outputs])))
+        assert set(NUMBER.findall(heading.source.partition(". ")[2] + text.source)) <= shown, name
+
+
+def test_the_notebook_runs_from_top_to_bottom():
+    notebook = tutorial.read()
+    for cell in notebook.cells:
+        cell.pop("outputs", None)
+        if cell.cell_type == "code":
+            cell.outputs = []
+    tutorial.run(notebook)
+    require_six_findings(notebook)
+    assert tutorial.page(notebook).count("```sh\ngpubench time ") == len(FINDINGS)
