@@ -367,6 +367,8 @@ def _commands(arguments: list[list[str]], allowed: tuple[int, ...] = (0, 2)) -> 
                 code = cli.main(words)
         except SystemExit as end:
             code = end.code
+        if code == cli.INTERRUPTED:  # by whoever stops the attack
+            raise KeyboardInterrupt
         took, text = time.process_time() - began, out.getvalue() + err.getvalue()
         broken += [f"{words[0]}: {each}" for each in _traceback(text)]
         broken += [f"{words[0]} took {took:.0f} s"] if took > LONGEST_S else []
