@@ -682,8 +682,8 @@ def interrupted(number: int) -> Broken:
         text = report.communicate(timeout=LONGEST_S)[0]
         ended = 130 if report.returncode == -signal.SIGINT else report.returncode
         broken = [] if ended in (0, 130) else [f"ended with {ended}: {text[-300:]}"]
-        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"]
-        broken += ["no line"] if ended == 130 and not said else []
+        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"] or "report.html" in text  # all was written
+        broken += [f"no line: {report.returncode}: {text[-300:]!r}"] if ended == 130 and not said else []
         return broken + _traceback(text) + left_over(folder)
 
 
