@@ -4,12 +4,14 @@
 
 First ``a @ b`` at three sizes: by gpubench.time and by ``torch.utils.benchmark.Timer``, on the same tensors, in turn.
 Then the same expression by the command, from Python, by the magic and by the fixture in a test file: whether work,
-check and unit are equal, and how often the quartiles of the rounds of all four overlap.
+check and unit are equal, and how often the four intervals overlap. An interval is 95 % of a door's measurements, by
+how its times differ from one repetition to the next: within one process that can't be seen.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -19,6 +21,7 @@ import time
 from pathlib import Path
 
 import torch
+from scipy.special import stdtrit
 from torch.utils.benchmark import Timer
 
 import gpubench
@@ -54,8 +57,11 @@ def agreement(turns: int) -> None:
                     torchs = Timer("a @ b", globals=names, num_threads=torch.get_num_threads())
                     seconds[timer] = torchs.blocked_autorange(min_run_time=0.3).median
             ratios.append(seconds["ours"] / seconds["theirs"])
-        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
-        print(f"n={n}: gpubench / Timer = {statistics.median(ratios):.3f} (in turn: {spread})", flush=True)
+        logs = sorted(map(math.log, ratios))
+        error = float(stdtrit(turns - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(turns)
+        middle = statistics.median(logs)
+        interval = f"{math.exp(middle - error):.3f} to {math.exp(middle + error):.3f}"
+        print(f"n={n}: gpubench / Timer = {math.exp(middle):.3f} (95 %: {interval})", flush=True)
 
 
 def by_command(folder: Path) -> Result:
@@ -95,19 +101,24 @@ DOORS = {"command": by_command, "Python": by_python, "magic": by_magic, "fixture
 
 def doors(repetitions: int) -> None:
     """How often the four overlap, and whether they say the same of the work."""
-    overlaps, terms = 0, set()
-    medians: dict[str, list[float]] = {name: [] for name in DOORS}
-    for _ in range(repetitions):
-        with tempfile.TemporaryDirectory() as folder:
-            results = {name: measure(Path(folder)) for name, measure in DOORS.items()}
-        ends = [(each.times.q1_s, each.times.q3_s) for each in results.values()]
-        overlaps += max(low for low, _ in ends) <= min(high for _, high in ends)
-        terms |= {(each.work, each.check and each.check.status) for each in results.values()}
-        for name, each in results.items():
-            medians[name].append(each.times.median_s)
-    print(f"the quartiles of all four overlap in {overlaps} of {repetitions} repetitions")
+    terms = set()
+    logs: dict[str, list[float]] = {name: [] for name in DOORS}
+    for turn in range(repetitions):
+        for name in list(DOORS) if turn % 2 else reversed(DOORS):
+            with tempfile.TemporaryDirectory() as folder:
+                result = DOORS[name](Path(folder))
+            terms.add((result.work, result.check and result.check.status))
+            logs[name].append(math.log(result.times.median_s))
+    half = {name: float(stdtrit(repetitions - 1, 0.975)) * statistics.stdev(values) for name, values in logs.items()}
+    overlaps = sum(
+        max(logs[name][i] - half[name] for name in DOORS) <= min(logs[name][i] + half[name] for name in DOORS)
+        for i in range(repetitions)
+    )
+    print(f"the intervals of all four overlap in {overlaps} of {repetitions} repetitions")
     print(f"work and check: {'equal' if len(terms) == 1 else terms}")
-    print(", ".join(f"{name} {statistics.median(values) * 1e3:.3f} ms" for name, values in medians.items()))
+    for name, values in logs.items():
+        middle_ms = math.exp(statistics.median(values)) * 1e3
+        print(f"{name}: {middle_ms:.3f} ms, a measurement is ±{math.expm1(half[name]):.0%}")
 
 
 def wall() -> None:
@@ -120,7 +131,7 @@ def wall() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--repetitions", type=int, default=20)
     args = parser.parse_args()
     os.environ.setdefault("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))

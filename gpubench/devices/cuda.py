@@ -39,8 +39,11 @@ _REASONS = {
 _POLICIES = {"power limit": "NVML_PERF_POLICY_POWER", "heat": "NVML_PERF_POLICY_THERMAL"}
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _cause(error: BaseException) -> str:
+    """The first line of the error that began it: the end of a failed capture has one of its own, and torch adds advice
+    for debugging."""
+    first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
+    return str(first).strip().split("\n")[0] or type(first).__name__
 
 
 @functools.cache
@@ -254,7 +257,7 @@ class Cuda(TorchDevice):
                     result = call()
             except RuntimeError as error:
                 # torch ends neither the capture nor the use of the graph's memory: every later allocation may fail.
-                reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {_one_line(error)}"
+                reason = Cuda._failed_capture = f"the call can't be captured in a CUDA graph: {_cause(error)}"
                 raise Unmeasurable(reason) from error
         return graph.replay, result
 

@@ -243,6 +243,10 @@ class Snippet:
     def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
         """Make the inputs and measure the call."""
         namespace = self._namespace(bench, sizes)
+        if missing := unknown_names([self.text], namespace):  # known only now, where modules bring names
+            made = f"{', '.join(missing)} = {', '.join(['randn(n, n)'] * len(missing))}"
+            how = f"make them in the setup, for example {made!r} with the size n=256,1024,4096"
+            raise UsageError(f"unknown names {', '.join(missing)}: {how}")
         if bench.implementation == "numpy":
             namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
         measure_call(bench, function_of(self.text, namespace), self.check)

@@ -137,6 +137,8 @@ def test_own_modules_and_numpy(tmp_path):
     assert [each["extra_info"]["gpubench"]["implementation"] for each in results] == ["torch", "numpy"]
     assert "NumPy" in done.stdout
     assert "time.twice(a), float32" not in done.stdout
+    done = gpubench("time", "twice(q + k)", "--import=mine", *SMOKE, cwd=tmp_path)
+    assert "unknown names q, k: make them in the setup, for example 'q, k = randn(n, n), randn(n, n)'" in done.stdout
     done = gpubench("time", "f(1)", "--import=nowhere", *SMOKE, cwd=tmp_path)
     assert "can't import nowhere: ModuleNotFoundError: No module named 'nowhere'" in done.stdout
 

@@ -204,7 +204,7 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
-    for word in re.findall(r"\S+ ≈ \S+|\S+ #\d+|\d+ threads?\S*|\S+ × \S+|\S+", words):
+    for word in re.findall(r"\S+ [≈=] \S+|\S+ #\d+|\d+ threads?\S*|\S+ × \S+|\S+", words):
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...format import text
 from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
+from ..judgement import too_noisy
 from ..labels import Row, family, grouped, heading, size_label, size_text, times_text
 from ..metrics import Rate
 from ..speedup import times_and_ratio
@@ -158,6 +159,7 @@ def _compared(data: ChartData, by_device: Sequence[Sequence[Line]]) -> str:
         top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
         fast = times_text(top / bottom)
         how = "as fast" if ratio.low <= 1 <= ratio.high else f"{fast} as fast" if top > bottom else fast
+        how = "unsure" if too_noisy(ratio.low, ratio.high) else how
         parts.append(f"{how} on the {data.naming.short(lines[0].row)}")
     first, second = (workload_name(line.row["workload"]) for line in by_device[0])
     last, size = by_device[0][0].points[-1], by_device[0][0].row["size_name"]
