@@ -423,4 +423,5 @@ def _rank_sum_chances(small: int, large: int) -> np.ndarray:
         ways[large + i :] -= ways[: max(0, len(ways) - large - i)].copy()
         for start in range(i):
             ways[start::i] = np.cumsum(ways[start::i])
-    return np.cumsum(ways) / ways.sum()
+    chances: np.ndarray = np.cumsum(ways) / ways.sum()
+    return chances

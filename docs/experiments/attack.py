@@ -367,6 +367,8 @@ def _commands(arguments: list[list[str]], allowed: tuple[int, ...] = (0, 2)) -> 
                 code = cli.main(words)
         except SystemExit as end:
             code = end.code
+        if code == cli.INTERRUPTED:  # by whoever stops the attack
+            raise KeyboardInterrupt
         took, text = time.process_time() - began, out.getvalue() + err.getvalue()
         broken += [f"{words[0]}: {each}" for each in _traceback(text)]
         broken += [f"{words[0]} took {took:.0f} s"] if took > LONGEST_S else []
@@ -680,8 +682,8 @@ def interrupted(number: int) -> Broken:
         text = report.communicate(timeout=LONGEST_S)[0]
         ended = 130 if report.returncode == -signal.SIGINT else report.returncode
         broken = [] if ended in (0, 130) else [f"ended with {ended}: {text[-300:]}"]
-        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"]
-        broken += ["no line"] if ended == 130 and not said else []
+        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"] or "report.html" in text  # all was written
+        broken += [f"no line: {report.returncode}: {text[-300:]!r}"] if ended == 130 and not said else []
         return broken + _traceback(text) + left_over(folder)
 
 

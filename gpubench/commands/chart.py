@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runfile.schema import Run
 
 _FORMATS = ("svg", "png")
-_LEAST, _MOST = {"width": 400, "height": 240}, 4000
+_LEAST, _MOST = {"width": 560, "height": 240}, 4000
 """Pixels; below the least the words no longer fit."""
 
 
@@ -71,11 +71,14 @@ def _picture(args: argparse.Namespace) -> bytes:
     names = [other.name.removeprefix("speedup-").removeprefix(f"{args.kind}-") for other in (figure, *others)]
     names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]
     if names := [name for name in dict.fromkeys(names) if name != names[0]]:
-        words = f"drew {figure.subject or figure.title}; -k chooses another: {listed(names)}"
+        words = f"drew {figure.subject or figure.title}; to draw another, add -k: {listed(names)}"
         print(f"gpubench chart: {words}", file=sys.stderr)
     if args.title and figure.subject:  # the title that it replaces begins with it
         given["subtitle"] = f"{figure.subject}: {figure.subtitle}"
-    (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
+    try:
+        (content,) = render([dataclasses.replace(figure, **given)], [suffix], [args.theme]).values()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     return content
 
 

@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
     add("--github-summary", nargs="?", const=os.environ.get(_STEP_SUMMARY, ""), metavar="FILE", help=appended)
     add("--fail-missing", action="store_true", help="exit with 1 also if new lacks, or failed, a benchmark of base")
+    undecided = "exit with 1 also if a benchmark is inconclusive: else a guard that proves nothing stays green"
+    add("--fail-inconclusive", action="store_true", help=undecided)
     add("--across-machines", action="store_true", help="compare although machines or configurations differ")
     relative = "with --across-machines: compare times relative to each machine's measured peaks"
     add("--normalise", action="store_true", help=relative)
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--paths", nargs="+", default=[], metavar="PATH", help=files)
     builtin = "the suite that comes with gpubench, although the sides have benchmarks"
     add("--builtin", action="store_true", help=builtin)
-    folder = "folder for the results files of all pairs (default: out/compare-1, -2 …)"
+    folder = "folder for the results files of all pairs (default: out-compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=float, metavar="S", help="time for measuring, in seconds (default: 900)")
     most = "highest number of pairs (default: 20); one benchmark takes 7 at least, a hundred take 14"
@@ -96,7 +98,7 @@ def main(args: argparse.Namespace) -> int:
     chosen(args)  # a wrong expression is refused before a file is read
     _require_writable(args)
     try:
-        comparison = replace(_compare(args), fail_missing=args.fail_missing)
+        comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:
         if args.github_summary:  # a red job says there why
             from ..compare.document import append_step_summary
@@ -115,6 +117,8 @@ def _name_sides(args: argparse.Namespace) -> None:
         args.base, args.new = ([side] for side in args.sides)
     elif args.sides or not (args.base and args.new):
         got = f", not {len(args.sides)}" if args.sides else ""
+        if args.github_summary and Path(args.github_summary).exists() and args.sides:
+            got += f" (--github-summary took {args.github_summary} for its FILE: put it last)"
         raise UsageError(f"expected two sides{got}: gpubench compare BASE NEW, or --base RUN … --new RUN …")
 
 

@@ -106,7 +106,9 @@ def _cells(row: dict[str, Any], several: bool) -> tuple[str, ...]:
     rates = " ".join(text(row[name], unit) for name, unit in units.items() if row.get(name))
     time = seconds_text(result.times.median_s) + "*" * bool(result.flags)
     peak = "" if share is None else f"{share:.0%}" if share <= 1 else "—"
-    return _name(row, several), row["device"], time, _spread(row), rates, peak
+    simulated = row["_run"].machine.device(row["device"]).simulated
+    device = row["device"] + " (simulated)" * simulated
+    return _name(row, several), device, time, _spread(row), rates, peak
 
 
 def _spread(row: dict[str, Any]) -> str:

@@ -33,7 +33,8 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    says what each side has. With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown."""
+    says what each side has. With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown,
+    with ``fail_inconclusive`` one without a conclusive verdict."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -41,6 +42,7 @@ class Comparison:
     threshold: float
     pairs: int | None = None
     fail_missing: bool = False
+    fail_inconclusive: bool = False
     contents: tuple[str, ...] = ()
 
     @property
@@ -50,10 +52,12 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or a lost case where that fails, 3 nothing to compare."""
+        """0 no proven slowdown, 1 a proven one or what else was said to fail, 3 nothing to compare."""
         if not self.verdicts:
             return EXIT_NOTHING
-        return EXIT_SLOWDOWN if self.verdict == SLOWER or (self.fail_missing and self.lost) else EXIT_NO_SLOWDOWN
+        undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
+        failed = self.verdict == SLOWER or undecided or (self.fail_missing and self.lost)
+        return EXIT_SLOWDOWN if failed else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:

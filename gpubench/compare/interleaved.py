@@ -259,7 +259,7 @@ class _Judge:
             raise UsageError(
                 f"--budget and --pairs allow about {counted(allowed, 'pair')} of {pair_s:.2g} s, but proving a change"
                 f" takes {needed} with {counted(cases, 'benchmark')}: use --budget {math.ceil(needed * pair_s * 1.2)}"
-                f" --pairs {max(needed, self._args.pairs)} or more, or choose fewer benchmarks (-k, --paths)"
+                f"{f' --pairs {needed}' * (needed > self._args.pairs)} or more, or choose fewer (-k, --paths)"
             )
 
     def comparison(self, pairs: int, interrupted: bool) -> Comparison:
@@ -284,9 +284,9 @@ class _Judge:
 
 
 def _empty_folder(name: str | None) -> Path:
-    """That folder, or the first of ``out/compare-1``, ``-2`` … that isn't there. Raises UsageError if it holds an
+    """That folder, or the first of ``out-compare-1``, ``-2`` … that isn't there. Raises UsageError if it holds an
     earlier comparison, or can't be written."""
-    numbered = (Path("out", f"compare-{number}") for number in itertools.count(1))
+    numbered = (Path(f"out-compare-{number}") for number in itertools.count(1))
     folder = Path(name) if name else next(path for path in numbered if not path.exists())
     if (folder / "turns").exists() or any(any((folder / side).glob("*.json")) for side in ("base", "new")):
         raise UsageError(f"{folder}: holds an earlier comparison: choose another folder with -o")

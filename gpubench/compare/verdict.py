@@ -468,7 +468,7 @@ def _explain(
         spread, noun, count, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
     needed = statistics.needed_values(spread, 1 + threshold, FALSE_DISCOVERIES / cases, most=MOST_NEEDED)
     if needed is None:
-        return reason, f"{noun} vary by {percent(spread)}: use a quieter machine or --interleave", None
+        return reason, "no number of runs would be conclusive: use a quieter machine or --interleave", None
     more = max(1, math.ceil((needed - count) / per_run))
     text = f"about {counted(more, 'more run')} per side would detect a change of {percent(threshold)}"
     return reason, text if known else f"{text} (assuming {percent(spread)} variation between processes)", more

@@ -10,7 +10,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -86,6 +86,7 @@ class AnswerRow:
         return self.name, self.typically, ends, self.copies, self.since, self.worth
 
 
+_NO_ANSWER = "No answer: a smoke run is too short for one; measure with --preset quick."
 ANSWER_COLUMNS = ("work", "typically", "range", "with copies", "faster from", "worth it?")
 
 
@@ -152,11 +153,19 @@ def answer(
         if (body := _card_rows(members, crossings))
     )
     noted, sentence = warnings(rows, runs), lead(cards, compared, costs or {})
+    if runs and all(run.preset == "smoke" for run in runs):
+        sentence, cards = _NO_ANSWER, tuple(map(_undecided, cards))
     if cards:
         return Answer(sentence, noted, cards)
     alone = [row for row in rows if row["implementation"] != "numpy"]
     hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
-    return Answer(" ".join(filter(None, [sentence, _cpu_sentence(alone)])), noted, (), _timings(alone), hint)
+    alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
+    return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), _timings(alone), hint)
+
+
+def _undecided(card: Card) -> Card:
+    """A smoke run's: its times mean nothing, so nothing is worth it or not."""
+    return replace(card, rows=tuple(replace(row, verdict=UNSURE, exceptions="", since="—") for row in card.rows))
 
 
 def pair_key(row: Row) -> tuple[int, int]:

@@ -42,7 +42,10 @@ _REASONS = (
 )
 _PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
-_OF_SEVERAL = " (8): of so many benchmarks, of which the median is given."
+_OF_SEVERAL = (
+    " Range: its 95% interval; with (8), the lowest and highest of so many benchmarks, of which the median is given, of"
+    " two the lower."
+)
 _NOTE = (
     "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
     "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."

@@ -173,7 +173,7 @@ def crossover_text(crossing: Crossing, line: Line, name: str) -> str:
     if doubtful or len(sizes) == 1 or crossing.disputed or crossing.anywhere(sizes[0], sizes[-1]):
         return UNSURE
     if known.always:
-        return EVERY_SIZE
+        return UNSURE if any(map(withheld, line.rows)) else EVERY_SIZE
     if known.size is None:
         ahead = [point.x for point in line.points if point.y >= 1]
         upper = size_text(max(ahead) if ahead else sizes[-1], name)

@@ -53,6 +53,8 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         project = Project() if builtin else read_project(folder)
         if not builtin and not project.paths and (folder / "benchmarks").is_dir():
             project = Project((str(folder / "benchmarks"),))
+        if not project.paths and not builtin and _holds_results(folder):
+            raise UsageError(f"{name}: {text}: holds results files and no code: leave out --interleave")
         return Environment(name, interpreter, project.paths or suite, project.source)
     found = shutil.which(text)
     if found is None:
@@ -61,6 +63,12 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
     project = Project() if builtin or paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite
     return Environment(name, process.Interpreter(os.path.abspath(found)), files, project.source)
+
+
+def _holds_results(folder: Path) -> bool:
+    """Whether it is no checkout: there are JSON files in it, and no Python."""
+    code = ("*.py", "*/*.py", "*/*/*.py", "pyproject.toml", ".git")
+    return not any(next(folder.glob(sign), None) for sign in code) and next(folder.glob("**/*.json"), None) is not None
 
 
 def _can_measure(python: str) -> bool:

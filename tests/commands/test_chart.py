@@ -110,9 +110,9 @@ def test_the_dtypes_of_the_chosen_workload_are_drawn(
 def test_what_else_matches_is_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "picture.svg"
     assert chart(run, "--kind", "speedup", "-k", "matmul or mine", "-o", out) == 0
-    assert capsys.readouterr().err == "gpubench chart: drew Matrix products; -k chooses another: mine.work\n"
+    assert capsys.readouterr().err == "gpubench chart: drew Matrix products; to draw another, add -k: mine.work\n"
     assert chart(run, "--kind", "rate", "-k", "matmul or mine", "-o", out) == 0
-    assert capsys.readouterr().err.endswith("-k chooses another: matmul\n")
+    assert capsys.readouterr().err.endswith("to draw another, add -k: matmul\n")
     assert chart(run, "--kind", "speedup", "-k", "matmul", "-o", out) == 0
     assert capsys.readouterr().err == ""
 
@@ -154,7 +154,8 @@ def test_png(run: Path, tmp_path: Path) -> None:
         (("--kind", "rate", "-k", "and"), "expected a word"),
         (("--kind", "speedup", "-k", "cpu"), "no speedup picture can be made of these results: these results make"),
         (("--kind", "speedup", "-k", "n=16"), "no speedup picture"),
-        (("--kind", "rate", "--width", "20"), "--width 20: expected 400 to 4000 pixels"),
+        (("--kind", "rate", "--width", "20"), "--width 20: expected 560 to 4000 pixels"),
+        (("--kind", "headline", "--height", "250"), "--height 250 is too low for this picture: it needs "),
         (("--kind", "rate", "--height", "9999"), "--height 9999: expected 240 to 4000 pixels"),
         (("--kind", "rate", "-o", "picture.gif"), "a picture's name ends in .svg or .png"),
     ],

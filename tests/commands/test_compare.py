@@ -67,6 +67,7 @@ def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(s
     assert main(["compare", "--base", base, "--new", new, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == "inconclusive"
+    assert main(["compare", base, new, "--fail-inconclusive"]) == 1
     case = document["cases"][1]
     assert case["id"] == "benchmarks/test_a.py::test_slow[a.slow[float32-n=8]]"
     assert (case["low"], case["high"], case["p"]) == (None, None, None)
@@ -141,6 +142,12 @@ def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(
     assert main(["compare", *files, "--fail-missing"]) == 1
     assert main(["compare", "--base", files[3], "--new", files[1], "--fail-missing"]) == 0
     assert "; 1 only in new" in capsys.readouterr().out
+
+
+def test_a_side_taken_for_the_summary_s_file_is_named(save, capsys) -> None:
+    base, new = save("base.json", run_file()), save("new.json", run_file())
+    assert main(["compare", "--github-summary", base, new]) == 2
+    assert f"(--github-summary took {base} for its FILE: put it last)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -615,7 +622,8 @@ def test_a_budget_in_which_nothing_can_be_proven_ends_with_two_and_says_what_can
         assert "of 1 benchmarks" not in line
         needed = "takes 7 with 1 benchmark:" if "--budget" in more else "takes 10 with 6 benchmarks:"
         assert needed in line
-        assert f"--pairs {20 if '--budget' in more else 10} or more" in line
+        assert ("--pairs" in line.partition(": use")[2]) == ("--pairs" in more)
+        assert ("or more" if "--budget" in more else "--pairs 10 or more") in line
 
 
 def test_turns_of_somebody_else_stay(in_turn, tmp_path: Path, capsys) -> None:

@@ -37,10 +37,12 @@ def both(workload: str, cpu: float, gpu: float, **how: Any) -> list[dict[str, An
     return [mark(workload, "cpu", cpu, n=how.get("n", 64), dtype=dtype), mark(workload, "cuda:0", gpu, **how)]
 
 
-def answered(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Answer:
+def answered(folder: Path, marks: list[dict[str, Any]], preset: str = "quick", **how: Any) -> Answer:
     path = folder / "run.json"
     how.setdefault("devices", BOTH)
-    path.write_text(json.dumps(records.run_file(marks, processes=3, **how)))
+    data = records.run_file(marks, processes=3, **how)
+    data["gpubench"]["preset"] = preset
+    path.write_text(json.dumps(data))
     run = reader.read(path)
     results = table.results_table([run])
     pairs = speedup.pair(results).table
@@ -228,6 +230,12 @@ def test_threads_pay_where_both_were_measured(tmp_path: Path) -> None:
 def test_a_busy_machine_is_a_warning(tmp_path: Path, how: dict[str, Any], words: str) -> None:
     found = answered(tmp_path, both("mine.work", 1.0, 0.1), **how)
     assert [line.startswith(words) for line in found.warnings] == [True] * bool(words)
+
+
+def test_a_smoke_run_answers_nothing(tmp_path: Path) -> None:
+    found = answered(tmp_path, both("matmul.square", 5.0, 0.1), preset="smoke")
+    assert found.sentence == "No answer: a smoke run is too short for one; measure with --preset quick."
+    assert {row.worth for card in found.cards for row in card.rows} == {"? unsure"}
 
 
 def test_smoke_and_one_process_are_warnings(tmp_path: Path) -> None:

@@ -197,15 +197,15 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert not done.stdout  # one pair proves nothing
     assert "--budget and --pairs allow about 1 pair of " in done.stderr.splitlines()[-1]
-    (base,), (new,) = (list((tmp_path / "out/compare-1" / side).iterdir()) for side in ("base", "new"))
+    (base,), (new,) = (list((tmp_path / "out-compare-1" / side).iterdir()) for side in ("base", "new"))
     assert base.name == new.name == "000.json"
     before, after = (read(path).results[0].times.median_s for path in (base, new))
     assert after / before > 2
     assert f"base measured with {sys.executable}, new with {sys.executable}" in done.stderr
     again = compare(tmp_path, *WORDS, "--preset=smoke")
     assert again.returncode == 0, again.stderr
-    assert (tmp_path / "out/compare-2/base/000.json").exists()
-    again = compare(tmp_path, *WORDS, "-o", "out/compare-1")
+    assert (tmp_path / "out-compare-2/base/000.json").exists()
+    again = compare(tmp_path, *WORDS, "-o", "out-compare-1")
     assert again.returncode == 2
     assert "holds an earlier comparison" in again.stderr
 
@@ -269,3 +269,12 @@ def test_without_benchmarks_of_their_own_the_sides_measure_the_suite(tmp_path: P
     assert find_environment("base", str(own), []).paths == (str(own / "bench"),)
     assert find_environment("base", str(own), [], builtin=True).paths == (str(suite()),)
     assert find_environment("base", str(tmp_path), []).paths == (str(suite()),)
+
+
+def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before/run.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds results files and no code: leave out --interleave"):
+        find_environment("base", str(tmp_path / "before"), [])
+    (tmp_path / "before/mine.py").touch()
+    assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,22 +130,28 @@ class ChartData:
         marks = len({self.naming.order(row) for row in rows})
         most = max(10, min(_MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
         picked: list[Notable] = []
-        counts: dict[str, int] = {}
+        every: dict[str, list[Notable]] = {}
+        kept: list[Notable] = []
         by_workload = grouped(rows, lambda row: row["workload"])
         for workload, members in sorted(by_workload.items(), key=lambda item: _precedence(item[0])):
             family, _, name = workload.partition(".")
             if family == "transfer" or (family in WORK_GROUPS and name in _SECONDARY):
                 continue
             for each in self._settings(workload, members):
-                counts[family] = counts.get(family, 0) + 1
-                if counts[family] <= _MOST.get(family, most):
-                    picked.append(each)
+                every.setdefault(family, []).append(each)
+        for family, members in every.items():
+            shown = members[: _MOST.get(family, most)]
+            slowest = min(members, key=_least_speedup)
+            if _least_speedup(slowest) < min(map(_least_speedup, shown)):  # what argues against the GPU isn't left out
+                shown[-1] = slowest
+                kept.append(slowest)
+            picked += shown
         order = [*dict.fromkeys(WORK_GROUPS.values()), OTHERS]
         own = [each for each in picked if each.group == OTHERS][:most]
         shipped = [each for each in picked if each.group != OTHERS]
         while len(shipped) + len(own) > most:
             largest = max(order, key=lambda group: sum(each.group == group for each in shipped))
-            shipped.remove([each for each in shipped if each.group == largest][-1])
+            shipped.remove([each for each in shipped if each.group == largest and each not in kept][-1])
         found = sorted([*shipped, *own], key=lambda each: order.index(each.group))
         return found if sum(len(each.rows) for each in found) >= LEAST_VALUES else []
 
@@ -163,6 +170,11 @@ class ChartData:
             shown = {self.naming.order(row): row for row in reversed(at[value])}
             chosen_rows = tuple(shown[order] for order in sorted(shown))
             yield Notable(group_of(workload), workload_name(workload), settings(first), chosen_rows)
+
+
+def _least_speedup(notable: Notable) -> float:
+    """Of those that are known; infinite where nothing is compared."""
+    return min((row["speedup"] for row in notable.rows if "speedup" in row and not withheld(row)), default=math.inf)
 
 
 def _precedence(workload: str) -> int:

@@ -70,10 +70,15 @@ class Figure:
     height: float | None = None
 
 
+_DENSEST = 0.7
+"""A lower page than asked for may squeeze its panels to this share of the room they need."""
+
+
 class Page:
     """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
 
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
+        """Raises ValueError where the figure's height is too low to read what it holds."""
         self.theme, self.width = theme, figure.width
         room = figure.width - 2 * MARGIN
         lines = [(line, TITLE, "text", "bold") for line in _balanced(figure.title, room)]
@@ -83,7 +88,11 @@ class Page:
         foot_lines = wrapped(figure.caption, room, TINY)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
-        body = figure.height - self.top - foot if figure.height else min(body, _MOST_HEIGHT - self.top - foot)
+        room_needed = min(body, _MOST_HEIGHT - self.top - foot)
+        body = figure.height - self.top - foot if figure.height else room_needed
+        if figure.height and body < _DENSEST * room_needed:
+            least = math.ceil(self.top + foot + _DENSEST * room_needed)
+            raise ValueError(f"--height {figure.height:g} is too low for this picture: it needs {least} pixels or more")
         self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))

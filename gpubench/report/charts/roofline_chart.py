@@ -167,7 +167,8 @@ def roofline_figures(data: ChartData) -> list[Figure]:
         if not chart or len(chart.dots) < 3 or not chart.roofs:
             continue
         title = subject = f"Roofline of the {data.naming.device(first)}"
-        title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak" if best else ""
+        if best:
+            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak, in {best['dtype']}"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
         note = "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))

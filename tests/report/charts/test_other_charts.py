@@ -244,7 +244,7 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     page = drawn(figure)
     assert len(page.canvas.axes) == 1
     assert {note.get_text() for note in page.canvas.axes[0].texts if note.arrow_patch} == {"add 12%", "n × n"}
-    assert figure.title == "Roofline of the Synthetic H: Elementwise add at 12% of its peak"
+    assert figure.title == "Roofline of the Synthetic H: Elementwise add at 12% of its peak, in float32"
     assert faults(page) == []
     shown = words(page)
     assert {"add 12%", "n × n", *(roof.label for roof in chart.roofs)} <= set(shown)
