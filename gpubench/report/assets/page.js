@@ -110,7 +110,7 @@ function drawHeadline(figure) {
   const every = groups.flatMap((group) => group.rows);
   const line = Math.max(44, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
   const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
-  const right = 790, height = 110 + groups.length * 32 + every.length * line;
+  const right = 790, height = 138 + groups.length * 32 + every.length * line;
   const svg = canvas(height, data.headline.title, data.headline.subtitle);
   const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
   let x = 14;
@@ -218,7 +218,7 @@ function drawExplorer() {
   const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
-  const what = isSpeedup ? `times as fast as ${data.baseline}${copies ? "; dashed: with copies for each call" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
+  const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
   const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
   const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
