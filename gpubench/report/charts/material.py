@@ -131,7 +131,7 @@ class ChartData:
         most = max(10, min(_MOST_NAMED, int(450 / max(25, 15 * marks + 6))))
         picked: list[Notable] = []
         every: dict[str, list[Notable]] = {}
-        kept: list[Notable] = []
+        kept: set[int] = set()
         by_workload = grouped(rows, lambda row: row["workload"])
         for workload, members in sorted(by_workload.items(), key=lambda item: _precedence(item[0])):
             family, _, name = workload.partition(".")
@@ -139,19 +139,20 @@ class ChartData:
                 continue
             for each in self._settings(workload, members):
                 every.setdefault(family, []).append(each)
-        for family, members in every.items():
-            shown = members[: _MOST.get(family, most)]
-            slowest = min(members, key=_least_speedup)
+        for family, candidates in every.items():
+            shown = candidates[: _MOST.get(family, most)]
+            slowest = min(candidates, key=_least_speedup)
             if _least_speedup(slowest) < min(map(_least_speedup, shown)):  # what argues against the GPU isn't left out
                 shown[-1] = slowest
-                kept.append(slowest)
+                kept.add(id(slowest))
             picked += shown
         order = [*dict.fromkeys(WORK_GROUPS.values()), OTHERS]
         own = [each for each in picked if each.group == OTHERS][:most]
         shipped = [each for each in picked if each.group != OTHERS]
         while len(shipped) + len(own) > most:
             largest = max(order, key=lambda group: sum(each.group == group for each in shipped))
-            shipped.remove([each for each in shipped if each.group == largest and each not in kept][-1])
+            crowd = [each for each in shipped if each.group == largest]
+            shipped.remove(([each for each in crowd if id(each) not in kept] or crowd)[-1])
         found = sorted([*shipped, *own], key=lambda each: order.index(each.group))
         return found if sum(len(each.rows) for each in found) >= LEAST_VALUES else []
 

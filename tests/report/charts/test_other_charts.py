@@ -345,3 +345,13 @@ def test_energy_is_counted_by_item(tmp_path: Path) -> None:
     assert [entry.marks[0].value for entry in rows_of(figure).entries] == [0.005] * 3
     assert "5.0 mJ/sample  500 W" in words(drawn(figure))
     assert figure.title == "Energy: the Synthetic H draws 500 W while it works"
+
+
+def test_the_headline_keeps_the_workload_that_loses(tmp_path: Path) -> None:
+    names = ("lenet", "resnet50", "gpt2", "cifar", "encoder", "tabular")
+    pairs = (pair_of(f"training.{name}", 0.5 if name == "tabular" else 10.0) for name in names)
+    figure = plan(tmp_path, run_of(*pairs))["headline"]
+    shown = [entry.name for entry in rows_of(figure).entries]
+    assert len(shown) < len(names)
+    assert any("tabular" in name for name in shown)
+    assert "slower" in figure.title
