@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import itertools
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -122,6 +124,8 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(args.processes, supervisor.events)
+    # What shows the results is imported while the child imports torch: a second that nobody waits for.
+    threading.Thread(target=importlib.import_module, args=("gpubench.report.results",), daemon=True).start()
     try:
         supervisor.measure()
     except Unable as error:
