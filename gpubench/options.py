@@ -20,11 +20,11 @@ DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
 
-PICTURE_KINDS = {
-    "headline": "headline", "speedup": "speedup", "by-dtype": "speedup", "rate": "rate", "time": "rate",
-    "expressions": "rate", "first-call": "rate", "roofline": "roofline", "break-even": "break_even",
-}  # fmt: skip
-"""Kinds of pictures, and the modules that make them."""
+PICTURE_KINDS = (
+    "headline", "speedup", "by-dtype", "rate", "time", "roofline", "break-even", "gpu-time", "energy", "expressions",
+    "first-call",
+)  # fmt: skip
+"""What ``gpubench chart`` draws of results alone."""
 OPTIONAL_DEVICES = ("auto", "all", "cpu")
 """Names of devices that stand for those that are there."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
+from ..version import __version__
 
 if TYPE_CHECKING:
     from ..report.answer import Answer
@@ -151,7 +152,7 @@ def write_report(
         "speedup.csv": table.csv_text(written.table),
         "crossover.csv": table.csv_text(crossovers),
         "summary.md": render.summary_markdown(words),
-        "report.html": webpage(answered, data, first, others, folded),
+        "report.html": webpage(answered, data, first, others, folded, __version__),
     }
     if not scaled.empty:
         tables["scaling.csv"] = table.csv_text(scaled)

@@ -22,7 +22,6 @@ import pandas as pd
 from ..runfile.matching import WORK_KINDS, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
-from ..version import __version__
 from .answer import Answer
 from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
@@ -79,8 +78,9 @@ def webpage(
     first: Sequence[Table] = (),
     machines: Sequence[Table] = (),
     method: Sequence[Table] = (),
+    version: str = "",
 ) -> str:
-    """The whole page, equal for equal input.
+    """The whole page, equal for equal input, made by this ``version``.
 
     ``data`` is what :func:`page_data` makes; ``first`` are tables that belong to the answer, ``machines`` others that
     compare machines, ``method`` those that say how it was measured.
@@ -89,7 +89,7 @@ def webpage(
     sections = _sections(answer, data, first, machines, method)
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
-        version=escape(__version__),
+        version=escape(version),
         title=_title(answer, first),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in _shown(answer.warnings)),

@@ -44,7 +44,7 @@ def chart(*words: str | Path) -> int:
     return cli.main(["chart", *map(str, words)])
 
 
-@pytest.mark.parametrize("kind", sorted({*PICTURE_KINDS} - {"expressions"}))  # those are in report/test_results.py
+@pytest.mark.parametrize("kind", sorted({*PICTURE_KINDS} - {"expressions", "gpu-time", "energy"}))  # of other runs
 def test_each_kind_is_one_file(run: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "picture.svg"
     assert chart(run, "--kind", kind, "-k", "matmul.square", "-o", out) == 0
@@ -53,6 +53,14 @@ def test_each_kind_is_one_file(run: Path, tmp_path: Path, kind: str, capsys: pyt
     first = out.read_bytes()
     assert chart(run, "--kind", kind, "-k", "matmul.square", "-o", out) == 0
     assert out.read_bytes() == first
+
+
+@pytest.mark.parametrize("kind", ["energy", "gpu-time"])
+def test_what_a_report_draws_can_be_drawn_alone(tmp_path: Path, kind: str) -> None:
+    run, out = tmp_path / "gpu.json", tmp_path / "picture.svg"
+    run.write_text(json.dumps(records.gpu_run(3)))
+    assert chart(run, "--kind", kind, "-o", out) == 0
+    assert "Synthetic H" in words_of(out)
 
 
 def test_the_words_choose_what_is_drawn(run: Path, tmp_path: Path) -> None:
@@ -146,7 +154,7 @@ def test_png(run: Path, tmp_path: Path) -> None:
     [
         (
             ("--kind", "pie"),
-            "unknown kind of picture 'pie': choose from headline, speedup, by-dtype, rate, time, expressions, first-ca",
+            "unknown kind of picture 'pie': choose from headline, speedup, by-dtype, rate, time, roofline, break-ev",
         ),
         (("--kind", "rate", "--label", "cuda:1=H100"), "choose from cpu (Synthetic CPU), cuda:0 (Synthetic H-GPU)"),
         (("--kind", "rate", "--label", "H100"), "write DEVICE=TEXT"),

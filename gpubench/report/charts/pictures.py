@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pkgutil
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ...options import PICTURE_KINDS
+from ..labels import grouped
 from ..render import file_names
 from ..speedup import pair
 from .material import ChartData
@@ -31,15 +31,14 @@ _DPI = 192
 """Two dots a pixel."""
 
 
-def plan(data: ChartData, *, every: bool = False, kinds: Collection[str] = ()) -> list[Figure]:
+def plan(data: ChartData, *, every: bool = False) -> list[Figure]:
     """The figures of a report, those that matter most first, no two of one name.
 
-    Without ``every`` the ten or so that answer its questions; with ``kinds`` those that these modules make.
+    Without ``every`` the ten or so that answer its questions.
     """
     folder = import_module(__package__).__path__
-    modules = [f"{name}_chart" for name in kinds] or sorted(each.name for each in pkgutil.iter_modules(folder))
     made: list[Figure] = []
-    for name in modules:
+    for name in sorted(each.name for each in pkgutil.iter_modules(folder)):
         if name.endswith("_chart"):
             figures_of = getattr(import_module(f"{__package__}.{name}"), name.replace("_chart", "_figures"))
             made += figures_of(data)
@@ -51,14 +50,10 @@ def plan(data: ChartData, *, every: bool = False, kinds: Collection[str] = ()) -
 def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
     """The figures of that kind, the first that a report shows first. Raises UsageError where there are none."""
     data = ChartData(results, pair(results).table, labels=labels)
-
-    def made(kind: str) -> list[Figure]:
-        figures = plan(data, every=True, kinds=[PICTURE_KINDS[kind]])
-        return [figure for figure in figures if figure.kind == kind.replace("-", "_")]
-
-    if figures := made(kind):
-        return figures
-    possible = ", ".join(name for name in PICTURE_KINDS if made(name))
+    made = grouped(plan(data, every=True), lambda figure: figure.kind.replace("_", "-"))
+    if kind in made:
+        return made[kind]
+    possible = ", ".join(made)
     advice = data.one_size() or (f"these results make {possible}" if possible else "a picture needs three values")
     raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 

@@ -36,7 +36,8 @@ def chart_data(folder: Path, *runs: dict[str, Any], **more: Any) -> ChartData:
 
 
 def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
-    found = planned(chart_data(folder, *runs), every=every, kinds=kinds)
+    wanted = {*kinds, *(["by_dtype"] if "speedup" in kinds else [])}  # of one chart
+    found = [each for each in planned(chart_data(folder, *runs), every=every) if not kinds or each.kind in wanted]
     return {figure.name: figure for figure in found}
 
 
