@@ -49,6 +49,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group("gpu"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The notebook begins, or the other worker of pytest-xdist would wait for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_tutorial.py")
+
+
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """pytest's own, which takes the variable away."""
