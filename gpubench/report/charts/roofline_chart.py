@@ -168,7 +168,7 @@ def roofline_figures(data: ChartData) -> list[Figure]:
             continue
         title = subject = f"Roofline of the {data.naming.device(first)}"
         if best:
-            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak, in {best['dtype']}"
+            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak, in {_computed(best)}"
         subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
         note = "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
@@ -191,6 +191,11 @@ def _flop_rate(row: Row) -> float:
     return float(row["_result"].work.flops / row["time_s"])
 
 
+def _computed(row: Row) -> str:
+    """The dtype that is computed in: under autocast another than that of the data."""
+    return compute_dtype(row["dtype"] or "", row["variant"] or "", row["_result"].precision)
+
+
 def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceilings: Ceilings) -> Roofline:
     """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
     names = {id(row): workload_name(row["workload"]) for row in tallest}
@@ -198,9 +203,8 @@ def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceiling
     hollow = hollow_marks(rows, rows)
     dots = []
     for i, row in enumerate(rows):
-        work, precision = row["_result"].work, row["_result"].precision
-        dtype = compute_dtype(row["dtype"] or "", row["variant"] or "", precision)
-        dots.append(Dot(work.flops / work.bytes, _flop_rate(row), dtype, names.get(id(row), ""), i in hollow))
+        work = row["_result"].work
+        dots.append(Dot(work.flops / work.bytes, _flop_rate(row), _computed(row), names.get(id(row), ""), i in hollow))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)

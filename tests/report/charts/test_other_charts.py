@@ -254,6 +254,15 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     assert axes.get_ylim()[1] > 1e13
 
 
+def test_a_roofline_s_title_names_the_dtype_of_its_mark(tmp_path: Path) -> None:
+    figures = plan(tmp_path, records.gpu_run(3), kinds=("roofline",)).values()
+    figure = next(each for each in figures if "Synthetic H" in each.title)
+    assert isinstance(figure.chart, Roofline)
+    (best,) = (dot for dot in figure.chart.dots if dot.label.endswith("%"))
+    assert best.dtype == "bfloat16"  # under autocast
+    assert figure.title.endswith(f"{best.label.split()[-1]} of its peak, in bfloat16")
+
+
 def test_a_small_footprint_that_reads_low_is_no_roof(tmp_path: Path) -> None:
     low = {"pattern": "read", "level": "l1d", "footprint_bytes": 2e4, "byte_per_s": 1e11}
     between = {"pattern": "read", "level": "l2+", "footprint_bytes": 1e7, "byte_per_s": 3e11}
