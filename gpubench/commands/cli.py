@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from .. import __version__
 from ..errors import GpubenchError
-from ..version import __version__
 
 COMMANDS = {
     # heading: {name in gpubench.commands: help}
@@ -23,6 +23,7 @@ COMMANDS = {
         "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
         "recover": "make a results file from the journal of an interrupted run",
+        "merge": "make one results file of the parts of a run",
     },
     "Look at results": {
         "show": "print results in the terminal",

@@ -130,7 +130,7 @@ def test_a_folder_of_our_name_is_not_taken_for_us(folder):
 import beside, multiprocessing, sys
 
 def other():
-    from gpubench.version import __version__
+    from gpubench import __version__
 
 def test_other(gpubench):
     child = multiprocessing.get_context("spawn").Process(target=other)
