@@ -61,7 +61,9 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"{target.parent}: can't write there: {error.strerror or error}") from None
     write(target, data)
     rest = len(data.get(KEY, {}).get("unmeasured", ()))
-    print(clean(f"{target}: {counted(len(data['benchmarks']), 'benchmark')} of {len(parts)} parts, {rest} not measured"))
+    print(
+        clean(f"{target}: {counted(len(data['benchmarks']), 'benchmark')} of {len(parts)} parts, {rest} not measured")
+    )
     return 0
 
 
@@ -136,17 +138,19 @@ def _facts(part: Part) -> dict[str, str]:
 def _require_each_once(parts: Sequence[Part]) -> None:
     measured = [{key for result in part.run.results if result.times for key in _keys(result)} for part in parts]
     for (part, keys), (other, others) in combinations(zip(parts, measured, strict=True), 2):
-        if both := sorted(" ".join(filter(None, key[1:])) for key in keys & others):
+        if shared := keys & others:
+            kind = max(key[0] for key in shared)  # "identity" where it is known
+            both = sorted(" ".join(key[1:]) for key in shared if key[0] == kind)
             named = ", ".join(both[:_MOST_NAMED]) + (f" and {len(both) - _MOST_NAMED} more" * (len(both) > _MOST_NAMED))
             raise UsageError(f"{part.run.path} and {other.run.path} both measured {named}: a benchmark is in one part")
 
 
 def _keys(case: Any) -> set[_Key]:
     """Names under which a benchmark is known: in its file, and on every machine."""
-    by_file = {("file", case.fullname)} if case.fullname else set[_Key]()
-    if not case.implementation:  # of pytest-benchmark alone
-        return by_file
-    return by_file | {("identity", case.id, case.device, case.implementation)}
+    keys: set[_Key] = {("file", case.fullname)} if case.fullname else set()
+    if case.implementation:  # else it is of pytest-benchmark alone
+        keys.add(("identity", case.id, case.device, case.implementation))
+    return keys
 
 
 # Joining --------------------------------------------------------------------------------------------------------------

@@ -102,7 +102,10 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         if fullname not in done:  # of a case that was interrupted, pytest-benchmark keeps some rounds
             row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
             session.unmeasured.setdefault(fullname, row)
-    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in session.unmeasured]
+    latest = {
+        b["fullname"]: b for b in output["benchmarks"]
+    }  # of a test that was run again, pytest-benchmark keeps all
+    output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
     for benchmark in output["benchmarks"]:
         _thin_samples(benchmark)
     output[KEY] = _about(session) | {

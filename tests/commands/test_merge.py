@@ -22,9 +22,6 @@ import pytest, torch
 @pytest.mark.parametrize("n", [8, 64])
 def test_double(gpubench, n):
     gpubench(torch.mul, gpubench.randn(n), 2.0)
-
-def test_negate(gpubench):
-    gpubench(torch.neg, gpubench.randn(16))
 """
 
 
@@ -60,19 +57,18 @@ def test_the_parts_of_a_real_run_are_read_as_one(tmp_path, monkeypatch, capsys) 
     monkeypatch.chdir(tmp_path)
     Path("test_parts.py").write_text(SUITE)
     run = ["run", "test_parts.py", "--preset", "smoke", "--no-ceilings", "--charts", "none"]
-    assert main([*run, "--device", "cpu", "-k", "double", "-o", "jobs/cpu"]) == 0
-    assert main([*run, "--device", "demo", "-k", "double", "-o", "jobs/demo"]) == 0
-    assert main([*run, "--device", "cpu", "-k", "negate", "-o", "jobs/rest"]) == 0
+    assert main([*run, "--device", "cpu", "-o", "jobs/cpu"]) == 0
+    assert main([*run, "--device", "demo", "-o", "jobs/demo"]) == 0
     assert main(["merge", "jobs", "-o", "whole/run.json"]) == 0
-    assert "run.json: 5 benchmarks of 3 parts, 0 not measured" in capsys.readouterr().out
+    assert "run.json: 4 benchmarks of 2 parts, 0 not measured" in capsys.readouterr().out
     whole = read(Path("whole/run.json"))
     assert [device.name for device in whole.machine.devices] == ["cpu", "demo"]
-    assert {result.times.processes[0].index for result in whole.results} == {0, 1, 2}
+    assert {result.times.processes[0].index for result in whole.results} == {0, 1}
     assert main(["report", "whole", "-o", "whole", "--charts", "none"]) == 0
     with open("whole/speedup.csv") as file:
-        assert {row["params"] for row in csv.DictReader(file)} == {"n=8", "n=64"}
+        assert {row["n"] for row in csv.DictReader(file)} == {"8", "64"}
     assert main(["compare", "whole", "whole"]) == 0
-    assert main(["merge", "whole", "jobs/rest", "-o", "more"]) == 2
+    assert main(["merge", "whole", "jobs/demo", "-o", "more"]) == 2
     assert "both measured" in capsys.readouterr().err
 
 
@@ -130,7 +126,9 @@ def test_parts_of_two_runs_are_refused_with_what_differs(merge, path, value, wor
         place = place[key]
     place[path[-1]] = value
     complaint = merge(first, second, expected=2)
-    assert f"part0.json and {complaint.split(' and ')[1].split(' are ')[0]} are no parts of one run: {words}." in complaint
+    assert (
+        f"part0.json and {complaint.split(' and ')[1].split(' are ')[0]} are no parts of one run: {words}." in complaint
+    )
     assert complaint.count("\n") == 1
 
 
