@@ -91,8 +91,9 @@ def test_random_weights_are_of_the_seed_and_no_two_rows_are_alike():
     assert weights is first.network.model.embed_tokens.weight  # tied, as Llama 3.2's
     assert weights.std().item() == pytest.approx(models.INITIAL_STD, rel=0.01)
     assert len(torch.unique(weights, dim=0)) == len(weights)
-    frequencies = first.network.model.rotary_emb.inv_freq
-    assert (frequencies[0].item(), frequencies.dtype) == (1.0, torch.float32)
+    frequencies = decoder(dtype=torch.bfloat16).network.model.rotary_emb.inv_freq
+    assert frequencies.dtype == torch.float32  # positions turn by angles that bfloat16 can't tell apart
+    assert (frequencies[0].item(), frequencies[-1].item()) == (1.0, pytest.approx(10_000 ** (-62 / 64)))
     assert not [name for name, tensor in first.named_parameters() if tensor.isnan().any()]
 
 
