@@ -50,9 +50,7 @@ def not_for_a_quick_run(gpubench):
 
 
 @VARIANTS
-@pytest.mark.gpubench_sweep(
-    "optimizer", smoke=["sgd"], glance=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"]
-)
+@pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], glance=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"])
 @pytest.mark.gpubench_sweep("batch", glance=[128], **SMALL)
 def test_lenet(gpubench, optimizer, batch):
     train(gpubench, "lenet", batch, optimizer=optimizer)

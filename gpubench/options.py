@@ -16,7 +16,7 @@ from typing import Any
 from .errors import UsageError
 
 PRESETS = ("smoke", "glance", "quick", "full")
-ONE_PROCESS = ("smoke", "glance")
+IN_ONE_PROCESS = ("smoke", "glance")
 """Presets of a run that times in one process unless told otherwise."""
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")

@@ -216,7 +216,7 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
     passed = [*options.passed_on(args), *chosen(args), *args.pytest]
     if args.processes is not None and args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    return paths, passed, args.processes or (1 if args.preset in options.ONE_PROCESS else 3)
+    return paths, passed, args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
 
 
 def _require_writable(folder: Path) -> None:

@@ -52,7 +52,8 @@ def flop_counter() -> FlopCounterMode:
 
     _spare_the_compiler(getattr(flop_counter_module, "_FlopCounterMode", None))
     kernels = (getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention_backward", None) for kind in FUSED)
-    formulas = {kernel: _attention_backward for kernel in kernels if kernel}
+    formulas: dict[Any, Callable[..., int]] = {kernel: _attention_backward for kernel in kernels if kernel}
+    formulas[torch.ops.aten.mm] = _product
     return FlopCounterMode(display=False, custom_mapping=formulas)  # type: ignore[no-untyped-call]
 
 
@@ -65,6 +66,15 @@ def _spare_the_compiler(mode: Any) -> None:
     dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
     if dispatch is not None and "torch._dynamo" not in sys.modules:
         dispatch.__dict__.setdefault("__dynamo_disable", dispatch)
+
+
+def _product(left: Any, right: Any, **_: Any) -> int:
+    """FLOPs of the elements that are there: torch counts a sparse matrix as if it were full."""
+    full = str(left.layout) == "torch.strided"
+    return int(2 * (left.shape[0] * left.shape[1] if full else left._nnz()) * right.shape[1])
+
+
+_product._get_raw = True  # type: ignore[attr-defined]  # it gets tensors, not their shapes
 
 
 def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:

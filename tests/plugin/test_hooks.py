@@ -128,10 +128,13 @@ def test_ordinary():
 @pytest.mark.parametrize(
     ("options", "ids"),
     [
-        ([], ["test_chosen[cpu-1-5]", "test_ordinary"]),
-        (["--gpubench-variant=autocast"], ["test_chosen[cpu-autocast-1-5]", "test_ordinary"]),
-        (["-k", "other"], ["test_other[cpu-2]", "test_other[cpu-3]"]),  # that file or test knows nothing of a glance
-        (["--gpubench-match=other or plain"], ["test_other[cpu-2]", "test_other[cpu-3]", "test_plain"]),
+        ([], ["test_chosen[cpu-float32-1-5]", "test_ordinary"]),
+        (["--gpubench-variant=autocast"], ["test_chosen[cpu-float32-autocast-1-5]", "test_ordinary"]),
+        (
+            ["-k", "other"],
+            ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]"],
+        ),  # that file or test knows nothing of a glance
+        (["--gpubench-match=other or plain"], ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]", "test_plain"]),
     ],
 )
 def test_a_glance_has_the_tests_that_choose_it(run, options, ids):
