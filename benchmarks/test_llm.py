@@ -23,7 +23,7 @@ def infer(gpubench, model, batch, start, count, *, int8=False):
     decoder.start = start
     tokens = gpubench.randint(models.LLAMAS[model]["vocab_size"], (batch, count))
     with torch.inference_mode():
-        gpubench(decoder, tokens, nbytes=decoder.least_bytes(tokens), items=batch * count, unit="token")
+        gpubench(decoder, tokens, nbytes=decoder.least_bytes(batch, count), items=batch * count, unit="token")
 
 
 @pytest.mark.gpubench(size="pp", variants=["eager", "compile"])
