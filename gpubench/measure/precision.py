@@ -129,19 +129,19 @@ def _compiler_config() -> Any:
     return known if hasattr(known, "force_disable_caches") else importlib.import_module("torch._inductor.config")
 
 
-def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """By ``torch.compile``, at its first call."""
+def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
+    """By ``torch.compile``, at its first call, in one of its modes (``None``: its default)."""
     import torch
 
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
     _compiler_config().force_disable_caches = True  # and whatever lies on disk
     if isinstance(call, torch.nn.Module):
-        return torch.compile(call)  # type: ignore[no-any-return]
+        return torch.compile(call, mode=mode)  # type: ignore[no-any-return]
 
     def in_python(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
-    return torch.compile(in_python)
+    return torch.compile(in_python, mode=mode)
 
 
 class _Recorded:
