@@ -11,19 +11,19 @@ from .version import __version__
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time
     from .devices import Device, register
-    from .measure.clock import timer
+    from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
     from .report.results import Results
     from .runfile.reader import read
     from .runfile.schema import Run
 
 __all__ = [
-    "Device", "Gpubench", "Results", "Run", "__version__", "load", "load_ipython_extension", "read", "register", "time",
+    "Device", "Gpubench", "Results", "Run", "__version__", "add_wait", "load", "load_ipython_extension", "read", "register", "time",
     "timer",
 ]  # fmt: skip
 
 _HOMES = {
-    "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
+    "add_wait": "measure.clock", "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
     "load": "commands.notebook", "load_ipython_extension": "commands.notebook", "read": "runfile.reader",
     "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
 }  # fmt: skip

@@ -34,6 +34,8 @@ def note(
         if report.when == "call" or (report.when == "setup" and status != OK):
             known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            if attempt.case.implementation == "" and item.get_closest_marker("skip") is None:
+                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": None}
             session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
         return status, reason
     if status == OK and report.when == "call":

@@ -87,7 +87,7 @@ def family(workload: str) -> str:
 
 def setting(name: str, value: Scalar) -> str:
     """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``."""
-    return shorten(value if isinstance(value, str) else f"{name}={json.dumps(value)}", 24)
+    return shorten(value if isinstance(value, str) and value else f"{name}={json.dumps(value)}", 24)
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:
