@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from .runfile.schema import Run
 
 __all__ = [
-    "Device", "Gpubench", "Results", "Run", "__version__", "add_wait", "load", "load_ipython_extension", "read", "register", "time",
-    "timer",
+    "Device", "Gpubench", "Results", "Run", "__version__", "add_wait", "load", "load_ipython_extension", "read",
+    "register", "time", "timer",
 ]  # fmt: skip
 
 _HOMES = {
-    "add_wait": "measure.clock", "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
-    "load": "commands.notebook", "load_ipython_extension": "commands.notebook", "read": "runfile.reader",
-    "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
+    "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
+    "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
+    "read": "runfile.reader", "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
 }  # fmt: skip
 
 

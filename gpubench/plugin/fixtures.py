@@ -122,7 +122,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
     from ..measure import disturbance
     from ..measure.clock import DeviceClock, unwaited
 
-    benchmark = getattr(item, "funcargs", {}).get("benchmark")
+    benchmark: Any = getattr(item, "funcargs", {}).get("benchmark")
     stats: Any = getattr(benchmark, "stats", None)
     if stats is None or attempt.surroundings is None:
         return

@@ -138,9 +138,8 @@ class Plugin:
     @functools.cached_property
     def _plain_cases(self) -> dict[str, Case]:
         """Of all that were collected: which of them are called alike is a matter of the others."""
-        plain = [
-            item for item in self.collected if {"benchmark", "gpubench"} & set(fixture_names(item)) == {"benchmark"}
-        ]
+        names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
+        plain = [item for item, known in names.items() if known == {"benchmark"}]
         return told_apart({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain})
 
     def _ledger_path(self) -> Path | None:

@@ -87,7 +87,8 @@ def summary_lines(session: Session) -> list[str]:
     lines += [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]
     for name, count in raised.most_common():
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
-        lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id} on {case.device}: {first.seen}")
+        where = f" on {case.device}" if case.device else ""
+        lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id}{where}: {first.seen}")
     return lines
 
 

@@ -100,6 +100,11 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     return " ".join([shorten(shown_name(case.workload)), ", ".join(words)]).strip()
 
 
+def on_device(row: Row) -> str:
+    """`` on cuda:0``; nothing where nobody knows on which."""
+    return f" on {row['device']}" if row["device"] else ""
+
+
 def times_text(value: float) -> str:
     """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`.format.ratio_text` does."""
     if value >= 1:

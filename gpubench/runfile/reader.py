@@ -28,7 +28,6 @@ import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError
-from ..options import DTYPES
 from . import schema
 from .flags import ADVICE, apart
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
@@ -81,12 +80,9 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     ambiguous = ambiguous_files(name for name in names if isinstance(name, str))
     results = [_result(path, number, mark, kinds, ambiguous, samples) for number, mark in enumerate(marks)]
     plain_cases = told_apart({result.fullname: result.case for result in results if not result.implementation})
-    results = [
-        structs.replace(result, params=plain_cases[result.fullname].params)
-        if result.fullname in plain_cases
-        else result
-        for result in results
-    ]
+    for place, each in enumerate(results):
+        if each.fullname in plain_cases:
+            results[place] = structs.replace(each, params=plain_cases[each.fullname].params)
     if plain or file.gpubench is None:
         return Run(path, machine, tuple(results), file.datetime, plain=True)
     return _run(path, machine, results, file.gpubench)
@@ -215,6 +211,7 @@ _OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
 """What pytest-benchmark writes of a value that JSON doesn't know."""
 _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
+_DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
 _DEVICE_NAMES = ("device", "dev", "torch_device")
 _INDEXED = ("cuda", "xpu")
 """Kinds whose first device is meant where no index is given."""
@@ -254,7 +251,7 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
     devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
     device = params.pop(next(iter(devices)), "") and next(iter(devices.values())) if len(devices) == 1 else ""
     texts = ((name, _text(value)) for name, value in params.items())
-    dtypes = {name: short for name, text in texts if (short := (text or "").removeprefix("torch.")) in DTYPES}
+    dtypes = {name: found[1] for name, text in texts if (found := _DTYPE.fullmatch(text or ""))}
     dtype = params.pop(next(iter(dtypes)), "") and next(iter(dtypes.values())) if len(dtypes) == 1 else ""
     ident = _ident(fullname)
     parts = dict(zip(given, ident.split("-"), strict=True)) if ident.count("-") == len(given) - 1 else {}
