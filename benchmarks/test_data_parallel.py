@@ -12,7 +12,7 @@ from gpubench.parallel import data_parallel
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 from gpubench.workloads import training
 
-pytestmark = [pytest.mark.parallel, pytest.mark.gpubench(devices="accelerator")]
+pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(devices="accelerator")]
 
 COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])

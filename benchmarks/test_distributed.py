@@ -10,7 +10,7 @@ from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
 
-pytestmark = pytest.mark.parallel
+pytestmark = pytest.mark.gpubench_parallel
 
 COUNTS = device_counts()
 STEPS = [

@@ -7,7 +7,7 @@ from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
 
-pytestmark = pytest.mark.parallel
+pytestmark = pytest.mark.gpubench_parallel
 
 BATCH = 256
 SINGLE = [("single", 1, 1), ("one thread", 1, 1)]

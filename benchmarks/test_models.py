@@ -1,11 +1,22 @@
-"""Forward passes, in eval mode and without autograd: small networks first, then those that people know."""
+"""Forward passes, in eval mode and without autograd: small networks first, then those that people know.
+
+``full`` also has the known ones with their weights in bfloat16 and float16: autocast, the variant, converts all weights
+again at every call.
+"""
+
+import contextlib
 
 import pytest
 import torch
 
+from gpubench.errors import Unmeasurable
+from gpubench.measure.verify import in_float64
+from gpubench.measure.work import count
 from gpubench.workloads import models
 
 pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile", "graph"], size="batch")
+
+HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
 
 SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[1, 32, 256], full=[1, 4, 16, 64, 256])
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32, 128, 256])
@@ -40,6 +51,7 @@ def test_encoder(gpubench, length, batch):
 
 
 @LARGE_BATCHES
+@HALF
 def test_resnet50(gpubench, batch):
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
 
@@ -51,11 +63,68 @@ def test_vit(gpubench, batch):
 
 @pytest.mark.gpubench_sweep("length", smoke=[16], quick=[128], full=[128, 512])
 @LARGE_BATCHES
+@HALF
 def test_bert(gpubench, length, batch):
     forward(gpubench, models.bert, gpubench.randint(30522, (batch, length)), batch * length, "token")
 
 
 @pytest.mark.gpubench_sweep("length", smoke=[16], quick=[128], full=[128, 512])
 @LARGE_BATCHES
+@HALF
 def test_gpt2(gpubench, length, batch):
     forward(gpubench, models.gpt2, gpubench.randint(50257, (batch, length)), batch * length, "token")
+
+
+CHANNELS_LAST, CUDNN_BENCHMARK = "channels last", "cudnn.benchmark"
+TUNINGS = [CHANNELS_LAST, CUDNN_BENCHMARK, f"{CHANNELS_LAST} and {CUDNN_BENCHMARK}"]
+
+
+@contextlib.contextmanager
+def cudnn_benchmark(wanted):
+    """Within: cuDNN times its algorithms at the first call of each shape, and takes the fastest."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = wanted or before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@HALF
+@pytest.mark.gpubench(variants=["eager", "autocast"])
+@pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=[], full=TUNINGS)
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32, 256])
+def test_resnet50_tuned(gpubench, tuning, batch):
+    """As convolutions like it: a pixel's channels side by side in memory, and cuDNN's algorithms tried out."""
+    if CUDNN_BENCHMARK in tuning and gpubench.home.kind != "cuda":
+        raise Unmeasurable(f"cuDNN is for NVIDIA GPUs: {gpubench.home} has none")
+    network, images = gpubench.module(models.resnet50), gpubench.randn(batch, 3, 224, 224)
+    if CHANNELS_LAST in tuning:
+        network = network.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    with torch.inference_mode(), cudnn_benchmark(CUDNN_BENCHMARK in tuning):
+        gpubench(network, images, items=batch, unit="sample")
+
+
+NETWORKS = {
+    "lenet": (models.LeNet, lambda gpubench, batch: gpubench.randn(batch, 1, 32, 32)),
+    "resnet50": (models.resnet50, lambda gpubench, batch: gpubench.randn(batch, 3, 224, 224)),
+    "bert": (models.bert, lambda gpubench, batch: gpubench.randint(30522, (batch, 128))),
+}
+
+
+@pytest.mark.gpubench(variants=["eager"])
+@pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["lenet", "resnet50", "bert"])
+@pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["default", "reduce-overhead", "max-autotune"])
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32])
+def test_compile_mode(gpubench, network, mode, batch):
+    """The modes of torch.compile: ``reduce-overhead`` replays CUDA graphs, ``max-autotune`` tries out kernels too."""
+    if mode == "reduce-overhead" and not gpubench.home.supports_graphs:
+        raise Unmeasurable(f"it replays graphs of launches: {gpubench.home} has none")
+    build, draw = NETWORKS[network]
+    eager, inputs = gpubench.module(build), draw(gpubench, batch)
+    work = {"items": batch, "unit": "sample"}
+    if counted := count(eager, (inputs,), {}):
+        work |= {"flops": counted.flops, "nbytes": counted.input_bytes + counted.output_bytes}
+    with torch.inference_mode():
+        gpubench(models.Compiled(eager, mode), inputs, check=in_float64(eager), **work)

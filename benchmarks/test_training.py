@@ -17,29 +17,37 @@ OPTIMIZERS = pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], quick=["sgd"
 LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
 
 
-def train(gpubench, name, batch, part="step", optimizer="sgd", **options):
-    """Time a part of the training step; its loss and gradients are compared with float64 on the CPU."""
-    learner = training.trainer(name, gpubench.data, batch, update=optimizer, variant=gpubench.variant, **options)
+def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=False, **options):
+    """Time a part of the training step; its loss and gradients are compared with float64 on the CPU.
+
+    ``scaled`` is mixed precision: products in float16, weights in float32, gradients scaled.
+    """
+    data, variant = gpubench.data, gpubench.variant
+    if scaled:
+        data, variant = Data(gpubench.home, torch.float32, data.seed, meta=data.meta), "autocast float16"
+    learner = training.trainer(name, data, batch // pieces, rows=batch, update=optimizer, variant=variant, **options)
+    learner.accumulates = pieces > 1
     if part == "update" and not gpubench.data.meta:
         with matmul_precision(gpubench.case.dtype):
             learner.backward()
     count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
     if part == "update":
         elements = sum(parameter.numel() for parameter in learner.parameters)
-        passes = {"sgd": 5, "adam": 7}[optimizer]  # parameter, gradient, state read; parameter, state written
+        passes = {"sgd": 5, "adam": 7}[optimizer.partition(" ")[0]]  # parameter, gradient, state read; two written
         count |= {"nbytes": passes * elements * gpubench.dtype.itemsize}
 
     def reference():
-        exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=optimizer, **options)
+        rule = optimizer.partition(" ")[0]
+        exact = training.trainer(name, Data(CPU, torch.float64, gpubench.data.seed), batch, update=rule, **options)
         return training.verify_part(learner, exact, part, tolerance)
 
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
     if training.task(name).batch_norm:
         tolerance = math.inf  # through the statistics of a small batch rounding grows to percents
-    tokens = name == "gpt2"
-    items = batch * training.GPT2_LENGTH if tokens else batch
-    gpubench(getattr(learner, part), check=reference, items=items, unit="token" if tokens else "sample", **count)
+    tokens = training.task(name).tokens
+    unit = "token" if tokens else "sample"
+    gpubench(getattr(learner, part), check=reference, items=batch * (tokens or 1), unit=unit, **count)
 
 
 def not_for_a_quick_run(gpubench):
@@ -76,6 +84,46 @@ def test_resnet50(gpubench, optimizer, batch):
 def test_gpt2(gpubench, optimizer, batch):
     not_for_a_quick_run(gpubench)
     train(gpubench, "gpt2", batch, optimizer=optimizer)
+
+
+@VARIANTS
+@pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 8])
+def test_gpt2_512(gpubench, batch):
+    """GPT-2 at the length of a real training run's shorter texts."""
+    train(gpubench, "gpt2_512", batch, optimizer="adam")
+
+
+@VARIANTS
+@pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=[], full=["125M"])
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8])
+def test_llama(gpubench, model, batch):
+    """The decoder of test_llm.py, on 512 tokens (the smallest: 32)."""
+    train(gpubench, f"llama_{model}", batch, optimizer="adam")
+
+
+@pytest.mark.gpubench(size="batch", dtypes=["float16"])
+@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2_512"])
+@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[8, 64])
+def test_scaled(gpubench, network, batch):
+    """Mixed precision in float16 with a GradScaler: the loss is scaled up before the backward pass, the gradients down
+    after it, and a step with an infinite one is left out."""
+    train(gpubench, network, batch, scaled=True)
+
+
+@pytest.mark.gpubench(size="pieces")
+@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "gpt2"])
+@pytest.mark.gpubench_sweep("pieces", smoke=[2], quick=[4], full=[1, 2, 4, 8, 16])
+def test_accumulation(gpubench, network, pieces):
+    """A batch too large for the memory, 128 rows (GPT-2: 16), in so many pieces whose gradients are summed up."""
+    train(gpubench, network, 16 if network == "gpt2" else 128, pieces=pieces)
+
+
+@pytest.mark.parametrize("optimizer", ["adam foreach", "adam fused"])
+@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2"])
+def test_optimizer(gpubench, optimizer, network):
+    """Adam's update of all parameters by a kernel an operation, and by one kernel; ``training.part`` has torch's own
+    choice."""
+    train(gpubench, network, 2, "update", optimizer)
 
 
 @pytest.mark.gpubench(size="batch")

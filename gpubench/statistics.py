@@ -180,15 +180,25 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
 def trend(values: Sequence[float]) -> float:
     """Standard deviations by which the values' order differs from a random one; above 0 when they rise.
 
-    Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order
-    (C. Spearman, 1904; the approximation is good from ten values on).
+    Spearman's rank correlation with time, times sqrt(n - 1): standard normal for values in random order. Equal values
+    share the mean of their ranks: ranked by time, they would rise (C. Spearman, 1904; M. G. Kendall, *Rank Correlation
+    Methods*, 1948; the approximation is good from ten values on).
     """
     count = len(values)
     if count < 3:
         return 0.0
-    ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"))
-    squares = float(((ranks - np.arange(count)) ** 2).sum())
-    return (1 - 6 * squares / (count * (count**2 - 1))) * math.sqrt(count - 1)
+    ranks, times = _mean_ranks(np.asarray(values, dtype=float)), np.arange(count)
+    spreads = float(ranks.std() * times.std())
+    if not spreads:
+        return 0.0
+    return float(((ranks - ranks.mean()) * (times - times.mean())).mean()) / spreads * math.sqrt(count - 1)
+
+
+def _mean_ranks(values: np.ndarray) -> np.ndarray:
+    """From 1 on; equal values share the mean of theirs."""
+    _, inverse, repeated = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
+    return ranks
 
 
 def _quantile(freedom: float) -> float:
@@ -392,8 +402,7 @@ def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
 def _best_cut(series: np.ndarray) -> tuple[float, int]:
     """The p value, and the index that splits the series, three values or more from both ends."""
     count, least = len(series), _SHORTEST // 2
-    _, inverse, repeated = np.unique(series, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(repeated) - (repeated - 1) / 2)[inverse]
+    ranks = _mean_ranks(series)
     cuts = np.arange(least, count - least + 1)
     pairs = cuts * (count - cuts)
     before = np.cumsum(ranks)[cuts - 1] - cuts * (cuts + 1) / 2  # pairs in which the earlier value is the larger

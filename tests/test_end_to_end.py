@@ -29,7 +29,7 @@ def run_file(tmp_path_factory):
         [
             sys.executable, "-m", "pytest", "benchmarks", "-p", "fake_backend", "--gpubench-device=all",
             "--gpubench-preset=smoke", f"--benchmark-json={path}", "-q", "--benchmark-quiet", "-p", "no:cacheprovider",
-            "-k", " and ".join(f"not {name}" for name in SLOW), "-m", "not parallel",
+            "-k", " and ".join(f"not {name}" for name in SLOW), "-m", "not gpubench_parallel",
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=500,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},

@@ -196,7 +196,7 @@ def test_validation_resumes_no_journal_that_it_did_not_begin(tmp_path):
         ledger.write_text(json.dumps(run | {"options": options}) + "\n")
         with pytest.raises(validate_gpu.Refused):
             validate_gpu.adopt(ledger, ["/here/benchmarks/test_matmul.py"])
-    options = ["--gpubench-preset=quick", "-m", "not parallel"]
+    options = ["--gpubench-preset=quick", "-m", "not gpubench_parallel"]
     ledger.write_text(json.dumps(run | {"options": options}) + "\n" + json.dumps({"event": "start"}) + "\n")
     assert validate_gpu.adopt(ledger, ["/here/benchmarks/test_matmul.py"])
     first, second, _ = ledger.read_text().split("\n")

@@ -25,21 +25,47 @@ def call(name: str):
     """Function, arguments and keywords; the same tensors whenever it is asked for."""
     import torch
 
+    from gpubench.devices import CPU
+    from gpubench.measure.data import Data
+    from gpubench.workloads import models, training
+
+    data = Data(CPU, torch.float32, 0)
     if name == "add of 10^7, out=":
         a, b, out = (torch.randn(10**7) for _ in range(3))
         return torch.add, (a, b), {"out": out}
-    a, b, out = (torch.randn(1024, 1024) for _ in range(3))
-    return torch.mm, (a, b), {"out": out}
+    if name == "matmul of 1024, out=":
+        a, b, out = (torch.randn(1024, 1024) for _ in range(3))
+        return torch.mm, (a, b), {"out": out}
+    if name == "attention of 512, flash":
+        query, key, value = (torch.randn(1, 16, 512, 64) for _ in range(3))
+        return torch.nn.functional.scaled_dot_product_attention, (query, key, value), {"is_causal": True}
+    if name == "int8 product of 1024":
+        a, b = (torch.randint(-127, 128, (1024, 1024), dtype=torch.int8) for _ in range(2))
+        return torch._int_mm, (a, b), {}
+    if name == "update of LeNet, adam fused":
+        learner = training.trainer("lenet", data, 2, update="adam fused")
+        learner.backward()
+        return learner.update, (), {}
+    size, start, count = {"prefill of 128, 10M": ("10M", 0, 128), "decode after 128, 125M": ("125M", 128, 1)}[name]
+    decoder = models.on_device(lambda: models.Decoder(size, 1, start + count), data)
+    decoder.start = start
+    return torch.inference_mode()(decoder), (data.randint(16_000, (1, count)),), {}
 
 
+NAMES = (
+    "add of 10^7, out=", "matmul of 1024, out=", "prefill of 128, 10M", "decode after 128, 125M",
+    "attention of 512, flash", "int8 product of 1024", "update of LeNet, adam fused",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("repetition", range(REPETITIONS))
-@pytest.mark.parametrize("name", ["add of 10^7, out=", "matmul of 1024, out="])
 def test_timer(gpubench, benchmark, name, repetition):
     import torch
     from torch.utils.benchmark import Timer
 
     function, args, kwargs = call(name)
-    gpubench(function, *args, **kwargs)
+    gpubench(function, *args, check=False, **kwargs)
     ours = benchmark.stats.stats.median
     names = {"function": function, "args": args, "kwargs": kwargs}
     timer = Timer("function(*args, **kwargs)", globals=names, num_threads=torch.get_num_threads())

@@ -338,7 +338,7 @@ def reference(call: Call, step: Step) -> str:
         str(folder),
         "--",
         "-m",
-        "not parallel",
+        "not gpubench_parallel",
     ]
     if call.device != "cuda":
         fresh.insert(len(files), f"--device={call.device}")
@@ -372,7 +372,7 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     first, *rest = ledger.read_text(encoding="utf-8").split("\n")
     event = json.loads(first)
     names = [[Path(path).name for path in paths] for paths in (event.get("paths", ()), files)]
-    allowed = re.compile(r"--gpubench-(preset|device)=\w+|-m|not parallel")
+    allowed = re.compile(r"--gpubench-(preset|device)=\w+|-m|not gpubench_parallel")
     if event.get("event") != "run" or names[0] != names[1] or not all(map(allowed.fullmatch, event["options"])):
         raise Refused(f"{ledger.name} of the archive is no run of this program: it is not resumed")
     event |= {"paths": list(files), "inode": ledger.stat().st_ino}

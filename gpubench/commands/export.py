@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _TABLES = {"markdown": "markdown_table", "md": "markdown_table", "rst": "rst_table", "html": "html_table"}
 """Functions of :mod:`gpubench.report.render`."""
 EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", *_TABLES)
+_ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,9 +87,12 @@ def _json(entries: Any) -> str:
 
 
 def _action_entry(name: str, times: Times) -> dict[str, Any]:
-    """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance."""
+    """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance. It converts between these
+    units when it compares a value with the one before."""
     extra = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
-    return {"name": name, "unit": "s", "value": times.median_s, "range": f"± {times.iqr_s / 2:.3g}", "extra": extra}
+    unit_s, unit = next((scale for scale in _ACTION_UNITS if times.median_s >= scale[0]), _ACTION_UNITS[-1])
+    value, spread = times.median_s / unit_s, times.iqr_s / 2 / unit_s
+    return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}
 
 
 def _latency(times: Times) -> dict[str, float]:

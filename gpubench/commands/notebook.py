@@ -235,7 +235,6 @@ def _measure(
         call = [
             *_QUIET,
             *_MEASURE,
-            f"--rootdir={folder}",
             f"--benchmark-json={run_file}",
             *pytest_options(Path(folder)),
             *words,

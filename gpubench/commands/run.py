@@ -20,7 +20,7 @@ from ..runfile.schema import OK
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
-from ..supervise.project import described, read_project
+from ..supervise.project import described, pytest_terms, read_project
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .report import add_chart_arguments, charts_of
 from .show import add_expression, chosen
@@ -213,10 +213,13 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
         if not Path(name).exists():
             raise UsageError(f"{text}: no such file or folder")
         paths.append(f"{Path(name).resolve()}{separator}{test}")
-    passed = [*options.passed_on(args), *chosen(args), *args.pytest]
+    given = [*options.passed_on(args), *chosen(args), *args.pytest]
     if args.processes is not None and args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    return paths, passed, args.processes or (1 if args.preset == "smoke" else 3)
+    terms = pytest_terms(paths, Path.cwd(), given)
+    if terms.ignored:
+        _say(terms.ignored)
+    return paths, [*terms.options, *given], args.processes or (1 if args.preset == "smoke" else 3)
 
 
 def _require_writable(folder: Path) -> None:

@@ -232,7 +232,7 @@ def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
 def pytest_options(folder: Path) -> list[str]:
     """Somebody's configuration and plugins aren't meant for this, nothing is left where it runs, and peaks are
     measured quickly."""
-    options = ["-c", os.devnull, f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
+    options = ["-c", os.devnull, f"--rootdir={folder}", f"--benchmark-storage=file://{folder}", "--gpubench-brief"]
     if tuple(map(int, version("pytest").split(".")[:2])) >= (8, 4):  # others' plugins take half a second
         options += ["--disable-plugin-autoload", "-p", "pytest_benchmark.plugin"]
     return options

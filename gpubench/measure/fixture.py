@@ -24,6 +24,7 @@ from .data import Data, bare_tensors, pinned_copy, tensors
 from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
+from .state import untraced
 from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, agree, count, declared, flop_counter, plain_number, require_least
@@ -163,7 +164,7 @@ class Gpubench(Inputs):
         work, steps = declared(Work(flops, nbytes, items, unit)), plain_number("steps", steps, whole=True)
         if (threads := plain_number("threads", threads, whole=True)) is not None:
             self.case = structs.replace(self.case, threads=threads)
-        with matmul_precision(self.case.dtype):
+        with untraced(), matmul_precision(self.case.dtype):
             prepared = self._prepare(Request(fn, args, kwargs, work, check, setup, devices))
             estimate = self._estimate(prepared)
             self.accept(estimate)

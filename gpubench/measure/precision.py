@@ -7,6 +7,7 @@ since it is up to eight times faster and a thousand times less precise.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -120,20 +121,27 @@ def apply(variant: str, call: Callable[..., Any], device: Device) -> Callable[..
     return autocast
 
 
-def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """By ``torch.compile``, at its first call."""
+def _compiler_config() -> Any:
+    """Where the compiler's caches can be switched off: in torch 2.8 and older in a module of its own."""
+    import torch
+
+    known = getattr(torch.compiler, "config", None)
+    return known if hasattr(known, "force_disable_caches") else importlib.import_module("torch._inductor.config")
+
+
+def compiled(call: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
+    """By ``torch.compile``, at its first call, in one of its modes (``None``: its default)."""
     import torch
 
     torch.compiler.reset()  # each case pays for its own compilation, whatever ran before
-    if hasattr(torch.compiler, "config"):
-        torch.compiler.config.force_disable_caches = True  # and whatever lies on disk
+    _compiler_config().force_disable_caches = True  # and whatever lies on disk
     if isinstance(call, torch.nn.Module):
-        return torch.compile(call)  # type: ignore[no-any-return]
+        return torch.compile(call, mode=mode)  # type: ignore[no-any-return]
 
     def in_python(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
-    return torch.compile(in_python)
+    return torch.compile(in_python, mode=mode)
 
 
 class _Recorded:

@@ -23,6 +23,8 @@ AUTOCAST_KINDS = ("cpu", "cuda")
 OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_LOADING")
 """Beginnings of environment variables that pytest and torch set by themselves."""
 
+MOST_TOOLS = 6
+"""Of ``sys.monitoring``, by its documentation."""
 _FUNCTIONS = "functions of "
 
 _LOCALE = functools.partial(locale.setlocale, locale.LC_ALL)
@@ -192,3 +194,37 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
     for kind, (enabled, dtype) in zip(AUTOCAST_KINDS, kinds, strict=True):
         torch.set_autocast_enabled(kind, enabled)
         torch.set_autocast_dtype(kind, dtype)
+
+
+# Tracers --------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Nothing follows this thread's Python code meanwhile: neither ``sys.settrace`` and ``sys.setprofile`` nor a tool
+    of ``sys.monitoring``. Coverage makes a call of Python code several times as long."""
+    tracer, profiler = sys.gettrace(), sys.getprofile()
+    paused = list(_paused_monitors())
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+        sys.setprofile(profiler)
+        for resume in reversed(paused):
+            resume()
+
+
+def _paused_monitors() -> Iterator[Callable[[], object]]:
+    """Take away the events and callbacks of all tools (Python 3.12 and newer); calls that give them back."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    for tool in range(MOST_TOOLS) if monitoring else ():
+        if monitoring.get_tool(tool) is None:
+            continue
+        yield functools.partial(monitoring.set_events, tool, monitoring.get_events(tool))
+        monitoring.set_events(tool, 0)
+        for event in vars(monitoring.events).values():
+            if isinstance(event, int) and event.bit_count() == 1:
+                callback = monitoring.register_callback(tool, event, None)
+                yield functools.partial(monitoring.register_callback, tool, event, callback)

@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, WorkMismatch
@@ -20,8 +21,8 @@ from .data import bare_tensors, dispatch_mode, memory_key, tensors
 if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
 
-FUSED = ("flash", "efficient", "cudnn")
-"""Kinds of fused attention in torch's names."""
+FUSED = {"flash": 1, "efficient": 3, "cudnn": 3}
+"""Kinds of fused attention in torch's names, and where behind queries, keys and values they are told ``is_causal``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,21 @@ class Counted:
 
 
 def flop_counter() -> FlopCounterMode:
-    """torch's own counter; a context. An attention's backward pass counts as its four products, fused or not: torch
-    counts the fused kernel's fifth, which makes the scores again instead of keeping them."""
+    """torch's own counter; a context. A fused attention counts as its products alone: torch adds what a causal one
+    leaves out, the masked half, and in the backward pass a fifth product, which makes the scores again instead of
+    keeping them. Products with weights of 8 bits count too, as those of the layer that they stand for."""
     import torch
     from torch.utils import flop_counter as flop_counter_module
     from torch.utils.flop_counter import FlopCounterMode
 
     _spare_the_compiler(getattr(flop_counter_module, "_FlopCounterMode", None))
-    kernels = (getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention_backward", None) for kind in FUSED)
-    formulas = {kernel: _attention_backward for kernel in kernels if kernel}
+    aten = torch.ops.aten
+    formulas: dict[Any, Callable[..., int]] = {}
+    for kind, place in FUSED.items():
+        formulas[getattr(aten, f"_scaled_dot_product_{kind}_attention", None)] = partial(_attention, place)
+        formulas[getattr(aten, f"_scaled_dot_product_{kind}_attention_backward", None)] = _attention_backward
+    formulas[getattr(aten, "_weight_int8pack_mm", None)] = _product_of_bytes
+    formulas.pop(None, None)
     return FlopCounterMode(display=False, custom_mapping=formulas)  # type: ignore[no-untyped-call]
 
 
@@ -65,6 +72,20 @@ def _spare_the_compiler(mode: Any) -> None:
     dispatch = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
     if dispatch is not None and "torch._dynamo" not in sys.modules:
         dispatch.__dict__.setdefault("__dynamo_disable", dispatch)
+
+
+def _attention(place: int, query: Any, key: Any, value: Any, *rest: Any, is_causal: bool = False, **_: Any) -> int:
+    """FLOPs by shapes: two products, of a causal attention the scores up to the diagonal."""
+    batch, heads, queries, size = query
+    scores = queries * key[-2]
+    if (is_causal or (len(rest) > place and rest[place])) and queries == key[-2]:
+        scores = queries * (queries + 1) // 2
+    return int(2 * batch * heads * scores * (size + value[-1]))
+
+
+def _product_of_bytes(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
+    """FLOPs by shapes: (rows, inputs) times (outputs, inputs)."""
+    return int(2 * inputs[0] * inputs[1] * weights[0])
 
 
 def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:

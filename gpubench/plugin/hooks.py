@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import random
@@ -53,6 +54,11 @@ class Plugin:
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
         self.ranks: Ranks | None = None
+
+    def pytest_report_header(self) -> str:
+        """What benchmarks are measured with."""
+        chosen = self.session.settings
+        return f"gpubench: devices {', '.join(chosen.devices)}, preset {chosen.preset}"
 
     def pytest_sessionstart(self) -> None:
         """Refuse unknown and missing devices before anything is collected; import torch only if one is named."""
@@ -198,12 +204,16 @@ class Plugin:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A case that doesn't fit this machine is skipped, with its numbers as the reason."""
         attempt = self.attempts.get(item.nodeid)
+        pause: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if attempt and not self.session.settings.plan:
-            from ..measure.state import State
+            from ..measure.state import State, untraced
 
             attempt.state = State()
+            if attempt.make is None:  # nothing of ours is around what a plain benchmark times
+                pause = untraced()
         try:
-            return (yield)
+            with pause:
+                return (yield)
         except Unmeasurable as error:
             pytest.skip(str(error))
         finally:

@@ -30,17 +30,22 @@ FULL_ONLY = frozenset({"compile", "graph"})
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
-_MARKER = {"dtypes": DTYPES, "implementations": IMPLEMENTATIONS, "variants": VARIANTS, "devices": _PLACES, "size": None}
+_MARKER = {
+    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": IMPLEMENTATIONS, "variants": VARIANTS,
+    "devices": _PLACES, "size": None,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
     """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
 
-    ``dtypes`` are those it can do; a test that names none does float32, and others when asked.
+    ``dtypes`` are those it can do; a test that names none does float32, and others when asked. In the preset ``full``
+    it does ``full_dtypes`` too.
     """
 
     dtypes: tuple[str, ...] = ()
+    full_dtypes: tuple[str, ...] = ()
     implementations: tuple[str, ...] = ("torch",)
     variants: tuple[str, ...] = ("eager",)
     devices: str = "any"
@@ -162,7 +167,8 @@ def _lacking(choice: Choice, dtype: str, variant: str) -> str | None:
 def _dtypes(markers: Markers, session: Session) -> list[str]:
     """Those asked for, if the test can do them; tf32 changes products only, so a test must name it."""
     if not session.settings.dtypes:
-        return list(markers.dtypes or ("float32",))
+        further = markers.full_dtypes if session.settings.preset == "full" else ()
+        return [*(markers.dtypes or ("float32",)), *further]
     able = markers.dtypes or tuple(dtype for dtype in DTYPES if dtype != "tf32")
     return [dtype for dtype in session.settings.dtypes if dtype in able]
 

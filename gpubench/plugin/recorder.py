@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from .. import __version__
 from ..errors import RunFileError, UsageError
 from ..format import counted
 from ..measure import environment
@@ -25,7 +26,6 @@ from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import MOST_VALUES
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import fit, write
-from ..version import __version__
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
@@ -102,7 +102,10 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         if fullname not in done:  # of a case that was interrupted, pytest-benchmark keeps some rounds
             row = Unmeasured(case, fullname.rpartition("::")[2], fullname, "error", reason)
             session.unmeasured.setdefault(fullname, row)
-    output["benchmarks"] = [b for b in output["benchmarks"] if b["fullname"] not in session.unmeasured]
+    latest = {
+        b["fullname"]: b for b in output["benchmarks"]
+    }  # of a test that was run again, pytest-benchmark keeps all
+    output["benchmarks"] = [b for b in latest.values() if b["fullname"] not in session.unmeasured]
     for benchmark in output["benchmarks"]:
         _thin_samples(benchmark)
     output[KEY] = _about(session) | {

@@ -6,6 +6,7 @@ charts and docs/metrics.md are made from it, so a new metric is one entry here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -62,6 +63,20 @@ def _end(name: str) -> Callable[[MeasuredCase], Number]:
     return of
 
 
+def _percentile(share: float) -> Callable[[MeasuredCase], Number]:
+    """By the nearest rank, of all processes' kept samples; None where a sample is of several calls, or where there are
+    too few for one to lie beyond it."""
+
+    def of(case: MeasuredCase) -> Number:
+        if any(process.iterations > 1 for process in case.times.processes):
+            return None
+        samples = sorted(seconds for each in case.times.samples for seconds in each)
+        rank = math.ceil(share * len(samples))
+        return samples[rank - 1] if rank < len(samples) else None
+
+    return of
+
+
 def _copy(name: str) -> Callable[[MeasuredCase], Number]:
     return lambda case: getattr(case.result.transfer, name, None)
 
@@ -88,6 +103,8 @@ _METRICS = (
            _end("low")),
     Metric("high_s", "s", "High end", "of the same interval", _end("high")),
     Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
+    Metric("p95_s", "s", "95th percentile", "of the wall time of single calls, from 20 of them on", _percentile(0.95)),
+    Metric("p99_s", "s", "99th percentile", "of the wall time of single calls, from 100 of them on", _percentile(0.99)),
     Metric("first_call_s", "s", "First call", "the first call in its process: what it loads, compiles and allocates",
            attrgetter("result.first_call_s")),
     Metric("device_s", "s", "Device time per call", "seconds per call the device was busy, launch gaps excluded",

@@ -201,7 +201,7 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     started: dict[str, Event] = {}
     for event in events:
         if event["event"] == "end":
-            ends.setdefault(event["fullname"], {}).setdefault(event["process"], event)
+            ends.setdefault(event["fullname"], {})[event["process"]] = event  # the last one is that of a rerun
         elif event["event"] == "start":
             started.setdefault(event["fullname"], event)
     benchmarks, unmeasured = [], []

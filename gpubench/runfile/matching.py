@@ -21,9 +21,11 @@ WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
 """Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
 CLASSIC = "classic"
 """The family that never comes first."""
-_FAMILIES = {"training": TRAINING, "models": NETWORKS, "matmul": OTHER_MATRIX}
+_FAMILIES = {"training": TRAINING, "matmul": OTHER_MATRIX, "quantised": OTHER_MATRIX}
+_FAMILIES |= dict.fromkeys(("models", "llm", "serving", "attention"), NETWORKS)
 _FAMILIES |= dict.fromkeys(("elementwise", CLASSIC), ELEMENTWISE)
 _PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
+_PARTS |= {"training.optimizer", "models.compile_mode", "models.resnet50_tuned", "serving.cold_start"}
 """Parts of a step, and a step at widths that nobody would train: no work of their own."""
 _NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
 """Families about copies, and about several devices, which have tables of their own."""

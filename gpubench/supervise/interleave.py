@@ -19,7 +19,7 @@ from ..errors import UsageError
 from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
-from .project import Project, read_project
+from .project import Project, PytestTerms, pytest_terms, read_project
 from .supervisor import Supervisor, Unable
 
 _PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
@@ -112,7 +112,11 @@ class Interleave:
     def collect(self) -> dict[str, list[str]]:
         """By side, the tests that it would measure; nothing is measured. Raises UsageError where a side can't
         measure."""
-        return {side.name: self._collected(side) for side in (self.base, self.new)}
+        sides = (self.base, self.new)
+        for side in sides:
+            if ignored := self._terms(side).ignored:
+                self.say(f"{side.name}: {ignored}")
+        return {side.name: self._collected(side) for side in sides}
 
     def _collected(self, side: Environment) -> list[str]:
         def note(event: Event) -> None:
@@ -167,9 +171,13 @@ class Interleave:
             write(target, assemble(supervisor.events))
         return target
 
+    def _terms(self, side: Environment) -> PytestTerms:
+        return pytest_terms(side.paths, side.interpreter.folder or Path.cwd(), self.options)
+
     def _start(self, side: Environment, folder: Path, on_event: Callable[[Event], None]) -> Supervisor:
         """A run of one process of that side, once it has ended."""
-        arguments = folder, side.paths, self.options, 1, self.deadline_s, on_event
+        options = [*self._terms(side).options, *self.options]
+        arguments = folder, side.paths, options, 1, self.deadline_s, on_event
         supervisor = Supervisor(*arguments, interpreter=side.interpreter)
         try:
             supervisor.measure()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,6 +30,11 @@ FAREWELL_S = 5.0
 SILENCE_S = 300.0
 """How long a child may be silent between cases: it imports torch, measures ceilings, ends. At least the deadline."""
 PACKAGE = Path(__file__).resolve().parent.parent
+STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
+"""The signal upon which a child writes what it is doing; Windows has none."""
+STACKS_S = 1.0
+"""How long that may take."""
+ADDOPTS = "PYTEST_ADDOPTS"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable with our process number: a child whose parent is another one has lost us."""
 
@@ -47,19 +55,58 @@ class Interpreter:
 
 
 def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """pytest's command line. For the suite's own files, names of cases don't depend on the working folder."""
+    """pytest's command line. For the suite's own files, names of cases don't depend on the working folder; for a
+    project's, ``options`` say so: :func:`gpubench.supervise.project.pytest_terms`."""
     suite_folder = suite()
     # -P: a folder called gpubench where we are started is another, and would be taken for ours
     arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
-    files = [Path(path.split("::")[0]) for path in paths]
-    if all(file.is_relative_to(suite_folder) for file in files):
+    if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
-    else:  # full names are relative to this: the same wherever we are started, and without anybody's folders
-        arguments += [f"--rootdir={os.path.commonpath([file.parent for file in files])}"]
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
     # Nothing captured: what a crashing case says last must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
+
+
+_UNFIT = {
+    # how many words follow at most: options
+    0: "--benchmark-skip --benchmark-disable --benchmark-autosave --benchmark-save-data"
+    " -d -f --looponfail --forked --boxed"  # several tests at once, or each in a process that is thrown away
+    " --memray --profile --profile-svg --codspeed"  # slow what is timed, or time it otherwise
+    " -x --exitfirst --pdb --trace --co --collect-only --setup-only --setup-plan"
+    " --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --sw-skip --stepwise-skip --cache-clear",
+    1: "--benchmark-json --benchmark-save --benchmark-cprofile --benchmark-compare --benchmark-histogram"
+    " --benchmark-cprofile-dump -n --numprocesses --dist --tx --cov --maxfail --lfnf --last-failed-no-failures",
+    99: "--benchmark-compare-fail",
+}
+_MOST_VALUES = {option: most for most, options in _UNFIT.items() for option in options.split()}
+"""Options of pytest and its plugins with which nothing is measured, or something else, or not all of it."""
+_UNFIT_LETTERS = re.compile("-[nd][^-].*")
+_NEEDED_PLUGINS = ("benchmark", "pytest-benchmark", "pytest_benchmark.plugin", "gpubench", "gpubench.plugin")
+
+
+def fit_to_measure(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options that a project gives pytest (addopts): those to measure with, and those that don't go with it."""
+    kept: list[str] = []
+    unfit: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, _ = word.partition("=")
+        if name == "-p" and rest:
+            name = word = f"-p{rest.pop(0)}"
+        while name in _MOST_VALUES and not equals and rest and not rest[0].startswith("-"):
+            if word.count(" ") == _MOST_VALUES[name]:
+                break
+            word += f" {rest.pop(0)}"
+        if re.fullmatch("-[vqsl]*x[vqslx]*", name):  # -xvs
+            unfit.append("-x")
+            kept += [left] if (left := name.replace("x", "")) != "-" else []
+        elif name in _MOST_VALUES or _UNFIT_LETTERS.fullmatch(name) or name in map("-pno:{}".format, _NEEDED_PLUGINS):
+            unfit.append(word)
+        else:
+            kept.append(word)
+    return kept, unfit
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
@@ -75,7 +122,8 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
     changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    return os.environ | changes
+    kept, unfit = fit_to_measure(shlex.split(os.environ.get(ADDOPTS, "")))
+    return os.environ | changes | ({ADDOPTS: shlex.join(kept)} if unfit else {})
 
 
 def import_from_here() -> None:
@@ -89,6 +137,13 @@ def import_from_here() -> None:
         sys.path += [str(PACKAGE.parent), here]
     else:
         sys.path.insert(0, here)
+
+
+def write_stacks_when_asked() -> None:
+    """Called in the child: the signal of :data:`STACKS_ASKED` makes it write the stacks of its threads to the log, also
+    while it hangs outside of Python."""
+    if STACKS_ASKED is not None:
+        faulthandler.register(STACKS_ASKED, file=sys.__stderr__ or 2, all_threads=True)
 
 
 def die_with_supervisor() -> None:
@@ -148,6 +203,8 @@ def run_process(
                     watch.note(event)
                     on_event(event)
                 if alive and watch.is_overdue():
+                    if watch.hangs:
+                        _ask_for_stacks(child, log)
                     _signal(child, kill=True)
                     child.wait()
                 elif alive:
@@ -207,6 +264,11 @@ class _Watch:
             self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
         return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
+    @property
+    def hangs(self) -> bool:
+        """Whether a case, or the silence between two, has lasted too long."""
+        return bool(self._timeout)
+
     def end(self) -> ProcessEnd:
         """How the child ended, once it has."""
         code = self._child.returncode if self._code is None else self._code
@@ -214,6 +276,18 @@ class _Watch:
         why = "ended the measuring process" if self._finished else _signal_or_code(code)
         reason = self._timeout or ": ".join(filter(None, (why, _last_line(self._log, self._log_start))))
         return ProcessEnd(code, self._finished, bool(self._interrupts), self._case, status, reason)
+
+
+def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
+    """Let a child that is about to be killed write where all its threads are; it may take a moment."""
+    if STACKS_ASKED is None or child.poll() is not None:
+        return
+    before, latest = log.stat().st_size, time.monotonic() + STACKS_S
+    with contextlib.suppress(OSError):
+        child.send_signal(STACKS_ASKED)
+    while log.stat().st_size == before and time.monotonic() < latest:
+        time.sleep(POLL_S)
+    time.sleep(POLL_S)  # for the rest of it
 
 
 def _signal_or_code(code: int) -> str:
@@ -284,6 +358,7 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
 if __name__ == "__main__":  # with pytest's arguments: pytest, bound to the life of the process that started it
     die_with_supervisor()
     import_from_here()
+    write_stacks_when_asked()
 
     import pytest
 

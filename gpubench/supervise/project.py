@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import configparser
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from .process import suite
+from .process import ADDOPTS, fit_to_measure, suite
 
 FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
 """A test that asks for one of them is a benchmark."""
@@ -22,6 +24,8 @@ _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 """Both are pytest's own choice."""
 _MOST_NAMED = 3
+_CONFIGURED = re.compile("(--config-file|-c)(=|$)|-c[^-]")
+"""Names a configuration file on pytest's command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,72 @@ def described(paths: Sequence[str], source: str) -> str:
     return f"{', '.join(shown)}{more}{why}"
 
 
+@dataclass(frozen=True, slots=True)
+class PytestTerms:
+    """How a project's own pytest would run files: ``options`` for a measuring process, and a sentence on those of the
+    project's that these leave out, if any."""
+
+    options: tuple[str, ...] = ()
+    ignored: str = ""
+
+
+def pytest_terms(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> PytestTerms:
+    """The root folder that pytest started in ``folder`` would have, so that names of cases don't depend on which files
+    are named, and its ``addopts`` without those that nothing can be measured with. ``given`` are options that follow.
+    Raises UsageError for addopts that can't be read.
+
+    pytest takes the folder of the configuration file nearest above all files, or else the common folder of the files
+    and of where it is started. That one is taken only if it is ``folder`` or the one of this process: others would
+    show their names in results files.
+    """
+    files = [Path(path.split("::")[0]) for path in paths]
+    ignored = _unfit(f"${ADDOPTS}", os.environ.get(ADDOPTS, ""))
+    if all(path.is_relative_to(suite()) for path in files) or any(map(_CONFIGURED.match, given)):
+        return PytestTerms((), _sentence(ignored))
+    above = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in files]))
+    root, file, settings = _configuration(above)
+    words = _split(file, settings.get("addopts"))
+    kept, unfit = fit_to_measure(words)
+    rooted = any(word.startswith("--rootdir") for word in (*words, *given))
+    options = [] if rooted else [f"--rootdir={root or _start_folder(above, folder)}"]
+    options += ["-o", f"addopts={shlex.join(kept)}"] * bool(unfit)
+    return PytestTerms(tuple(options), _sentence([*([f"{file}: {', '.join(unfit)}"] * bool(unfit)), *ignored]))
+
+
+def _unfit(source: str, value: Any) -> list[str]:
+    unfit = fit_to_measure(_split(source, value))[1]
+    return [f"{source}: {', '.join(unfit)}"] * bool(unfit)
+
+
+def _split(source: str, value: Any) -> Sequence[str]:
+    try:
+        return shlex.split(value) if isinstance(value, str) else _words(value)
+    except ValueError as error:
+        raise UsageError(f"{source}: addopts: {error}") from None
+
+
+def _sentence(ignored: Sequence[str]) -> str:
+    return f"ignoring options of pytest that don't go with measuring ({'; '.join(ignored)})" if ignored else ""
+
+
+def _configuration(above: Path) -> tuple[Path | None, str, Mapping[str, Any]]:
+    """The nearest folder from here upwards that pytest takes for a project's, its configuration file and what it says;
+    the root of the file system is nobody's."""
+    places = (above, *above.parents)[: len(above.parents)]
+    for place in places:
+        if configured := _pytest_settings(place):
+            return place, *configured
+    for name in ("pyproject.toml", "setup.py"):
+        if above_all := next((place for place in places if (place / name).is_file()), None):
+            return above_all, name, {}
+    return None, "", {}
+
+
+def _start_folder(above: Path, folder: Path) -> Path:
+    places = (place for place in (folder, Path.cwd()) if place != place.parent)
+    return next((place for place in places if above.is_relative_to(place)), above)
+
+
 def _declared(place: Path, table: Any, tests: tuple[tuple[str, ...], str] | None) -> Project:
     file = str(place / "pyproject.toml")
     if not isinstance(table, dict):
@@ -92,22 +162,23 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _pytest_settings(place: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """The file of this folder that pytest reads, by pytest's order, and its settings."""
+    """The file of this folder that pytest reads, by pytest's order, and its settings; files of its name count even
+    without any."""
     for name in ("pytest.toml", ".pytest.toml"):
-        if "pytest" in (table := _toml(place / name)):
-            return name, table["pytest"]
+        if (place / name).is_file():
+            return name, _toml(place / name).get("pytest", {})
     for name, section in _INI_SECTIONS.items():
         if name == "tox.ini":  # pyproject.toml stands before it
             tool = _toml(place / "pyproject.toml").get("tool", {}).get("pytest")
-            if tool is not None:
+            if tool:
                 return "pyproject.toml", tool.get("ini_options", tool)
         parser = configparser.ConfigParser(interpolation=None, strict=False)
         try:
             parser.read_string((place / name).read_text(encoding="utf-8"))
         except (OSError, ValueError, configparser.Error):
             continue
-        if parser.has_section(section):
-            return name, dict(parser[section])
+        if parser.has_section(section) or name.endswith("pytest.ini"):
+            return name, dict(parser[section]) if parser.has_section(section) else {}
     return None
 
 

@@ -6,10 +6,17 @@ token ids are (batch, length).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import nn
 
-from ..errors import Unmeasurable
+from ..errors import Unmeasurable, UsageError, WrongAnswer
+from ..measure.data import Data, require_memory
+from ..measure.precision import compiled
+from ..measure.verify import in_float64
 
 
 def mlp(inputs: int = 784, width: int = 1024, outputs: int = 10, second: int | None = None) -> nn.Module:
@@ -68,16 +75,22 @@ def encoder(width: int = 512, heads: int = 8, layers: int = 6) -> nn.Module:
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
 
-class _FromTransformers(nn.Module):
-    """A network that ``transformers`` builds from a class's default configuration; it returns one tensor."""
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise Unmeasurable("transformers is not installed: pip install 'pytest-gpubench[models]'") from None
+    return transformers
 
-    def __init__(self, network: str, config: str, field: str, **options: int) -> None:
+
+class _FromTransformers(nn.Module):
+    """A network that ``transformers`` builds from a class's default configuration, but for the options; it returns one
+    tensor."""
+
+    def __init__(self, network: str, config: str, field: str, **options: Any) -> None:
         super().__init__()
-        try:
-            import transformers
-        except ImportError:
-            raise Unmeasurable("transformers is not installed: pip install 'pytest-gpubench[models]'") from None
-        self.network = getattr(transformers, network)(getattr(transformers, config)(**options))
+        library = _transformers()
+        self.network = getattr(library, network)(getattr(library, config)(**options))
         self.field = field
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -106,3 +119,300 @@ def gpt2() -> nn.Module:
     It keeps keys and values for the next token, as transformers has it do by default.
     """
     return _FromTransformers("GPT2LMHeadModel", "GPT2Config", "logits")
+
+
+def _llama(vocabulary: int, width: int, inner: int, layers: int, heads: tuple[int, int], tied: bool) -> dict[str, Any]:
+    """A configuration; ``heads`` are those of the queries, and of the keys and values that these share."""
+    return {
+        "vocab_size": vocabulary, "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
+        "num_attention_heads": heads[0], "num_key_value_heads": heads[1], "tie_word_embeddings": tied,
+        "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+    }  # fmt: skip
+
+
+LLAMAS = {
+    "10M": _llama(16_000, 256, 704, 8, (4, 2), tied=True),
+    "125M": _llama(32_000, 768, 2048, 12, (12, 4), tied=False),
+    "1B": _llama(128_256, 2048, 8192, 16, (32, 8), tied=True),
+    "8B": _llama(128_256, 4096, 14_336, 32, (32, 8), tied=False),
+}
+"""Decoders by their parameters, all with heads of 64 or 128. 1B has the shapes of Llama 3.2, 8B those of Llama 3."""
+
+
+def _configured(size: str) -> Mapping[str, Any]:
+    if size not in LLAMAS:
+        raise UsageError(f"unknown decoder {size!r}: choose from {', '.join(LLAMAS)}")
+    return LLAMAS[size]
+
+
+def llama(size: str) -> nn.Module:
+    """A decoder without a cache, to be trained: (batch, length) token ids to (batch, length, vocabulary).
+
+    RMSNorm, rotary positions, attention whose queries share keys and values, SwiGLU (Touvron et al., *LLaMA*, 2023).
+    """
+    return _FromTransformers("LlamaForCausalLM", "LlamaConfig", "logits", **_configured(size), use_cache=False)
+
+
+class Decoder(nn.Module):
+    """The same decoder with room for the keys and values of ``length`` tokens, as an inference engine has it.
+
+    A call is given the (batch, n) token ids that follow the first ``start`` tokens in the cache. It writes their keys
+    and values behind those and returns the scores of the next token, (batch, vocabulary). Nothing else remembers a
+    call: the same call does the same work, however often it is made.
+    """
+
+    start = 0
+    network: Any
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, size: str, batch: int, length: int, *, int8: bool = False) -> None:
+        super().__init__()
+        library = _transformers()
+        config = library.LlamaConfig(**_configured(size))
+        self.network = library.LlamaForCausalLM(config)
+        if int8:
+            _quantise(self.network)
+        self._cache_type = _cache_type()
+        shape = config.num_hidden_layers, batch, config.num_key_value_heads, length, config.head_dim
+        self.register_buffer("keys", torch.empty(shape))
+        self.register_buffer("values", torch.empty(shape))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(batch, n) token ids to (batch, vocabulary)."""
+        end = self.start + tokens.shape[1]
+        positions = torch.arange(self.start, end, device=tokens.device).unsqueeze(0)
+        cache = self._cache_type(self.keys, self.values, self.start)
+        options = {"position_ids": positions, "past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
+        scores: torch.Tensor = self.network(input_ids=tokens, **options).logits
+        return scores[:, -1]
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values that a call behind ``start`` tokens reads, and of those that one more adds."""
+        per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
+        return per_token * (self.start + 1)
+
+    def least_bytes(self, tokens: torch.Tensor) -> int:
+        """Minimum traffic of a call: every weight once, of the embedding the rows of the tokens; the cache up to the
+        last token; the scores."""
+        table = self.network.get_input_embeddings().weight
+        weights: dict[int, int] = {
+            id(each): each.nbytes for each in (*self.network.parameters(), *self.network.buffers())
+        }
+        if self.network.get_output_embeddings().weight is not table:
+            weights[id(table)] = table[0].nbytes * tokens.numel()
+        cache = self.cache_bytes // (self.start + 1) * (self.start + tokens.shape[1])
+        scores: int = len(tokens) * table.shape[0] * table.element_size()
+        return sum(weights.values()) + cache + scores
+
+
+@functools.cache
+def _cache_type() -> Any:
+    """What ``transformers`` takes for a cache of its own, made of (keys, values, start): tensors of (layers, batch,
+    heads, length, size) of which the first ``start`` tokens are known."""
+    library = _transformers()
+
+    class FixedCache(library.Cache):  # type: ignore[misc, name-defined]
+        is_compileable = False
+        layers = ()
+
+        def __init__(self, keys: torch.Tensor, values: torch.Tensor, start: int) -> None:
+            self._keys, self._values, self._start = keys, values, start
+
+        def update(self, key: Any, value: Any, layer: int, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            end = self._start + key.shape[2]
+            self._keys[layer, :, :, self._start : end] = key
+            self._values[layer, :, :, self._start : end] = value
+            return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
+
+        def get_seq_length(self, *_: Any) -> int:
+            return self._start
+
+        get_query_offset = get_seq_length
+
+        def get_mask_sizes(self, queries: Any, *_: Any) -> tuple[int, int]:
+            return self._start + (queries if isinstance(queries, int) else len(queries)), 0
+
+    return FixedCache
+
+
+class Int8Linear(nn.Module):
+    """A linear layer whose weights are bytes with a scale for each row, as weight-only quantisation stores them."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8))
+        self.register_buffer("scale", torch.empty(outputs))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(…, inputs) to (…, outputs), in the dtype of the inputs; in float64, which the kernel can't, as defined."""
+        if inputs.dtype == torch.float64:
+            return nn.functional.linear(inputs, self.weight.to(inputs.dtype)) * self.scale
+        flat = inputs.reshape(-1, inputs.shape[-1])
+        product: torch.Tensor = torch._weight_int8pack_mm(flat, self.weight, self.scale)
+        return product.reshape(*inputs.shape[:-1], -1)
+
+
+def _quantise(network: nn.Module) -> None:
+    """Replace all linear layers; they have no bias."""
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(module, name, Int8Linear(child.in_features, child.out_features))
+
+
+def require_int8(device: torch.device, dtype: torch.dtype) -> None:
+    """Raise :class:`Unmeasurable` where torch has no product of this dtype with weights of 8 bits."""
+    try:
+        with torch.device(device):
+            product = torch._weight_int8pack_mm(
+                torch.ones(1, 64, dtype=dtype), torch.ones(64, 64, dtype=torch.int8), torch.ones(64, dtype=dtype)
+            )
+        product.cpu()
+    except (AttributeError, RuntimeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())[:100]
+        raise Unmeasurable(f"torch has no product with int8 weights on {device.type}: {reason}") from None
+
+
+VALUES_DRAWN = 4_194_301
+"""How many random values are drawn for a large network's weights, which repeat them: a prime, so that no two rows are
+alike, and below 2**22."""
+INITIAL_STD = 0.02
+"""Of the weights, as the networks of ``transformers`` begin."""
+CHOICE_TOLERANCE = 1e-2
+"""A chosen token may be worse than the best one by that share of the largest score: two that are so close may change
+places by rounding."""
+BYTE_STD = 73.3
+"""Of all signed bytes, each as likely as another."""
+
+
+class _Values:
+    """Fills tensors with values that are the same on every device."""
+
+    def __init__(self, data: Data) -> None:
+        self._device, self._dtype, self._used = data.device, data.dtype, 0
+        generator = torch.Generator().manual_seed(data.seed)
+        self._normal = torch.randn(VALUES_DRAWN, generator=generator).to(self._device, self._dtype)
+        self._bytes = torch.randint(-127, 128, (VALUES_DRAWN,), dtype=torch.int8, generator=generator).to(self._device)
+
+    def like(self, tensor: torch.Tensor, std: float) -> torch.Tensor:
+        """A tensor of this shape on the device: a vector is all ones, which a norm begins with."""
+        real = tensor.is_floating_point()
+        made = torch.empty(tensor.shape, dtype=self._dtype if real else tensor.dtype, device=self._device)
+        if made.dim() < 2:
+            return made.fill_(1)
+        flat, pool, start = made.view(-1), self._normal if real else self._bytes, 0
+        while start < len(flat):
+            at = self._used % VALUES_DRAWN
+            part = flat[start : start + VALUES_DRAWN - at]
+            part.copy_(pool[at : at + len(part)])
+            start, self._used = start + len(part), self._used + len(part)
+        return made.mul_(std) if real and std != 1 else made
+
+
+def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
+    """The decoder that ``build`` returns, made where it is to be used: no other memory holds it even for a moment.
+
+    Its weights are random, from the seed; so is what its cache holds. Raises :class:`~gpubench.errors.TooLarge`,
+    before any memory is taken, where it doesn't fit.
+    """
+    with torch.device("meta"):
+        decoder = build().eval().to(data.dtype)
+    size = sum(tensor.nbytes for tensor in (*decoder.parameters(), *decoder.buffers()))
+    data.allocated += size
+    if data.meta:
+        return decoder
+    require_memory(size, data.home)
+    values, made = _Values(data), dict[int, tuple[torch.Tensor, nn.Parameter]]()
+    for module in decoder.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None and id(weight) not in made:  # a tied weight is made once
+                made[id(weight)] = weight, nn.Parameter(values.like(weight, INITIAL_STD), requires_grad=False)
+            module._parameters[name] = made[id(weight)][1] if weight is not None else None
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = None if buffer is None else values.like(buffer, 1.0)
+        if isinstance(module, Int8Linear):
+            module.scale.fill_(INITIAL_STD / BYTE_STD)
+    body = decoder.network.model
+    body.rotary_emb = type(body.rotary_emb)(config=decoder.network.config).to(data.device)  # in float32, computed
+    return decoder
+
+
+def to_host(answer: torch.Tensor) -> torch.Tensor:
+    """In the host's memory; one without data stays what it is."""
+    return answer if answer.is_meta else answer.cpu()
+
+
+class Served(nn.Module):
+    """A network with the copies of a request: inputs come from the host, and the answer goes there."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs on the host to answers on the host."""
+        return to_host(self.network(inputs.to(next(self.network.parameters()).device)))
+
+
+class ServedDecoder(Served):
+    """A decoder that answers a prompt with ``count`` tokens, always the most likely one.
+
+    The answer is the scores of the chosen tokens; ``chosen`` are the tokens of the last one, (batch, count), on the
+    host. A network whose answer depends on its own choices is checked along these, by :meth:`verify`.
+    """
+
+    def __init__(self, network: Decoder, count: int) -> None:
+        super().__init__(network)
+        self._count = count
+        self.chosen = torch.empty(0)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, n) token ids to (batch, count) scores."""
+        decoder: Any = self.network
+        tokens, decoder.start = inputs.to(next(decoder.parameters()).device), 0
+        scores: list[torch.Tensor] = []
+        chosen: list[torch.Tensor] = []
+        for _ in range(self._count):
+            best, tokens = (part.unsqueeze(1) for part in decoder(tokens).max(1))
+            decoder.start = inputs.shape[1] + len(chosen)
+            scores.append(best)
+            chosen.append(tokens)
+        self.chosen = to_host(torch.cat(chosen, 1))
+        return to_host(torch.cat(scores, 1))
+
+    def reference(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The scores of the tokens last chosen, from one pass over prompt and answer in float64 without a cache: as
+        ``check=`` of a call. Raises :class:`~gpubench.errors.WrongAnswer` where another token is clearly better."""
+        decoder: Any = self.network
+        whole = in_float64(decoder.network)
+
+        def scores(prompt: torch.Tensor) -> torch.Tensor:
+            tokens = torch.cat((prompt, self.chosen[:, :-1]), 1)
+            every = whole(input_ids=tokens, use_cache=False).logits[:, prompt.shape[1] - 1 :]
+            taken: torch.Tensor = every.gather(2, self.chosen.unsqueeze(2)).squeeze(2)
+            short = ((every.amax(2) - taken) / every.abs().amax()).amax().item()
+            if not short <= CHOICE_TOLERANCE:
+                raise WrongAnswer(f"wrong token: its score is {short:.3g} of the largest below the best one")
+            return taken
+
+        return scores
+
+
+class Compiled:
+    """A network by ``torch.compile`` in one of its modes, which it does at the first call. Its work isn't counted on
+    inputs without data: they would be compiled for."""
+
+    def __init__(self, network: nn.Module, mode: str) -> None:
+        self._call = compiled(network, mode)
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """What the network returns."""
+        if inputs.is_meta:
+            raise NotImplementedError("not compiled without data")
+        outputs: torch.Tensor = self._call(inputs)
+        return outputs

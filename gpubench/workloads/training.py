@@ -38,17 +38,21 @@ CURVE_TOLERANCE = 0.02
 """Largest difference between two loss curves, relative to the first loss."""
 MEMORY_PER_PARAMETER = {"sgd": 3, "adam": 4}
 """Parameter, gradient, and what the optimiser keeps: momentum, or two moments."""
+IMPLEMENTED = ("foreach", "fused")
+"""How torch's optimisers can update all parameters at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A network and what it learns: ``inputs`` and ``targets`` draw a batch of so many rows."""
+    """A network and what it learns: ``inputs`` and ``targets`` draw a batch of so many rows, of ``tokens`` each where
+    it learns language."""
 
     build: Callable[..., nn.Module]
     inputs: Callable[[Data, int], torch.Tensor]
     targets: Callable[[Data, torch.Tensor], torch.Tensor]
     loss: Loss
     batch_norm: bool = False
+    tokens: int | None = None
 
 
 def _normal(*shape: int) -> Callable[[Data, int], torch.Tensor]:
@@ -74,6 +78,17 @@ def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
+def _language(build: Callable[..., nn.Module], vocabulary: int, length: int) -> Task:
+    """Random tokens and random answers."""
+    return Task(
+        build,
+        lambda data, batch: data.randint(vocabulary, (batch, length)),
+        lambda data, inputs: data.randint(vocabulary, tuple(inputs.shape)),
+        _cross_entropy,
+        tokens=length,
+    )
+
+
 FIRST_SCALE = 2.0**10
 """What a loss is multiplied by before float16's backward. torch's 2**16 lets the first step of a small batch overflow,
 which skips its update."""
@@ -82,12 +97,10 @@ TASKS = {
     "lenet": Task(models.LeNet, _normal(1, 32, 32), _classes(10), _cross_entropy),
     "cifar": Task(models.CifarNet, _normal(3, 32, 32), _classes(10), _cross_entropy),
     "resnet50": Task(models.resnet50, _normal(3, 224, 224), _classes(1000), _cross_entropy, batch_norm=True),
-    "gpt2": Task(
-        models.gpt2,
-        lambda data, batch: data.randint(50257, (batch, GPT2_LENGTH)),
-        lambda data, inputs: data.randint(50257, tuple(inputs.shape)),
-        _cross_entropy,
-    ),
+    "gpt2": _language(models.gpt2, 50257, GPT2_LENGTH),
+    "gpt2_512": _language(models.gpt2, 50257, 512),
+    "llama_125M": _language(lambda: models.llama("125M"), 32_000, 512),
+    "llama_10M": _language(lambda: models.llama("10M"), 16_000, 32),
     "deep_mlp": Task(models.deep_mlp, _normal(512), _scores(512), nn.functional.mse_loss),
     "linear": Task(lambda: nn.Linear(5, 2), _normal(5), _scores(2), nn.functional.mse_loss),
     "tabular": Task(models.tabular, _normal(13), _prices, nn.functional.mse_loss),
@@ -122,18 +135,29 @@ def network(name: str, data: Data, **options: Any) -> nn.Module:
 
 
 def optimizer(name: str, parameters: Sequence[nn.Parameter], rate: float = 1e-3) -> torch.optim.Optimizer:
-    """``sgd`` has momentum 0.9."""
-    if name not in MEMORY_PER_PARAMETER:
-        raise UsageError(f"unknown optimizer {name!r}: choose from {', '.join(MEMORY_PER_PARAMETER)}")
-    return torch.optim.SGD(parameters, rate, momentum=0.9) if name == "sgd" else torch.optim.Adam(parameters, rate)
+    """``sgd`` has momentum 0.9. ``adam fused`` is one kernel for all parameters, ``adam foreach`` one for each of its
+    operations; plain names leave it to torch."""
+    rule, _, how = name.partition(" ")
+    if rule not in MEMORY_PER_PARAMETER or how not in ("", *IMPLEMENTED):
+        raise UsageError(
+            f"unknown optimizer {name!r}: choose from {', '.join(MEMORY_PER_PARAMETER)},"
+            f" or one of them with {' or '.join(IMPLEMENTED)} behind it"
+        )
+    kind: dict[str, Any] = {how: True} if how else {}
+    if rule == "sgd":
+        return torch.optim.SGD(parameters, rate, momentum=0.9, **kind)
+    return torch.optim.Adam(parameters, rate, **kind)
 
 
 class Trainer:
     """A network and what trains it; each method is a part of the step that can be timed on its own.
 
     ``shares`` weigh each batch's loss: a rank that has r of a batch's n rows on k ranks weighs it r k / n, so that the
-    ranks' average is the mean over the whole batch however it was split.
+    ranks' average is the mean over the whole batch however it was split. With ``accumulates`` set, the batches are
+    parts of one, and a step updates once.
     """
+
+    accumulates = False
 
     def __init__(
         self,
@@ -184,26 +208,32 @@ class Trainer:
         return self.parameters[-1]
 
     def step(self) -> torch.Tensor:
-        """Train once on every batch; returns the loss, the mean over all rows, from before the updates."""
+        """Train once on every batch; returns the loss, the mean over all rows, from before the updates.
+
+        With ``accumulates`` the batches are parts of one: their gradients are summed up, and one update follows.
+        """
         total: torch.Tensor | None = None
         for index, rows in enumerate(self._rows):
-            self.update_rule.zero_grad(set_to_none=True)
+            if not (self.accumulates and index):
+                self.update_rule.zero_grad(set_to_none=True)
+            share, last = rows / sum(self._rows), index == len(self._rows) - 1
             loss = self.forward(index)
-            self._learn(loss)
-            weighed = loss.detach() * (rows / sum(self._rows)) if len(self._rows) > 1 else loss.detach()
+            self._learn(loss * share if self.accumulates else loss, update=last or not self.accumulates)
+            weighed = loss.detach() * share if len(self._rows) > 1 else loss.detach()
             total = weighed if total is None else total + weighed
         assert total is not None, "no batch"
         return total
 
-    def _learn(self, loss: torch.Tensor) -> None:
-        """Backward and update; float16's gradients are scaled meanwhile, lest small ones vanish."""
-        if self._scaler is None:
-            loss.backward()  # type: ignore[no-untyped-call]
+    def _learn(self, loss: torch.Tensor, *, update: bool) -> None:
+        """Backward, and maybe the update; float16's gradients are scaled meanwhile, lest small ones vanish."""
+        scaler = self._scaler
+        scaled = loss if scaler is None else scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+        if update and scaler is None:
             self.update_rule.step()
-        else:
-            self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-            self._scaler.step(self.update_rule)
-            self._scaler.update()
+        elif update and scaler is not None:
+            scaler.step(self.update_rule)
+            scaler.update()
 
     def inputs_of(self, part: str) -> list[torch.Tensor] | None:
         """What a part of the step reads that is new at each call, the batches; ``None`` for a part that reads what
@@ -242,13 +272,15 @@ def trainer(
     rows: int | None = None,
     **options: Any,
 ) -> Trainer:
-    """The trainer of a task. ``rows`` of data in batches of ``batch``; default: one batch."""
+    """The trainer of a task. ``rows`` of data in batches of ``batch``; default: one batch. The variant ``autocast`` may
+    name its dtype, ``autocast float16``, whose gradients are scaled; else it is the device's."""
     built = network(name, data, **options)
     size = sum(parameter.nbytes for parameter in built.parameters())
     if not data.meta:
-        require_memory((MEMORY_PER_PARAMETER[update] - 1) * size, data.home)
+        require_memory((MEMORY_PER_PARAMETER[update.partition(" ")[0]] - 1) * size, data.home)
     split = batches(name, data, rows or batch, batch)
-    rule, half = optimizer(update, list(built.parameters()), rate), autocast_dtype(data.home)
+    rule, (variant, _, half) = optimizer(update, list(built.parameters()), rate), variant.partition(" ")
+    half = half or autocast_dtype(data.home)
     return Trainer(built, task(name).loss, split, rule, variant=variant, autocast=half)
 
 

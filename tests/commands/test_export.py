@@ -86,9 +86,9 @@ def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr()
     assert json.loads(shown.out)[0] == {
         "name": "a.b[float32-n=8]",
-        "unit": "s",
-        "value": 2e-3,
-        "range": "± 0.0001",
+        "unit": "ms",
+        "value": 2.0,
+        "range": "± 0.100",
         "extra": "50 rounds of 1 calls in 1 processes",
     }
     assert json.loads(shown.out)[1]["name"] == "a.b[float32-n=8] on cuda:0"
@@ -137,3 +137,18 @@ def test_run_files_go_unchanged_into_pytest_benchmarks_own_compare(tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("test_square[cpu-float32-1024]") >= 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "value", "unit", "spread"),
+    [
+        (12.5, 12.5, "s", "± 2.50"), (2e-3, 2.0, "ms", "± 0.400"), (4.25e-5, 42.5, "us", "± 8.50"),
+        (9.999999e-7, 1000.0, "ns", "± 200."), (1e-10, 0.1, "ns", "± 0.0200"),
+    ],
+)  # fmt: skip
+def test_times_have_a_unit_that_people_read(save, capsys, seconds, value, unit, spread) -> None:
+    """And one that the action converts, with a range that it understands: two signs or more."""
+    path = save("run.json", records.run_file([records.benchmark(CPU, seconds, spread=0.4)]))
+    assert main(["export", path, "--to", "github-action-benchmark"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["value"], entry["unit"], entry["range"]) == (value, unit, spread)

@@ -130,7 +130,7 @@ def test_a_folder_of_our_name_is_not_taken_for_us(folder):
 import beside, multiprocessing, sys
 
 def other():
-    from gpubench.version import __version__
+    from gpubench import __version__
 
 def test_other(gpubench):
     child = multiprocessing.get_context("spawn").Process(target=other)
@@ -376,3 +376,108 @@ def test_a_wrong_option_of_the_project_is_named(project):
     done = gpubench("run", cwd=project)
     assert done.returncode == 2
     assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
+
+
+PROJECT = """
+[tool.pytest]
+addopts = [
+    "--benchmark-skip", "--benchmark-disable", "--benchmark-json=there.json", "-n", "auto", "--cov=src", "-x",
+    "-p", "no:benchmark", "--strict-markers",
+]
+markers = ["slow"]
+"""
+
+
+def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
+    """Its conftest files, its names, its options but for those with which nothing would be measured."""
+    for folder in ("bench/inner", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n")
+    (tmp_path / "bench/test_plain.py").write_text("def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n")
+    failing = "def test_fails(gpubench):\n    raise ValueError\n"
+    (tmp_path / "bench/inner/test_mine.py").write_text(CASES.replace("gpubench, n", "gpubench, size, n") + failing)
+    names = []
+    for start, paths in ((".", ["bench"]), ("elsewhere", ["../bench/inner/test_mine.py", "../bench/test_plain.py"])):
+        done = gpubench("run", *paths, *SMOKE, "-o", str(tmp_path / "out"), cwd=tmp_path / start)
+        assert done.returncode == 1, done.stderr  # of the benchmark that fails, after which -x would end all
+        run = json.loads((tmp_path / "out/run.json").read_text())
+        names.append(sorted(mark["fullname"] for mark in run["benchmarks"]))
+        ignored = [line for line in done.stderr.splitlines() if "ignoring options" in line]
+        assert ignored == [
+            "gpubench run: ignoring options of pytest that don't go with measuring (pyproject.toml: --benchmark-skip,"
+            " --benchmark-disable, --benchmark-json=there.json, -n auto, --cov=src, -x, -pno:benchmark)"
+        ]
+    mine = [f"bench/inner/test_mine.py::test_neg[cpu-float32-torch-eager-hot-{n}]" for n in (16, 8)]
+    assert names[0] == names[1]
+    assert len(names[0]) == 3
+    assert {name.split("::")[0] for name in names[0]} == {name.split("::")[0] for name in mine} | {
+        "bench/test_plain.py"
+    }
+    assert not list(tmp_path.rglob("there.json"))
+
+
+def test_a_rerun_that_passes_counts(tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does
+    for _ in range(3):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if all(report.passed for report in reports):
+            break
+        item._initrequest()
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
+    )
+    (tmp_path / "test_flaky.py").write_text(
+        """
+import torch
+tries = []
+
+def test_flaky(gpubench):
+    gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
+    tries.append(1)
+    assert len(tries) == 3
+
+def test_flaky_plain(benchmark):
+    benchmark(sum, [1])
+    tries.append(1)
+    assert len(tries) > 4
+
+def test_never(gpubench):
+    gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
+    assert False
+"""
+    )
+    done = gpubench("run", "test_flaky.py", *SMOKE, "--processes=1", cwd=tmp_path)
+    run = json.loads((tmp_path / "out/run.json").read_text())
+    assert done.returncode == 1, done.stderr
+    assert [mark["name"].split("[")[0] for mark in run["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
+    assert [row["name"].split("[")[0] for row in run["gpubench"]["unmeasured"]] == ["test_never"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpubench.plugin", "--gpubench-no-ceilings"]
+    command += ["--gpubench-preset=smoke", "--benchmark-json=alone.json", "--gpubench-device=cpu"]
+    subprocess.run([*command, "test_flaky.py"], cwd=tmp_path, check=False, capture_output=True)
+    alone = json.loads((tmp_path / "alone.json").read_text())
+    assert [mark["name"].split("[")[0] for mark in alone["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
+
+
+def test_the_log_says_where_a_hanging_benchmark_was(tmp_path):
+    source = "import time\n\ndef test_hangs(gpubench):\n    deep_within()\n\ndef deep_within():\n    time.sleep(100)\n"
+    (tmp_path / "test_mine.py").write_text(source)
+    done = gpubench("run", "test_mine.py", *SMOKE, "--deadline=1", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    log = (tmp_path / "out/run.log").read_text()
+    assert "in deep_within" in log
+    assert "in test_hangs" in log
+    run = json.loads((tmp_path / "out/run.json").read_text())
+    assert [(row["status"], row["reason"]) for row in run["gpubench"]["unmeasured"]] == [
+        ("timeout", "no end within 1 s")
+    ]

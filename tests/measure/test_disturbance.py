@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import time
@@ -211,3 +212,13 @@ def test_what_its_children_use_is_not_others_doing():
     family, alone = disturbance.look((), family=True).own_s, disturbance.look(()).own_s
     child.communicate(b"\n")
     assert family - alone > 0.4
+
+
+@pytest.mark.parametrize("count", [30, 60, 120])
+def test_a_clock_of_few_steps_is_no_drift(count):
+    """Rounds of two times in random order: equal values must not count as rising because they follow one another."""
+    draw = random.Random(count).choice
+    series = ([draw([1.0, 1.2]) for _ in range(count)] for _ in range(500))
+    assert sum("drifting" in names(disturbance.uneven(times)) for times in series) == 0
+    rising = [1.0] * (count // 2) + [1.2] * (count - count // 2)
+    assert "drifting" in names(disturbance.uneven(rising))

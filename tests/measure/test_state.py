@@ -1,6 +1,7 @@
 """What a benchmark leaves changed is named, put back, or ends its process."""
 
 import builtins
+import contextlib
 import gc
 import json
 import locale
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpubench.measure.state import State
+from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
 
 LEAKS = {
@@ -217,3 +218,95 @@ def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
         "it.threads": "left changed: torch threads (2 → 1)",
         "it.inference": "left changed: grad mode (True → False), inference mode (False → True)",
     }
+
+
+# Tracers --------------------------------------------------------------------------------------------------------------
+
+
+def followed() -> int:
+    return sum(range(3))
+
+
+def test_no_tracer_or_profiler_follows_what_is_timed():
+    calls: list[str] = []
+
+    def follow(frame, event, arg):
+        calls.append(frame.f_code.co_name)
+        return follow
+
+    before = sys.gettrace(), sys.getprofile()
+    sys.settrace(follow)
+    sys.setprofile(follow)
+    try:
+        with untraced():
+            calls.clear()
+            followed()
+            assert calls == []
+        assert (sys.gettrace(), sys.getprofile()) == (follow, follow)
+        followed()
+    finally:
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
+    assert "followed" in calls
+
+
+class Monitoring:
+    """As ``sys.monitoring`` of Python 3.12, with one tool."""
+
+    class events:
+        NO_EVENTS, PY_START, LINE, BRANCH = 0, 1, 2, 4 + 8
+
+    def __init__(self):
+        self.state = {1: 3}
+        self.callbacks = {(1, 1): "start", (1, 2): "line"}
+
+    def get_tool(self, tool):
+        return "coverage" if tool == 1 else None
+
+    def get_events(self, tool):
+        return self.state[tool]
+
+    def set_events(self, tool, events):
+        self.state[tool] = events
+
+    def register_callback(self, tool, event, callback):
+        before = self.callbacks.get((tool, event))
+        self.callbacks[tool, event] = callback
+        return before
+
+
+def test_no_tool_of_monitoring_follows_what_is_timed(monkeypatch):
+    monitoring = Monitoring()
+    monkeypatch.setattr(sys, "monitoring", monitoring, raising=False)
+    with contextlib.suppress(ValueError), untraced():
+        assert monitoring.state == {1: 0}
+        assert set(monitoring.callbacks.values()) == {None}
+        raise ValueError
+    assert monitoring.state == {1: 3}
+    assert monitoring.callbacks == {(1, 1): "start", (1, 2): "line"}
+
+
+@pytest.mark.parametrize("test", ["gpubench", "benchmark"])
+def test_a_benchmark_is_timed_untraced(pytester, test):
+    """Also a plain one, if it is recorded; pytest-benchmark itself pauses tracers in its rounds only."""
+    pytester.makepyfile(
+        f"""
+        import sys
+
+        class Work:
+            traced = []
+            def __call__(self, *inputs):
+                self.traced.append(sys.gettrace() is not None)
+                return inputs
+
+        def test_a({test}):
+            work = Work()
+            {test}(work, *([] if "{test}" == "benchmark" else [gpubench.randn(4)]))
+            assert work.traced
+            assert not any(work.traced)
+        """
+    )
+    pytester.makeconftest("import sys\nsys.settrace(lambda *event: None)\n")
+    options = ["-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu"]
+    result = pytester.runpytest_subprocess(*options, f"--gpubench-ledger={pytester.path / 'journal'}")
+    result.assert_outcomes(passed=1)

@@ -87,6 +87,28 @@ def test_a_fused_attention_does_the_work_of_its_products(kind):
     assert fused.get_total_flops() == products.get_total_flops() == 6 * 2 * 6 * 64 * 32 * 16
 
 
+@pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
+def test_a_fused_causal_attention_counts_up_to_the_diagonal(kind):
+    """Torch's own formula has the masked half too, which the kernels leave out."""
+    with torch.device("meta"):
+        query = torch.empty(2, 4, 64, 16, dtype=torch.float16)
+        key, value = (torch.empty(2, 2, 64, 16, dtype=torch.float16) for _ in range(2))
+    operator = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention")
+    further = {"flash": (0.0,), "efficient": (None, False, 0.0), "cudnn": (None, False, 0.0)}[kind]
+    counted = {}
+    for causal in (False, True):
+        with flop_counter() as counter:
+            operator(query, key, value, *further, causal)
+        counted[causal] = counter.get_total_flops()
+    assert counted[False] == 2 * 2 * 2 * 4 * 64 * 64 * 16
+    assert counted[True] == counted[False] * 65 / 128
+
+
+def test_products_with_weights_of_8_bits_count_as_those_of_their_layer():
+    inputs, weights, scales = torch.ones(3, 64), torch.ones(32, 64, dtype=torch.int8), torch.ones(32)
+    assert count(torch._weight_int8pack_mm, (inputs, weights, scales), {}).flops == 2 * 3 * 64 * 32
+
+
 def test_a_layer_that_a_network_uses_twice_is_counted_and_left_as_it_was():
     layer = torch.nn.Linear(4, 4)
     network = torch.nn.Sequential(layer, layer)

@@ -31,7 +31,7 @@ import pytest, duties
 from gpubench.parallel.distributed import Training
 from gpubench.runfile.schema import Work
 
-pytestmark = pytest.mark.parallel
+pytestmark = pytest.mark.gpubench_parallel
 
 @pytest.mark.parametrize("duty", ["none", "die", "stop", "fail", "after"])
 def test_step(gpubench, gpubench_ranks, duty):
@@ -131,7 +131,7 @@ def test_more_devices_than_there_are_is_a_skip_with_the_numbers_or_an_error_wher
 
 
 def test_cases_of_several_devices_can_be_left_out(run):
-    result, _ = run("-m", "not parallel")
+    result, _ = run("-m", "not gpubench_parallel")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 

@@ -69,7 +69,7 @@ import pytest, torch, duties
 from gpubench.parallel.distributed import Training
 from gpubench.runfile.schema import Work
 
-pytestmark = pytest.mark.parallel
+pytestmark = pytest.mark.gpubench_parallel
 
 @pytest.mark.parametrize("duty", ["none", "threads", "fail", "exhaust", "after"])
 def test_step(gpubench, gpubench_ranks, duty):

@@ -116,6 +116,24 @@ def test_dtypes_can_be_chosen(run):
     assert [line for line in result.outlines if "::" in line] == ["test_it.py::test_neg[cpu-bfloat16]"]
 
 
+def test_dtypes_of_the_longest_preset_come_besides(run):
+    source = CASE.replace("def test", "@pytest.mark.gpubench(full_dtypes=['bfloat16', 'float16'])\ndef test")
+
+    def names(*options):
+        result = run(source, "--collect-only", "-q", *options)
+        return [line.split("::")[1] for line in result.outlines if "::" in line]
+
+    assert names("--gpubench-preset=quick") == ["test_neg[cpu-float32]"]
+    assert names("--gpubench-preset=full") == [
+        "test_neg[cpu-float32]",
+        "test_neg[cpu-bfloat16]",
+        "test_neg[cpu-float16]",
+    ]
+    assert names("--gpubench-preset=quick", "--gpubench-dtype=float16") == ["test_neg[cpu-float16]"]
+    result = run(source.replace("'float16'", "'half'"))
+    assert "full_dtypes has no 'half': choose from float32" in result.stdout.str() + result.stderr.str()
+
+
 def test_options_can_stand_in_the_ini_file(run, pytester):
     pytester.makeini("[pytest]\ngpubench_dtype = float64\ngpubench_preset = smoke\n")
     result = pytester.runpytest_inprocess(pytester.makepyfile(CASE), "--collect-only", "-q")

@@ -12,7 +12,7 @@ from gpubench.report import findings, metrics, table
 from gpubench.report.labels import Names
 from gpubench.report.metrics import METRICS, Metric
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case, Run
+from gpubench.runfile.schema import Case, Machine, Process, Result, Run, Times
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -64,3 +64,23 @@ def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_values_for_people(name: str, value: float | None, words: str) -> None:
     assert METRICS[name].words(value) == words
+
+
+def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:
+    """p95 and p99 of samples by process."""
+    facts = tuple(Process(i, len(each), len(each), iterations, 1.0) for i, each in enumerate(processes))
+    times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1, iterations, None, "device_clock", facts, processes)
+    case = metrics.MeasuredCase(Result("a.b", "cpu"), times, Run(Path(), Machine("a machine", ()), ()))
+    p95, p99 = (METRICS[name].of(case) for name in ("p95_s", "p99_s"))
+    return p95, p99
+
+
+def test_percentiles_are_of_single_calls_and_need_enough_of_them() -> None:
+    calls = [float(i) for i in range(200, 0, -1)]
+    assert percentiles(calls) == (190, 198)
+    assert percentiles(calls[:150], calls[150:]) == (190, 198)  # of all processes together
+    assert percentiles(calls, iterations=2) == (None, None)
+    assert percentiles(calls[-20:]) == (19, None)
+    assert percentiles(calls[-19:]) == (None, None)
+    assert percentiles(calls[-100:]) == (95, 99)
+    assert percentiles(calls[-99:]) == (95, None)

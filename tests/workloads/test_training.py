@@ -111,7 +111,14 @@ def test_dropout_is_off_so_that_a_step_has_one_answer(monkeypatch):
     assert torch.equal(network(inputs), network(inputs))
 
 
-@pytest.mark.parametrize("ask", [lambda: training.task("vgg"), lambda: training.optimizer("lion", [])])
+UNKNOWN = [
+    lambda: training.task("vgg"),
+    lambda: training.optimizer("lion", []),
+    lambda: training.optimizer("adam slow", []),
+]
+
+
+@pytest.mark.parametrize("ask", UNKNOWN)
 def test_what_does_not_exist_is_refused_naming_what_does(ask):
     with pytest.raises(UsageError, match="choose from"):
         ask()
@@ -233,3 +240,38 @@ def test_a_loader_that_pins_nothing_is_not_measured_as_pinned():
     pipeline._pinned, pipeline._trainer, pipeline._device, pipeline._spent = True, None, torch.device("mps"), []
     with pytest.raises(Unmeasurable, match="torch's loader pins no memory for mps"):
         pipeline.epoch()
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch():
+    pieces, whole = training.trainer("cifar", data(), 4, rows=16), training.trainer("cifar", data(), 16)
+    pieces.accumulates = True
+    assert len(pieces.batches) == 4
+    assert pieces.step().item() == pytest.approx(whole.step().item(), rel=1e-12)
+    assert training.relative_error(pieces.gradient(), whole.gradient()) < 1e-12
+    moved = [training.flat(each.parameters) for each in (pieces, whole)]
+    assert training.relative_error(*moved) < 1e-12
+    apart = training.trainer("cifar", data(), 4, rows=16)
+    apart.step()
+    assert training.relative_error(training.flat(apart.parameters), moved[1]) > 1e-6
+
+
+@pytest.mark.parametrize("name", ["adam foreach", "adam fused", "sgd fused"])
+def test_an_optimizer_does_the_same_however_it_is_implemented(name):
+    plain, other = (training.trainer("lenet", data(), 4, update=each) for each in (name.split()[0], name))
+    chosen = {key: other.update_rule.defaults[key] for key in ("foreach", "fused")}
+    assert chosen == {"foreach": None, "fused": None} | {name.split()[1]: True}
+    for learner in (plain, other):
+        learner.step()
+    assert training.relative_error(training.flat(other.parameters), training.flat(plain.parameters)) < 1e-12
+
+
+def test_autocast_may_name_its_dtype():
+    learner = training.trainer("linear", data(torch.float32), 8, variant="autocast float16")
+    assert (learner._autocast, learner._scaler is not None) == (torch.float16, True)
+    assert training.trainer("linear", data(torch.float32), 8, variant="autocast")._scaler is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2_512", "llama_125M", "llama_10M"])
+def test_what_learns_language_counts_tokens(name):
+    inputs = training.task(name).inputs(data(), 2)
+    assert tuple(inputs.shape) == (2, training.task(name).tokens)

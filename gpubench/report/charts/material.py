@@ -21,16 +21,19 @@ from .layouts import Curve, NamedRow, RowLabel, RowMark
 from .page import Key
 from .wording import OTHERS, WORK_GROUPS, Naming, group_of, hollow_marks, settings, workload_name
 
-_SECONDARY = ("part", "large_part", "width", "input", "pinned_input")
+_SECONDARY = (
+    "part", "large_part", "width", "input", "pinned_input", "optimizer", "compile_mode", "resnet50_tuned", "cold_start",
+)  # fmt: skip
 """Shipped workloads that explain others and answer no question of their own."""
 _PREALLOCATED = ("out", "preallocated")
 _DTYPES_TOO = {"matmul.square": ("float32", "bfloat16", "float64")}
 _FIRST = (
     "lenet", "resnet50", "gpt2", "cifar", "bert", "mlp", "vit", "square", "batched", "tall_skinny", "step", "add",
-    "exp", "sum",
+    "exp", "sum", "decode", "prefill",
 )  # fmt: skip
 """Shipped workloads in the order in which they keep their row where there are too many."""
 _MOST = {"training": 4, "models": 6, "matmul": 5, "elementwise": 3, "classic": 1}
+_MOST |= {"llm": 2, "serving": 2, "attention": 1, "quantised": 1}
 _MOST_NAMED = 16
 LEAST_VALUES = 3
 """A picture of fewer isn't drawn."""

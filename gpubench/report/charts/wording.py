@@ -25,18 +25,23 @@ from ..table import BASE, records
 from .theme import ACCELERATORS, CPUS
 
 WORK_GROUPS = {
-    "training": "Train a network, one step", "models": "Run a network", "matmul": "Matrix products",
+    "training": "Train a network, one step", "models": "Run a network", "llm": "Run a language model",
+    "serving": "Answer a request", "attention": "Attention", "matmul": "Matrix products",
+    "quantised": "Products of 8 bits",
     "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
 }  # fmt: skip
 """Families of the benchmarks that are shipped, in the order of a picture."""
 OTHERS = "Your benchmarks"
 _TITLES = {"training": "Training: {}", "models": "Running: {}", "matmul": "Matrix products, {}",
-           "transfer": "Copies: {}"}  # fmt: skip
+           "transfer": "Copies: {}", "llm": "{}", "serving": "Serving: {}", "attention": "Attention, {}",
+           "quantised": "Products of 8 bits, {}"}  # fmt: skip
 _WORKLOADS = {
     "lenet": "LeNet", "cifar": "CIFAR CNN", "resnet50": "ResNet-50", "mlp": "MLP", "encoder": "Encoder layer",
     "vit": "ViT", "bert": "BERT", "gpt2": "GPT-2", "square": "n × n", "tall_skinny": "tall × skinny",
     "multiply_add": "multiply-add", "step": "r + a·b", "tabular": "tabular MLP", "width": "CNN of a width",
-    "part": "part of a step",
+    "part": "part of a step", "prefill": "Llama prefill", "decode": "Llama decode",
+    "decode_int8": "Llama decode, int8 weights", "decoder": "Llama", "full": "not causal", "grouped": "causal, grouped",
+    "llama": "Llama", "gpt2_512": "GPT-2, 512 tokens",
 }  # fmt: skip
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the chart warns, and no mark is drawn hollow."""

@@ -1,0 +1,93 @@
+"""Attention on its own, by the kernel that computes it: scaled_dot_product_attention of 16 heads of 64.
+
+FLOPs are those of the two products (4 x heads x queries x keys x size); of a causal attention, half of them and the
+diagonal, which is all that the fused kernels compute; ``math`` computes the whole square and masks it. Torch's counter
+has the whole square for all of them. Bytes are queries, keys, values and answers.
+"""
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gpubench.errors import Unmeasurable
+from gpubench.measure.data import dispatch_mode
+
+pytestmark = [
+    pytest.mark.gpubench(size="length", dtypes=["float32", "bfloat16"]),
+    pytest.mark.gpubench_sweep(
+        "backend", smoke=["flash", "math"], quick=["flash", "math"], full=["flash", "efficient", "cudnn", "math"]
+    ),
+    pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512], full=[128, 512, 1024, 2048, 4096, 8192, 16384]),
+]
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+HEADS, SIZE = 16, 64
+
+
+def attention(query, key, value, backend, causal, grouped):
+    """By one kernel alone, on a CPU too. Tensors without data have none to choose from, so their count is declared."""
+    if query.is_meta:
+        raise NotImplementedError("no kernel of this name on meta")
+    with sdpa_kernel(BACKENDS[backend]):
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
+
+
+def plain(query, key, value, backend, causal, grouped):
+    """Whatever kernel there is for float64."""
+    return functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
+
+
+def attend(gpubench, backend, length, *, causal=False, groups=1):
+    query, key, value = (gpubench.randn(1, heads, length, SIZE) for heads in (HEADS, HEADS // groups, HEADS // groups))
+    arguments = query, key, value, backend, causal, groups > 1
+    if not gpubench.data.meta:
+        require_kernel(arguments, backend)
+    share = (length + 1) / (2 * length) if causal and backend != "math" else 1
+    flops, nbytes = 4 * HEADS * length**2 * SIZE * share, 2 * query.nbytes + key.nbytes + value.nbytes
+    gpubench(attention, *arguments, check=plain, flops=flops, nbytes=nbytes, items=length, unit="token")
+
+
+class Watch(dispatch_mode()):
+    """Notes the kernels of attention that torch takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = set()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.kernels |= {name for name in BACKENDS if f"{name}_attention" in operator.name()}
+        return operator(*args, **(kwargs or {}))
+
+
+def require_kernel(arguments, backend):
+    """Skip where torch has no such kernel for these tensors: it raises, or computes by another one without a word."""
+    few = [part[:, :, :32] if isinstance(part, torch.Tensor) else part for part in arguments]
+    try:
+        with Watch() as watch:
+            attention(*few)
+    except RuntimeError as error:
+        raise Unmeasurable(f"no such kernel here: {' '.join(str(error).split())[:100]}") from None
+    taken = watch.kernels or {"math"}
+    if taken != {backend}:
+        raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken))}")
+
+
+def test_full(gpubench, backend, length):
+    """Every token attends to every other, as in an encoder."""
+    attend(gpubench, backend, length)
+
+
+def test_causal(gpubench, backend, length):
+    """Every token attends to those before it, as in a decoder."""
+    attend(gpubench, backend, length, causal=True)
+
+
+def test_grouped(gpubench, backend, length):
+    """Causal, with four queries' heads to one of keys and values, as in Llama 3."""
+    attend(gpubench, backend, length, causal=True, groups=4)

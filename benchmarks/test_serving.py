@@ -1,0 +1,118 @@
+"""A request as a server sees it: input in the host's memory, answer in the host's memory, both copies within the time.
+
+Every round is one call with another request, so that the percentiles of results.csv (p95_s, p99_s) are those of single
+requests. FLOPs are the network's; bytes are those of the request and the answer, which cross to an accelerator. A cold
+start is a benchmark of its own: a new process up to its first answer.
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+
+from gpubench.errors import Unmeasurable
+from gpubench.workloads import models
+
+REQUESTS = 4
+"""Different requests, in turn."""
+PATIENCE = 5
+"""So many times as long as other benchmarks are measured: percentiles need many calls."""
+
+
+def serve(gpubench, network, draw, *, items, unit, answers, check=True):
+    """``draw`` makes a request; ``answers`` are the numbers of an answer."""
+    requests = [draw() for _ in range(REQUESTS)]
+    turn = itertools.cycle(requests)
+    if gpubench.preset != "smoke":
+        longer = {name: PATIENCE * getattr(gpubench.allowance, name) for name in ("max_time", "min_rounds")}
+        gpubench.allowance = dataclasses.replace(gpubench.allowance, **longer)
+    work = {"items": items, "unit": unit, "nbytes": requests[0].nbytes + answers * gpubench.dtype.itemsize}
+    with torch.inference_mode():
+        gpubench(network, setup=lambda: ((next(turn),), {}), check=check, devices=["cpu"], **work)
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
+def test_resnet50(gpubench, batch):
+    """An image of 224 x 224 to 1,000 scores."""
+    network = models.Served(gpubench.module(models.resnet50))
+    request = partial(gpubench.host.randn, batch, 3, 224, 224)
+    serve(gpubench, network, request, items=batch, unit="image", answers=batch * 1000)
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
+@pytest.mark.gpubench_sweep("length", smoke=[16], quick=[128], full=[128])
+def test_bert(gpubench, batch, length):
+    """A text of so many tokens to a vector for each."""
+    network = models.Served(gpubench.module(models.bert))
+    request = partial(gpubench.host.randint, 30522, (batch, length))
+    serve(gpubench, network, request, items=batch, unit="sequence", answers=batch * length * 768)
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=["125M"], full=["125M", "1B"])
+@pytest.mark.gpubench_sweep("prompt, answer", smoke=[(16, 2)], quick=[(128, 16)], full=[(128, 16)])
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
+def test_decoder(gpubench, model, prompt, answer, batch):
+    """A prompt to the most likely tokens behind it, one after the other."""
+    decoder = models.on_device(lambda: models.Decoder(model, batch, prompt + answer), gpubench.data)
+    network = models.ServedDecoder(decoder, answer)
+    request = partial(gpubench.host.randint, models.LLAMAS[model]["vocab_size"], (batch, prompt))
+    check = network.reference() if gpubench.first else False
+    answers = 2 * batch * answer  # tokens and their scores
+    serve(gpubench, network, request, items=batch * answer, unit="token", answers=answers, check=check)
+
+
+START = """
+import json, sys, time
+marks = [time.perf_counter()]
+def mark(tensor):
+    tensor.cpu()  # waits for the device
+    marks.append(time.perf_counter())
+import torch
+mark(torch.ones(1))
+device, mode = sys.argv[1:]
+mark(torch.ones(1, device=device))
+mark(torch.ones(1, device=device) * 2)
+from gpubench.workloads.models import LeNet
+network = LeNet().eval().to(device)
+images = torch.ones(1, 1, 32, 32, device=device)
+mark(images)
+with torch.inference_mode():
+    mark((torch.compile(network) if mode == "compile" else network)(images))
+print(json.dumps([end - start for start, end in zip(marks, marks[1:])]))
+"""
+PHASES = ("import torch", "context", "first kernel", "build", "first answer")
+
+
+@pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["eager", "compile"])
+def test_cold_start(gpubench, mode):
+    """A new process: torch imported, the device's context made, a kernel run, LeNet built, its first answer on the
+    host. With ``compile`` the answer waits for the compiler."""
+    spent = []
+
+    def start(device):
+        spent.append(phases_of_a_start(device, mode))
+
+    reason = "each call is a process of its own, whose answer isn't looked at"
+    gpubench(start, gpubench.home.torch_name, check=reason, items=1, unit="start")
+    gpubench.parallel["phases"] = {name: statistics.median(each[name] for each in spent) for name in PHASES}
+
+
+def phases_of_a_start(device, mode):
+    """Seconds of each phase, as the process itself measured them."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", START, device, mode], capture_output=True, text=True, env=variables, check=False
+    )
+    if done.returncode:
+        raise Unmeasurable(f"a new process can't: {' '.join(done.stderr.split())[-120:]}")
+    return dict(zip(PHASES, json.loads(done.stdout.splitlines()[-1]), strict=True))

@@ -1,0 +1,194 @@
+"""The decoder remembers what it was given: with a cache it answers as without one. It is made where it is used, from
+the seed, and one that doesn't fit says so first."""
+
+import pytest
+import torch
+
+from gpubench.devices import CPU
+from gpubench.devices.base import Memory
+from gpubench.errors import TooLarge, Unmeasurable, UsageError, WrongAnswer
+from gpubench.measure.data import Data
+from gpubench.measure.verify import in_float64
+from gpubench.measure.work import count
+from gpubench.workloads import models
+
+PROMPT, MORE = 16, 16
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """With a busy neighbour several threads wait for each other far longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def data(dtype=torch.float32, seed=0):
+    return Data(CPU, dtype, seed)
+
+
+def decoder(batch=2, length=PROMPT + MORE, dtype=torch.float32, **options):
+    return models.on_device(lambda: models.Decoder("10M", batch, length, **options), data(dtype))
+
+
+def every_score(network, tokens):
+    """Of all positions, in one pass without a cache."""
+    return network.network(input_ids=tokens, use_cache=False).logits
+
+
+def difference(scores, expected):
+    return ((scores - expected).abs().max() / expected.abs().max()).item()
+
+
+@torch.inference_mode()
+def test_decoding_with_a_cache_gives_the_scores_of_one_without():
+    network, tokens = decoder(), data().randint(16_000, (2, PROMPT + MORE))
+    network(tokens[:, :PROMPT])
+    for network.start in range(PROMPT, PROMPT + MORE):
+        scores = network(tokens[:, network.start : network.start + 1])
+        assert difference(scores, every_score(network, tokens[:, : network.start + 1])[:, -1]) < 1e-4
+
+
+@torch.inference_mode()
+def test_prefill_and_decode_are_one_forward_pass_of_the_whole():
+    network, tokens = decoder(), data().randint(16_000, (2, PROMPT + MORE))
+    whole = every_score(network, tokens)
+    parts = [network(tokens[:, :PROMPT])]
+    for network.start in range(PROMPT, PROMPT + MORE):
+        parts.append(network(tokens[:, network.start : network.start + 1]))
+    assert difference(torch.stack(parts, 1), whole[:, PROMPT - 1 :]) < 1e-4
+    network.start = PROMPT  # several at once see each other, and what came before
+    assert difference(network(tokens[:, PROMPT:]), whole[:, -1]) < 1e-4
+
+
+@torch.inference_mode()
+def test_a_step_does_the_same_however_often_it_is_made():
+    network, tokens = decoder(), data().randint(16_000, (2, 1))
+    network.start = PROMPT
+    cache = network.keys.clone(), network.values.clone()
+    first = network(tokens)
+    assert torch.equal(network(tokens), first)
+    for before, after in zip(cache, (network.keys, network.values), strict=True):
+        changed = (before != after).any(dim=(0, 1, 2, 4))
+        assert changed.nonzero().flatten().tolist() == [PROMPT]
+
+
+@torch.inference_mode()
+def test_its_scores_are_those_of_float64():
+    network, tokens = decoder(), data().randint(16_000, (2, PROMPT))
+    exact = in_float64(network)
+    assert difference(network(tokens), exact(tokens)) < 1e-4
+
+
+def test_random_weights_are_of_the_seed_and_no_two_rows_are_alike():
+    first, again, other = decoder(), decoder(), models.on_device(lambda: models.Decoder("10M", 1, 4), data(seed=1))
+    layers = first.network.model.layers
+    assert torch.equal(layers[3].mlp.up_proj.weight, again.network.model.layers[3].mlp.up_proj.weight)
+    assert not torch.equal(layers[3].mlp.up_proj.weight, other.network.model.layers[3].mlp.up_proj.weight)
+    assert not torch.equal(layers[0].mlp.up_proj.weight, layers[1].mlp.up_proj.weight)
+    weights = first.network.lm_head.weight
+    assert weights is first.network.model.embed_tokens.weight  # tied, as Llama 3.2's
+    assert weights.std().item() == pytest.approx(models.INITIAL_STD, rel=0.01)
+    assert len(torch.unique(weights, dim=0)) == len(weights)
+    frequencies = first.network.model.rotary_emb.inv_freq
+    assert (frequencies[0].item(), frequencies.dtype) == (1.0, torch.float32)
+    assert not [name for name, tensor in first.named_parameters() if tensor.isnan().any()]
+
+
+@pytest.mark.parametrize(("size", "parameters"), [("10M", 10.0e6), ("125M", 125e6), ("1B", 1.24e9), ("8B", 8.03e9)])
+def test_sizes_are_what_they_are_called(size, parameters):
+    planned = Data(CPU, torch.bfloat16, 0, meta=True)
+    network = models.on_device(lambda: models.Decoder(size, 1, 1), planned)
+    assert sum(each.numel() for each in network.parameters()) == pytest.approx(parameters, rel=0.01)
+    assert {each.device.type for each in network.parameters()} == {"meta"}
+    assert planned.allocated == pytest.approx(2 * parameters, rel=0.01)
+
+
+def test_one_that_does_not_fit_says_by_how_much_before_it_takes_memory(monkeypatch):
+    monkeypatch.setattr(type(CPU), "memory", lambda self: Memory(free=1_000_000_000, total=2_000_000_000))
+    monkeypatch.setattr(models, "_Values", None)  # nothing is drawn
+    with pytest.raises(TooLarge, match=r"needs 16\.1 GB more on cpu, 1\.00 GB are free"):
+        models.on_device(lambda: models.Decoder("8B", 1, 128), data(torch.bfloat16))
+
+
+def test_a_decoder_that_does_not_exist_is_refused_naming_those_that_do():
+    with pytest.raises(UsageError, match="unknown decoder '7B': choose from 10M, 125M, 1B, 8B"):
+        models.Decoder("7B", 1, 1)
+
+
+def test_least_bytes_of_a_step_are_weights_cache_and_scores():
+    network, tokens = decoder(batch=2), data().randint(16_000, (2, 1))
+    network.start = PROMPT
+    weights = sum(each.nbytes for each in network.network.parameters())
+    per_token = 2 * 8 * 2 * 2 * 64 * 4  # keys and values, layers, sequences, heads, size, bytes
+    assert network.cache_bytes == per_token * (PROMPT + 1)
+    small = sum(each.nbytes for each in network.network.buffers())
+    assert network.least_bytes(tokens) == weights + small + per_token * (PROMPT + 1) + 2 * 16_000 * 4
+
+
+@torch.inference_mode()
+def test_an_untied_table_is_read_by_the_rows_of_the_tokens():
+    network = models.on_device(lambda: models.Decoder("125M", 1, 1), Data(CPU, torch.float32, 0, meta=True))
+    every = sum(each.nbytes for each in (*network.parameters(), *network.buffers()))
+    tokens = torch.zeros(1, 1, dtype=torch.int64)
+    assert network.least_bytes(tokens) == every - (32_000 - 1) * 768 * 4 + 32_000 * 4
+
+
+@torch.inference_mode()
+def test_flops_of_a_step_are_two_for_each_weight_and_the_attention():
+    network, tokens = decoder(batch=2), data().randint(16_000, (2, 1))
+    network.start = PROMPT
+    weights = sum(each.numel() for each in network.parameters() if each.dim() == 2)  # tied: the table is a product too
+    attention = 2 * 8 * 2 * 2 * 4 * (PROMPT + 1) * 64
+    assert count(network, (tokens,), {}).flops == pytest.approx(2 * 2 * weights + attention, rel=1e-3)
+
+
+@torch.inference_mode()
+def test_int8_weights_are_scaled_rows_and_count_as_the_layers_they_stand_for():
+    models.require_int8(torch.device("cpu"), torch.float32)
+    network, tokens = decoder(int8=True), data().randint(16_000, (2, PROMPT))
+    assert difference(network(tokens), in_float64(network)(tokens)) < 1e-3
+    plain = count(decoder(), (tokens,), {}).flops
+    assert count(network, (tokens,), {}).flops == pytest.approx(plain, rel=1e-3)
+    layer = network.network.model.layers[0].mlp.up_proj
+    assert (layer.weight.float().std() * layer.scale[0]).item() == pytest.approx(models.INITIAL_STD, rel=0.02)
+    tokens = tokens[:, :1]
+    assert network.least_bytes(tokens) < decoder().least_bytes(tokens) / 3
+
+
+def test_where_torch_has_no_product_with_int8_weights_it_is_a_skip(monkeypatch):
+    def absent(*_):
+        raise NotImplementedError("no kernel for this backend")
+
+    monkeypatch.setattr(torch, "_weight_int8pack_mm", absent)
+    with pytest.raises(Unmeasurable, match="torch has no product with int8 weights on cpu: no kernel for this backend"):
+        models.require_int8(torch.device("cpu"), torch.float32)
+
+
+@torch.inference_mode()
+def test_an_answer_is_checked_along_its_own_tokens():
+    served = models.ServedDecoder(decoder(), MORE)
+    prompt = data().randint(16_000, (2, PROMPT))
+    check = served.reference()
+    scores = served(prompt)
+    assert scores.shape == served.chosen.shape == (2, MORE)
+    assert difference(scores, check(prompt)) < 1e-4
+    assert torch.equal(served(prompt), scores)
+    served.chosen[0, 3] = (served.chosen[0, 3] + 1) % 16_000
+    with pytest.raises(WrongAnswer, match="wrong token: its score is"):
+        check(prompt)
+
+
+def test_a_served_network_takes_its_input_from_the_host_and_leaves_its_answer_there(monkeypatch):
+    moved = []
+    monkeypatch.setattr(models, "to_host", lambda answer: moved.append(answer) or answer)
+    network = models.Served(torch.nn.Linear(4, 2))
+    answer = network(torch.ones(3, 4))
+    assert moved == [answer]
+    assert count(models.Served(torch.nn.Linear(4, 2)), (torch.ones(3, 4),), {}).flops == 2 * 3 * 4 * 2
+
+
+def test_a_compiled_network_is_not_compiled_to_count_its_work():
+    network = models.Compiled(torch.nn.Linear(4, 2), "max-autotune")
+    assert count(network, (torch.ones(3, 4),), {}) is None
