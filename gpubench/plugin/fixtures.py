@@ -136,7 +136,10 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
     flags = list(disturbance.disturbed(before.moment, disturbance.look(devices), session.threads))
     flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
     if session.judges:
-        flags += [*disturbance.uneven(times.data), *disturbance.short(times.median * stats.iterations, wait_s)]
+        flags += [
+            *disturbance.uneven(times.data, light=session.light),
+            *disturbance.short(times.median * stats.iterations, wait_s),
+        ]
     kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
     process = Process(index, times.rounds, kept, stats.iterations, times.median, times.iqr, flags=tuple(flags))
     session.raised.extend((case, flag) for flag in flags)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import random
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,9 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
-            if self.session.accelerated:  # workers keep contexts on devices, until a case of one process needs these
+            several = [RANKS in fixture_names(item) for item in items]
+            if any(several) and self.session.accelerated:
+                # Workers keep contexts on devices, until a case of one process needs these.
                 items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
@@ -126,6 +129,7 @@ class Plugin:
         if not measured or self.config.option.collectonly or self.session.settings.plan:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
+        self.session.light = not ours and "torch" not in sys.modules
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         if path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]

@@ -73,7 +73,7 @@ def free_memory() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {type(device) for device in in_use()}:
+    for kind in {type(device) for device in (in_use() if "torch" in sys.modules else ())}:
         kind.release_memory()
 
 

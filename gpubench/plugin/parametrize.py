@@ -20,7 +20,7 @@ from ..devices import Choice, find_device
 from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
-from ..runfile.reader import plain_case, workload_name
+from ..runfile.reader import plain_case, workload_of
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
@@ -92,7 +92,7 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     size = Markers.of(item).size
-    workload = workload_name(item.nodeid, ambiguous)
+    workload = workload_of(item.nodeid, ambiguous)
     return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
 
 

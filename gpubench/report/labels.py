@@ -100,7 +100,7 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     return " ".join([shorten(shown_name(case.workload)), ", ".join(words)]).strip()
 
 
-def on_device(row: Row) -> str:
+def where_measured(row: Row) -> str:
     """`` on cuda:0``; nothing where nobody knows on which."""
     return f" on {row['device']}" if row["device"] else ""
 

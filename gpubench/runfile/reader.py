@@ -217,7 +217,7 @@ _INDEXED = ("cuda", "xpu")
 """Kinds whose first device is meant where no index is given."""
 
 
-def workload_name(fullname: str, ambiguous: Collection[str] = ()) -> str:
+def workload_of(fullname: str, ambiguous: Collection[str] = ()) -> str:
     """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
 
     ``ambiguous`` are the names of files that occur twice: there the folder is part of the name.
@@ -251,14 +251,14 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
     devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
     device = params.pop(next(iter(devices)), "") and next(iter(devices.values())) if len(devices) == 1 else ""
     texts = ((name, _text(value)) for name, value in params.items())
-    dtypes = {name: found[1] for name, text in texts if (found := _DTYPE.fullmatch(text or ""))}
+    dtypes = {name: match[1] for name, text in texts if (match := _DTYPE.fullmatch(text or ""))}
     dtype = params.pop(next(iter(dtypes)), "") and next(iter(dtypes.values())) if len(dtypes) == 1 else ""
     ident = _ident(fullname)
     parts = dict(zip(given, ident.split("-"), strict=True)) if ident.count("-") == len(given) - 1 else {}
     shown = {name: _readable(value, parts.get(name)) for name, value in params.items()}
     if any(value is ... for value in shown.values()):
         shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
-    workload = workload_name(fullname, ambiguous)
+    workload = workload_of(fullname, ambiguous)
     return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
 
 

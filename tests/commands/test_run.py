@@ -170,6 +170,26 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     assert "nothing is missing" in again.stderr
 
 
+LIGHT = """
+import sys
+def test_sum(benchmark):
+    benchmark(sum, [1])
+    assert not {"torch", "numpy", "scipy", "pandas"} & set(sys.modules)
+"""
+
+
+def test_a_suite_without_torch_is_measured_without_it(folder):
+    (folder / "test_mine.py").write_text(LIGHT)
+    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((folder / "out/run.json").read_text())
+    (benchmark,) = run["benchmarks"]
+    assert benchmark["extra_info"]["gpubench"]["device"] == ""
+    assert run["machine_info"]["gpubench"]["torch"]["version"]
+    assert "Mine.sum takes" not in done.stderr
+    assert "mine.sum" in done.stderr
+
+
 def test_all_skipped_for_a_reason_is_no_failure(folder):
     skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
     (folder / "test_mine.py").write_text(skipping)
