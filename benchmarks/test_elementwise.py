@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-pytestmark = [
-    pytest.mark.gpubench(implementations=["torch", "numpy"], size="n"),
-    pytest.mark.gpubench_sweep(
-        "n",
-        smoke=[1000, 10**4],
-        quick=[10**3, 10**5, 10**6, 10**7],
-        full=[10**3, 10**4, 10**5, 10**6, 10**7, 10**8],
-    ),
-]
+pytestmark = pytest.mark.gpubench(implementations=["torch", "numpy"], size="n")
+
+COUNTS = {
+    "smoke": [1000, 10**4],
+    "quick": [10**3, 10**5, 10**6, 10**7],
+    "full": [10**3, 10**4, 10**5, 10**6, 10**7, 10**8],
+}
+SIZES = pytest.mark.gpubench_sweep("n", **COUNTS)
+SIZES_AT_A_GLANCE = pytest.mark.gpubench_sweep("n", glance=[10**5, 10**7], **COUNTS)
 
 THREE_FORMS = pytest.mark.parametrize("form", ["allocating", "out", "inplace"])
 TWO_FORMS = pytest.mark.parametrize("form", ["allocating", "out"])
@@ -44,6 +44,7 @@ def binary(gpubench, form, operation, inplace, numpy_operation, a, b):
 
 
 @THREE_FORMS
+@SIZES_AT_A_GLANCE
 def test_add(gpubench, form, n):
     a, b = gpubench.randn(n), gpubench.randn(n)
     binary(gpubench, form, torch.add, torch.Tensor.add_, np.add, a, b)
@@ -51,6 +52,7 @@ def test_add(gpubench, form, n):
 
 @pytest.mark.gpubench(implementations=["torch"])
 @THREE_FORMS
+@SIZES
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), signs(gpubench, n)
     binary(gpubench, form, torch.mul, torch.Tensor.mul_, np.multiply, a, b)
@@ -62,6 +64,7 @@ def numpy_multiply_add(r, a, b, out, scratch):
 
 
 @THREE_FORMS
+@SIZES
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
     work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes}
@@ -79,6 +82,7 @@ def test_multiply_add(gpubench, form, n):
 
 
 @TWO_FORMS
+@SIZES_AT_A_GLANCE
 def test_exp(gpubench, form, n):
     x = gpubench.randn(n)
     work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # by custom one FLOP, whatever it takes
@@ -89,6 +93,7 @@ def test_exp(gpubench, form, n):
         gpubench(torch.exp, x, **({} if out is None else {"out": out}), **work)
 
 
+@SIZES
 def test_sum(gpubench, n):
     """Of positive numbers: a sum of both signs may come out near zero, and then no relative error is small."""
     x = gpubench.randn(n).abs()

@@ -11,6 +11,7 @@ ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 @pytest.mark.gpubench_sweep(
     "n",
     smoke=[32, 64],
+    glance=[256, 2048],
     quick=[64, 256, 1024, 2048],
     full=[32, 64, 128, 256, 512, 1024, 2048, 4096, 8192],
 )
@@ -25,7 +26,7 @@ def test_square(gpubench, n):
 
 
 @pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="batch")
-@pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[16, 256], full=[1, 4, 16, 64, 256, 1024])
+@pytest.mark.gpubench_sweep("batch", smoke=[2], glance=[256], quick=[16, 256], full=[1, 4, 16, 64, 256, 1024])
 def test_batched(gpubench, batch):
     """(batch, 128, 64) x (batch, 64, 128): the scores of attention heads."""
     a, b = gpubench.randn(batch, 128, 64), gpubench.randn(batch, 64, 128)
@@ -35,7 +36,9 @@ def test_batched(gpubench, batch):
 
 
 @pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="rows")
-@pytest.mark.gpubench_sweep("rows", smoke=[256], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6])
+@pytest.mark.gpubench_sweep(
+    "rows", smoke=[256], glance=[10**5], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6]
+)
 def test_tall_skinny(gpubench, rows):
     """(rows, 64) x (64, 64): too little arithmetic per byte to keep the arithmetic units busy."""
     a, b, out = gpubench.randn(rows, 64), gpubench.randn(64, 64), gpubench.empty(rows, 64)

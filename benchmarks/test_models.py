@@ -18,8 +18,10 @@ pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile", "gra
 
 HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
 
-SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[1, 32, 256], full=[1, 4, 16, 64, 256])
-LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32, 128, 256])
+SMALL = {"smoke": [2], "quick": [1, 32, 256], "full": [1, 4, 16, 64, 256]}
+LARGE = {"smoke": [1], "quick": [1], "full": [1, 8, 32, 128, 256]}
+SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
+LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", **LARGE)
 
 
 def forward(gpubench, build, inputs, items, unit="sample"):
@@ -33,7 +35,7 @@ def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
 
 
-@SMALL_BATCHES
+@pytest.mark.gpubench_sweep("batch", glance=[1, 256], **SMALL)
 def test_lenet(gpubench, batch):
     forward(gpubench, models.LeNet, gpubench.randn(batch, 1, 32, 32), batch)
 
@@ -50,7 +52,7 @@ def test_encoder(gpubench, length, batch):
     forward(gpubench, models.encoder, gpubench.randn(batch, length, 512), batch * length, "token")
 
 
-@LARGE_BATCHES
+@pytest.mark.gpubench_sweep("batch", glance=[1], **LARGE)
 @HALF
 def test_resnet50(gpubench, batch):
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
@@ -61,14 +63,14 @@ def test_vit(gpubench, batch):
     forward(gpubench, models.vit, gpubench.randn(batch, 3, 224, 224), batch)
 
 
-@pytest.mark.gpubench_sweep("length", smoke=[16], quick=[128], full=[128, 512])
+@pytest.mark.gpubench_sweep("length", smoke=[16], glance=[128], quick=[128], full=[128, 512])
 @LARGE_BATCHES
 @HALF
 def test_bert(gpubench, length, batch):
     forward(gpubench, models.bert, gpubench.randint(30522, (batch, length)), batch * length, "token")
 
 
-@pytest.mark.gpubench_sweep("length", smoke=[16], quick=[128], full=[128, 512])
+@pytest.mark.gpubench_sweep("length", smoke=[16], glance=[128], quick=[128], full=[128, 512])
 @LARGE_BATCHES
 @HALF
 def test_gpt2(gpubench, length, batch):

@@ -11,7 +11,8 @@ from gpubench.measure.precision import matmul_precision
 from gpubench.workloads import training
 
 VARIANTS = pytest.mark.gpubench(variants=["eager", "autocast", "compile"], size="batch")
-SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 32, 128, 512])
+SMALL = {"smoke": [2], "quick": [4, 128], "full": [4, 32, 128, 512]}
+SMALL_BATCHES = pytest.mark.gpubench_sweep("batch", **SMALL)
 LARGE_BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[1], full=[1, 8, 32])
 OPTIMIZERS = pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"])
 LOOSE = 0.2  # gradients under autocast carry bfloat16's eight bits
@@ -57,8 +58,8 @@ def not_for_a_quick_run(gpubench):
 
 
 @VARIANTS
-@OPTIMIZERS
-@SMALL_BATCHES
+@pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], glance=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"])
+@pytest.mark.gpubench_sweep("batch", glance=[128], **SMALL)
 def test_lenet(gpubench, optimizer, batch):
     train(gpubench, "lenet", batch, optimizer=optimizer)
 
@@ -71,7 +72,7 @@ def test_cifar(gpubench, optimizer, batch):
 
 
 @VARIANTS
-@pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
+@pytest.mark.gpubench_sweep("optimizer", glance=["sgd"], quick=["sgd"], full=["sgd", "adam"])
 @LARGE_BATCHES
 def test_resnet50(gpubench, optimizer, batch):
     not_for_a_quick_run(gpubench)
@@ -79,7 +80,7 @@ def test_resnet50(gpubench, optimizer, batch):
 
 
 @VARIANTS
-@pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
+@pytest.mark.gpubench_sweep("optimizer", glance=["sgd"], quick=["sgd"], full=["sgd", "adam"])
 @LARGE_BATCHES
 def test_gpt2(gpubench, optimizer, batch):
     not_for_a_quick_run(gpubench)
@@ -102,7 +103,7 @@ def test_llama(gpubench, model, batch):
 
 
 @pytest.mark.gpubench(size="batch", dtypes=["float16"])
-@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2_512"])
+@pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=[], full=["cifar", "resnet50", "gpt2_512"])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[8, 64])
 def test_scaled(gpubench, network, batch):
     """Mixed precision in float16 with a GradScaler: the loss is scaled up before the backward pass, the gradients down

@@ -15,7 +15,9 @@ from typing import Any
 
 from .errors import UsageError
 
-PRESETS = ("smoke", "quick", "full")
+PRESETS = ("smoke", "glance", "quick", "full")
+IN_ONE_PROCESS = ("smoke", "glance")
+"""Presets of a run that times in one process unless told otherwise."""
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
@@ -102,8 +104,8 @@ OPTIONS = (
            " repeatable", "DTYPE", (), choices=DTYPES),
     Option("variant", "variants", WHAT, f"how networks are run: {', '.join(VARIANTS)}; repeatable", "VARIANT", (),
            choices=VARIANTS),
-    Option("preset", "preset", CARE, "smoke (checks that the code runs), quick (default) or full (takes longest)",
-           "PRESET", "quick", choices=PRESETS),
+    Option("preset", "preset", CARE, "smoke (checks that the code runs), glance (a first look: a dozen benchmarks in"
+           " about 90 seconds), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),
     Option("threads", "threads", CARE, "CPU threads for torch and NumPy (default: all cores that may be used)", "N",
            type=int),
     Option("seed", "seed", ADVANCED, "seed of all inputs (default: 0)", "N", 0, int),

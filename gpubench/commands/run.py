@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     builtin = "the suite that comes with gpubench, although the project here has benchmarks"
     what.add_argument("--builtin", action="store_true", default=None, help=builtin)
     what.add_argument("--list", action="store_true", help="list the benchmarks with estimated times; measure nothing")
-    how_many = "processes to time each benchmark in (default: 3; smoke: 1)"
+    how_many = "processes to time each benchmark in (default: 3; smoke and glance: 1)"
     care.add_argument("--processes", type=int, metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="DIR", help="folder for all results (default: out)")
     output.add_argument("--resume", metavar="DIR", help="resume the interrupted run in DIR")
@@ -219,7 +219,7 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
     terms = pytest_terms(paths, Path.cwd(), given)
     if terms.ignored:
         _say(terms.ignored)
-    return paths, [*terms.options, *given], args.processes or (1 if args.preset == "smoke" else 3)
+    return paths, [*terms.options, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
 
 
 def _require_writable(folder: Path) -> None:

@@ -50,9 +50,11 @@ class Preset:
 
 PRESET_SETTINGS = {
     "smoke": Preset("smoke", max_time=0.005, min_rounds=3, warmup=0.0, budget=2.0, check=1.0, case_s=0.15),
+    "glance": Preset("glance", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
     "quick": Preset("quick", max_time=0.2, min_rounds=5, warmup=0.05, budget=3.0, check=0.5, case_s=0.7),
     "full": Preset("full", max_time=1.0, min_rounds=10, warmup=0.2, budget=30.0, check=10.0, case_s=3.5),
 }
+"""``glance`` times as ``quick`` does, fewer benchmarks and in one process."""
 
 MIN_ROUND, MIN_WAITS = 1e-3, 100
 """Shortest round: in seconds, and in waits for the device."""
@@ -141,7 +143,7 @@ def rounds(seconds: float, preset: Preset) -> int | None:
 
 COMPILE_S, RANKS_S = 15.0, 2.0
 """Estimates of compiling a small network, and of a case of several processes, in seconds."""
-CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "quick": 5.0, "full": 15.0}
+CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 5.0, "quick": 5.0, "full": 15.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
 
 

@@ -43,6 +43,7 @@ class Effort:
 EFFORTS = {
     "smoke": Effort(0.002, 0.002, 1 << 22),
     "brief": Effort(0.015, 0.08, 1 << 28),
+    "glance": Effort(0.06, 0.12, 1 << 30),
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }

@@ -70,7 +70,7 @@ def in_float64(value: Any) -> Any:
             copied = leaf.detach().to("cpu", copy=True).to(torch.complex128 if leaf.is_complex() else real)
             return copied.requires_grad_(leaf.requires_grad)
         if isinstance(leaf, np.ndarray):
-            return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf.copy()
+            return leaf.astype({"f": np.float64, "c": np.complex128}.get(leaf.dtype.kind, leaf.dtype))
         return leaf
 
     return _pytree.tree_map(convert, value)
@@ -131,7 +131,9 @@ def _outputs(result: Any) -> list[torch.Tensor]:
     from torch.utils import _pytree
 
     numbers = (np.ndarray, np.generic, int, float)
-    leaves = [torch.as_tensor(x) if isinstance(x, numbers) else x for x in _pytree.tree_leaves(result)]
+    leaves = _pytree.tree_leaves(result)
+    leaves = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]  # torch has no reversed views
+    leaves = [torch.as_tensor(x) if isinstance(x, numbers) else x for x in leaves]
     outputs = [t.detach().to("cpu") for t in tensors(leaves)]
     return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
 

@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     for line in (
         "gpubench(dtypes, implementations, variants, devices, size): what a gpubench test can be measured with",
-        "gpubench_sweep(name, *, smoke, quick, full): parametrise by the preset",
+        "gpubench_sweep(name, *, smoke, glance, quick, full): parametrise by the preset",
         "gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'",
     ):
         config.addinivalue_line("markers", line)

@@ -23,7 +23,7 @@ from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import case_of, parametrize
+from .parametrize import GLANCE, case_of, glances, parametrize
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class Plugin:
                 self._keep(items, [item for item in items if matches(self._names(item))])
                 if every and not items:
                     raise nothing_matches(expression, map(self._workload, every))
+        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else they know nothing of it
+            self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
             wanted = {item.nodeid for item in items} if names is None else set(names)

@@ -27,6 +27,8 @@ from .fixtures import PARAMETERS, fixture_names
 
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that no other preset has, unless asked for: slow, or of interest to few."""
+GLANCE = "glance"
+"""The preset of those tests that choose it."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
@@ -79,6 +81,12 @@ def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
         names, values = _sweep(marker, session.settings.preset)
         # A case that runs nowhere here is one row, not one for each size.
         metafunc.parametrize(names, values if anywhere else values[:1])
+
+
+def glances(item: pytest.Item) -> bool:
+    """Whether a test is in the preset ``glance``: one of its sweeps has values for it, and none an empty list."""
+    values = [marker.kwargs[GLANCE] for marker in item.iter_markers("gpubench_sweep") if GLANCE in marker.kwargs]
+    return bool(values) and all(values)
 
 
 def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
@@ -176,7 +184,8 @@ def _dtypes(markers: Markers, session: Session) -> list[str]:
 def _variants(markers: Markers, session: Session) -> list[str]:
     if session.settings.variants:
         return [variant for variant in markers.variants if variant in session.settings.variants]
-    return [variant for variant in markers.variants if variant not in FULL_ONLY or session.settings.preset == "full"]
+    left_out = {"full": frozenset(), GLANCE: FULL_ONLY | {"autocast"}}.get(session.settings.preset, FULL_ONLY)
+    return [variant for variant in markers.variants if variant not in left_out]
 
 
 def _nothing(markers: Markers, session: Session) -> Any:
@@ -196,13 +205,14 @@ def _parameters(reason: str | None, *values: str) -> Any:
 def _sweep(marker: pytest.Mark, preset: str) -> tuple[str, list[Any]]:
     """Names and values of a ``gpubench_sweep`` marker under a preset.
 
-    ``quick`` must be there; ``smoke`` defaults to its first value and ``full`` to all of it.
+    ``quick`` must be there; ``smoke`` defaults to its first value, ``glance`` and ``full`` to all of it.
     """
     values: Mapping[str, Any] = marker.kwargs
     if len(marker.args) != 1 or "quick" not in values or set(values) - set(PRESETS):
-        raise UsageError("gpubench_sweep takes one name, and values for smoke, quick (needed) and full")
-    quick = list(values["quick"])
-    chosen = {"smoke": list(values.get("smoke", quick[:1])), "quick": quick, "full": list(values.get("full", quick))}
+        raise UsageError("gpubench_sweep takes one name, and values for smoke, glance, quick (needed) and full")
+    given = {name: list(each) for name, each in values.items()}
+    quick = given["quick"]
+    chosen = {"smoke": quick[:1], "glance": quick, "full": quick} | given
     names = str(marker.args[0])
     count = len(names.split(","))
     absent = pytest.param(*[None] * count, marks=pytest.mark.skip(reason=f"not in preset {preset}"), id=f"not-{preset}")

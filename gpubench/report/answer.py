@@ -16,7 +16,20 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..format import counted, seconds_text, text
-from ..runfile.matching import ELEMENTWISE, MATRIX, NETWORKS, OTHER_MATRIX, TRAINING, WORK_KINDS, kind_of, shown_name
+from ..runfile.matching import (
+    ELEMENTWISE,
+    IRREGULAR,
+    LINEAR_ALGEBRA,
+    MATRIX,
+    NETWORKS,
+    OPERATORS,
+    OTHER_MATRIX,
+    SCIENCE,
+    TRAINING,
+    WORK_KINDS,
+    kind_of,
+    shown_name,
+)
 from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
@@ -45,6 +58,10 @@ IN_WORDS = {
     OTHER_MATRIX: "other matrix products",
     NETWORKS: "networks",
     TRAINING: "training",
+    OPERATORS: "operators",
+    LINEAR_ALGEBRA: "linear algebra",
+    IRREGULAR: "sorting and irregular access",
+    SCIENCE: "science and images",
     ELEMENTWISE: "elementwise work",
 }
 _MAIN = (MATRIX, NETWORKS, TRAINING)
@@ -314,7 +331,7 @@ _LEADS_WITH_RATIO = (WORTH_IT, IF_IT_STAYS)
 
 def _place(row: AnswerRow) -> int:
     """Place in the sentence; the user's own work comes before small and thin matrices."""
-    order = (MATRIX, NETWORKS, TRAINING, "", OTHER_MATRIX, ELEMENTWISE)
+    order = (MATRIX, NETWORKS, TRAINING, "", LINEAR_ALGEBRA, SCIENCE, OPERATORS, IRREGULAR, OTHER_MATRIX, ELEMENTWISE)
     return order.index(row.name if row.name in order else "")
 
 

@@ -17,13 +17,20 @@ from ..errors import UsageError
 Matcher = Callable[[str], bool]
 TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
 OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
-WORK_KINDS = (MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, ELEMENTWISE)
+OPERATORS, LINEAR_ALGEBRA = "Operators of networks", "Linear algebra"
+IRREGULAR, SCIENCE = "Sorting and irregular access", "Science and images"
+WORK_KINDS = (
+    MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, OPERATORS, LINEAR_ALGEBRA, IRREGULAR, SCIENCE, ELEMENTWISE
+)  # fmt: skip
 """Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
 CLASSIC = "classic"
 """The family that never comes first."""
 _FAMILIES = {"training": TRAINING, "matmul": OTHER_MATRIX, "quantised": OTHER_MATRIX}
-_FAMILIES |= dict.fromkeys(("models", "llm", "serving", "attention"), NETWORKS)
+_FAMILIES |= dict.fromkeys(("models", "llm", "serving"), NETWORKS)
 _FAMILIES |= dict.fromkeys(("elementwise", CLASSIC), ELEMENTWISE)
+_FAMILIES |= dict.fromkeys(("reductions", "convolution", "attention"), OPERATORS)
+_FAMILIES |= dict.fromkeys(("linear_algebra", "fft", "sparse"), LINEAR_ALGEBRA)
+_FAMILIES |= {"irregular": IRREGULAR, "science": SCIENCE}
 _PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
 _PARTS |= {"training.optimizer", "models.compile_mode", "models.resnet50_tuned", "serving.cold_start"}
 """Parts of a step, and a step at widths that nobody would train: no work of their own."""

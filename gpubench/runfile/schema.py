@@ -255,7 +255,7 @@ class RunFacts(Struct, frozen=True):
 
     schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION, description="of this format")]
     version: Annotated[str | None, _is("the version of gpubench")] = None
-    preset: Annotated[str | None, _is("smoke, quick or full")] = None
+    preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None

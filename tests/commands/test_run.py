@@ -87,6 +87,13 @@ def test_list_predicts_without_measuring(folder):
     assert not (folder / "out").exists()
 
 
+def test_a_glance_takes_one_process(folder):
+    done = gpubench("run", "test_mine.py", "--list", "--preset=glance", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "\n2 benchmarks, about" in done.stdout
+    assert "with preset glance" in done.stdout
+
+
 def test_a_failed_case_fails_the_run_and_the_others_are_reported(folder):
     (folder / "test_mine.py").write_text(CASES + "\ndef test_bad(gpubench):\n    raise ValueError('mine')\n")
     done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
@@ -249,7 +256,7 @@ def test_a_file_that_cant_be_imported_is_named(folder):
         (["test_mine.py", "--device=gpu"], "unknown device 'gpu': choose from auto, all, cpu, cuda"),
         (["test_mine.py", "--require-device=xpu"], "xpu:0 is not available: "),
         (["test_mine.py", "-k", "nothing"], "no benchmark matches 'nothing': choose from mine.neg"),
-        (["test_mine.py", "--preset=huge"], "unknown preset 'huge': choose from smoke, quick, full"),
+        (["test_mine.py", "--preset=huge"], "unknown preset 'huge': choose from smoke, glance, quick, full"),
         (["test_mine.py", "--dtype=fp8"], "unknown dtype 'fp8': choose from float32"),
         (["test_mine.py", "-o", "test_mine.py"], "can't write there"),
         (["test_mine.py", "--threads=100000"], "threads must be at most"),
@@ -398,7 +405,7 @@ def test_a_wrong_option_of_the_project_is_named(project):
     assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
 
 
-PROJECT = """
+WITH_SETTINGS = """
 [tool.pytest]
 addopts = [
     "--benchmark-skip", "--benchmark-disable", "--benchmark-json=there.json", "-n", "auto", "--cov=src", "-x",
@@ -412,7 +419,7 @@ def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
     """Its conftest files, its names, its options but for those with which nothing would be measured."""
     for folder in ("bench/inner", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "pyproject.toml").write_text(WITH_SETTINGS)
     (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n")
     (tmp_path / "bench/test_plain.py").write_text("def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n")
     failing = "def test_fails(gpubench):\n    raise ValueError\n"

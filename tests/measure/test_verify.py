@@ -1,10 +1,11 @@
 """How far a right answer may be from its reference, and that a wrong one is seen."""
 
+import numpy as np
 import pytest
 import torch
 
 from gpubench.errors import WrongAnswer
-from gpubench.measure.verify import compare, poison, tolerance
+from gpubench.measure.verify import compare, in_float64, poison, tolerance
 
 
 def test_tolerance_grows_with_the_root_of_the_reduction():
@@ -43,3 +44,21 @@ def test_a_call_that_returns_nothing_to_compare_is_unchecked():
     assert compare(torch.empty(0), torch.empty(0), 0.1).status == "passed"
     with pytest.raises(WrongAnswer, match="0 outputs, the reference has 1"):
         compare(None, torch.ones(1), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("float32", "float64"), ("complex64", "complex128"), ("int32", "int32"), ("bool", "bool")]
+)
+def test_arrays_are_copied_in_double_precision(given, expected):
+    array = np.ones(3, dtype=given)
+    (copied,) = in_float64([array])
+    assert copied.dtype == expected
+    copied[0] = 0
+    assert array[0] == 1
+
+
+def test_a_reversed_view_of_an_array_is_compared():
+    array = np.arange(3.0)
+    assert compare(array[::-1], array[::-1].copy(), 0.0).status == "passed"
+    with pytest.raises(WrongAnswer):
+        compare(array[::-1], array, 0.1)

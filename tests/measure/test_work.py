@@ -87,6 +87,16 @@ def test_a_fused_attention_does_the_work_of_its_products(kind):
     assert fused.get_total_flops() == products.get_total_flops() == 6 * 2 * 6 * 64 * 32 * 16
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_a_sparse_product_does_the_work_of_its_elements():
+    """torch counts it as if no element were zero."""
+    dense, full = torch.eye(8), torch.randn(8, 3)
+    for matrix, flops in ((dense, 2 * 8 * 8 * 3), (dense.to_sparse_csr(), 2 * 8 * 3)):
+        with flop_counter() as counter:
+            torch.mm(matrix, full)
+        assert counter.get_total_flops() == flops
+
+
 @pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
 def test_a_fused_causal_attention_counts_up_to_the_diagonal(kind):
     """Torch's own formula has the masked half too, which the kernels leave out."""

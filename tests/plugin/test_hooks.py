@@ -44,7 +44,7 @@ def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
         ("--gpubench-device=cuda:x", "unknown device 'cuda:x': choose from"),
         ("--gpubench-dtype=fp32", "unknown dtype 'fp32': choose from float32, tf32, bfloat16, float16, float64"),
         ("--gpubench-variant=jit", "unknown variant 'jit': choose from eager, autocast, compile"),
-        ("--gpubench-preset=huge", "unknown preset 'huge': choose from smoke, quick, full"),
+        ("--gpubench-preset=huge", "unknown preset 'huge': choose from smoke, glance, quick, full"),
         ("--gpubench-threads=two", "threads must be a whole number, not 'two'"),
         ("--gpubench-threads=0", "threads must be 1 or more, not 0"),
         ("--gpubench-seed=-1", "the seed must be 0 or more, not -1"),
@@ -96,10 +96,51 @@ import torch, pytest
 def test_neg(gpubench, n):
     gpubench(torch.neg, gpubench.randn(n))
 """
-    for preset, sizes in (("smoke", [1]), ("quick", [2, 3]), ("full", [2, 3, 4])):
+    for preset, sizes in (("smoke", [1]), ("glance", [2, 3]), ("quick", [2, 3]), ("full", [2, 3, 4])):
         result = run(source, "--collect-only", "-q", f"--gpubench-preset={preset}")
         ids = [line.split("[")[1].rstrip("]") for line in result.outlines if "::" in line]
         assert ids == [f"cpu-{dtype}-{n}" for dtype in ("float32", "float64") for n in sizes]
+
+
+GLANCED = """
+import torch, pytest
+NETWORK = pytest.mark.gpubench(variants=["eager", "autocast"])
+@NETWORK
+@pytest.mark.gpubench_sweep("n", glance=[5], quick=[2, 3])
+@pytest.mark.gpubench_sweep("m", quick=[1])
+def test_chosen(gpubench, n, m):
+    gpubench(torch.neg, gpubench.randn(n))
+@NETWORK
+@pytest.mark.gpubench_sweep("n", quick=[2, 3])
+def test_other(gpubench, n):
+    gpubench(torch.neg, gpubench.randn(n))
+@pytest.mark.gpubench_sweep("n", glance=[5], quick=[2, 3])
+@pytest.mark.gpubench_sweep("m", glance=[], quick=[1])
+def test_refused(gpubench, n, m):
+    gpubench(torch.neg, gpubench.randn(n))
+def test_plain(benchmark):
+    benchmark(len, [])
+def test_ordinary():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ([], ["test_chosen[cpu-float32-1-5]", "test_ordinary"]),
+        (["--gpubench-variant=autocast"], ["test_chosen[cpu-float32-autocast-1-5]", "test_ordinary"]),
+        (
+            ["-k", "other"],
+            ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]"],
+        ),  # that file or test knows nothing of a glance
+        (["--gpubench-match=other or plain"], ["test_other[cpu-float32-2]", "test_other[cpu-float32-3]", "test_plain"]),
+    ],
+)
+def test_a_glance_has_the_tests_that_choose_it(run, options, ids):
+    """Without rows for the others; where none chooses it, all of them."""
+    result = run(GLANCED, "--collect-only", "-q", "--gpubench-preset=glance", *options)
+    assert [line.partition("::")[2] for line in result.outlines if "::" in line] == ids
 
 
 def test_dtypes_can_be_chosen(run):
@@ -361,3 +402,9 @@ def test_a_test_that_never_measures_is_a_row(run, pytester):
     run(CASE + "\ndef test_idle(gpubench): pass\n", "--benchmark-json=run.json")
     (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
     assert row["reason"] == "the test did not call gpubench(...)"
+
+
+def test_the_header_names_devices_and_preset(pytester):
+    result = pytester.runpytest_inprocess("-p", "gpubench.plugin", "--gpubench-device=cpu", "--gpubench-preset=smoke")
+    result.stdout.fnmatch_lines(["gpubench: devices cpu, preset smoke"])
+    assert "torch" not in result.stdout.str()

@@ -146,7 +146,7 @@ def test_options_that_no_command_line_sets_are_the_project_s():
     [
         ({"device": "cpu"}, "unknown key 'device': did you mean devices"),
         ({"nonsense": 1}, "unknown key 'nonsense': choose from paths, devices, "),
-        ({"preset": "huge"}, "unknown preset 'huge': choose from smoke, quick, full"),
+        ({"preset": "huge"}, "unknown preset 'huge': choose from smoke, glance, quick, full"),
         ({"threads": 2.5}, "threads must be a whole number"),
         ({"processes": True}, "processes can't be True"),
         ({"preset": ["full"]}, "preset can't be"),

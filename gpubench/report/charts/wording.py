@@ -26,22 +26,30 @@ from .theme import ACCELERATORS, CPUS
 
 WORK_GROUPS = {
     "training": "Train a network, one step", "models": "Run a network", "llm": "Run a language model",
-    "serving": "Answer a request", "attention": "Attention", "matmul": "Matrix products",
-    "quantised": "Products of 8 bits",
+    "serving": "Answer a request", "attention": "Operators of networks", "reductions": "Operators of networks",
+    "convolution": "Operators of networks", "matmul": "Matrix products", "quantised": "Products of 8 bits",
+    "linear_algebra": "Linear algebra", "fft": "Linear algebra", "sparse": "Linear algebra",
+    "irregular": "Sorting and irregular access", "science": "Science and images",
     "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
 }  # fmt: skip
 """Families of the benchmarks that are shipped, in the order of a picture."""
 OTHERS = "Your benchmarks"
 _TITLES = {"training": "Training: {}", "models": "Running: {}", "matmul": "Matrix products, {}",
            "transfer": "Copies: {}", "llm": "{}", "serving": "Serving: {}", "attention": "Attention, {}",
-           "quantised": "Products of 8 bits, {}"}  # fmt: skip
+           "quantised": "Products of 8 bits, {}", "reductions": "Operator: {}", "convolution": "Operator: {}",
+           "linear_algebra": "Linear algebra: {}", "fft": "Fourier transforms: {}", "sparse": "Sparse matrices: {}",
+           "irregular": "Irregular access: {}", "science": "Science: {}"}  # fmt: skip
 _WORKLOADS = {
     "lenet": "LeNet", "cifar": "CIFAR CNN", "resnet50": "ResNet-50", "mlp": "MLP", "encoder": "Encoder layer",
     "vit": "ViT", "bert": "BERT", "gpt2": "GPT-2", "square": "n × n", "tall_skinny": "tall × skinny",
     "multiply_add": "multiply-add", "step": "r + a·b", "tabular": "tabular MLP", "width": "CNN of a width",
     "part": "part of a step", "prefill": "Llama prefill", "decode": "Llama decode",
-    "decode_int8": "Llama decode, int8 weights", "decoder": "Llama", "full": "not causal", "grouped": "causal, grouped",
+    "decode_int8": "Llama decode, int8", "decoder": "Llama", "full": "not causal", "grouped": "causal, grouped",
     "llama": "Llama", "gpt2_512": "GPT-2, 512 tokens",
+    "rms_norm": "RMS norm", "cross_entropy": "cross-entropy", "scatter_add": "scatter-add", "topk": "top-k",
+    "cumsum": "running sum", "conv2d": "convolution", "cholesky": "Cholesky", "qr": "QR", "svd": "SVD",
+    "eigh": "eigenvectors", "lstsq": "least squares", "complex": "FFT", "rfft2": "FFT of images",
+    "csr": "sparse × dense", "kmeans": "k-means step", "resize": "image resize", "blur": "image blur",
 }  # fmt: skip
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the chart warns, and no mark is drawn hollow."""

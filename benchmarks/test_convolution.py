@@ -1,0 +1,22 @@
+"""Convolution as an operator, in shapes of ResNet-50 and MobileNet. FLOPs are those of the direct algorithm."""
+
+import pytest
+import torch.nn.functional as F
+
+SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (128, 128, 3, 56, 128)}
+"""Channels in and out, width of the kernel, of the image, and groups."""
+
+
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.parametrize("kind", list(SHAPES))
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
+def test_conv2d(gpubench, kind, batch):
+    """3x3: much arithmetic per byte. 1x1: a matrix product. depthwise: nine multiply-adds per element."""
+    channels, filters, width, image, groups = SHAPES[kind]
+    x, weight = gpubench.randn(batch, channels, image, image), gpubench.randn(filters, channels // groups, width, width)
+    out = batch * filters * image * image
+    flops = 2 * out * (channels // groups) * width**2
+    nbytes = x.nbytes + weight.nbytes + out * x.element_size()
+    gpubench(
+        F.conv2d, x, weight, padding=width // 2, groups=groups, flops=flops, nbytes=nbytes, items=batch, unit="image"
+    )

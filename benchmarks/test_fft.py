@@ -1,0 +1,40 @@
+"""Fourier transforms. FLOPs by the custom of FFT benchmarks (benchFFT of the FFTW project): 5 N log2 N, half for real
+input, whatever the algorithm does."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+pytestmark = pytest.mark.gpubench(dtypes=["float32", "float64"], implementations=["torch", "numpy"], size="n")
+
+
+def transform(gpubench, function, numpy_function, x, points, factor, out_bytes, batch, unit):
+    work = {"flops": batch * factor * points * math.log2(points), "nbytes": x.nbytes + out_bytes, "items": batch}
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_function, gpubench.numpy(x), threads=1, unit=unit, **work)
+    else:
+        gpubench(function, x, unit=unit, **work)
+
+
+@pytest.mark.gpubench_sweep(
+    "batch, n",
+    smoke=[(2, 64)],
+    quick=[(1, 2**20), (1024, 2**10)],
+    full=[(1, 2**10), (1, 2**16), (1, 2**20), (1, 2**24), (1024, 2**10), (1024, 2**14)],
+)
+def test_complex(gpubench, batch, n):
+    """Complex signals of n samples: a long one, or many short ones."""
+    x = torch.complex(gpubench.randn(batch, n), gpubench.randn(batch, n))
+    transform(gpubench, torch.fft.fft, np.fft.fft, x, n, 5, x.nbytes, batch, "signal")
+
+
+@pytest.mark.gpubench_sweep(
+    "batch, n", smoke=[(2, 32)], quick=[(1, 1024)], full=[(1, 256), (1, 1024), (1, 4096), (64, 256), (64, 1024)]
+)
+def test_rfft2(gpubench, batch, n):
+    """Real images of n x n."""
+    x = gpubench.randn(batch, n, n)
+    out_bytes = batch * n * (n // 2 + 1) * 2 * x.element_size()
+    transform(gpubench, torch.fft.rfft2, np.fft.rfft2, x, n * n, 2.5, out_bytes, batch, "image")

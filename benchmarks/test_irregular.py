@@ -1,0 +1,161 @@
+"""Irregular memory access, sorting, scans and random numbers.
+
+Bytes are the minimum memory traffic: every input row that is touched read once, indices read, outputs written. What
+is reached of the measured bandwidth is the price of the irregular order. Values are checked where their order is
+unique: of a sort or a top-k the values, not the indices.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gpubench.errors import WrongAnswer
+
+WIDTH, TABLE = 128, 100_000
+"""Columns and rows of the embedding table: 51 MB in float32, more than most caches hold."""
+BINS = 1 << 16
+VOCABULARY, KEPT = 50_257, 50
+"""Tokens of GPT-2, and how many of them a sampler keeps."""
+COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**3, 10**4, 10**5, 10**6, 10**7]}
+
+pytestmark = pytest.mark.gpubench(size="n")
+WITH_NUMPY = pytest.mark.gpubench(implementations=["torch", "numpy"])
+ONE_COUNT = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6], full=COUNTS["full"])
+
+
+def expected_distinct(draws, values):
+    """How many different values so many draws from them have, on average."""
+    return values * -math.expm1(draws * math.log1p(-1 / values))
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[100], quick=[10**3, 10**5], full=[10**2, 10**3, 10**4, 10**5, 10**6])
+def test_embedding(gpubench, n):
+    """n rows of 128 from a table of 100,000, at random."""
+    table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
+    row = WIDTH * table.element_size()
+    nbytes = (expected_distinct(n, TABLE) + n) * row + tokens.nbytes
+    gpubench(F.embedding, tokens, table, nbytes=nbytes, items=n, unit="row")
+
+
+@ONE_COUNT
+def test_gather(gpubench, n):
+    """n elements, each from a random place of its own row of 1000."""
+    rows = n // 1000
+    x, index = gpubench.randn(rows, 1000), gpubench.randint(1000, (rows, 1000))
+    gpubench(torch.gather, x, 1, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
+
+
+@ONE_COUNT
+def test_random_access(gpubench, n):
+    """All n elements in a random order. A memory moves whole lines of 64 or 128 bytes, so most of them are wasted."""
+    x = gpubench.randn(n)
+    order = gpubench.host.randn(n).argsort().to(gpubench.device)
+    gpubench(torch.take, x, order, nbytes=2 * x.nbytes + order.nbytes, items=n)
+
+
+def numpy_scatter_add(target, index, values):
+    """A new array, as torch's function returns one."""
+    result = target.copy()
+    np.add.at(result, index, values)
+    return result
+
+
+@WITH_NUMPY
+@ONE_COUNT
+def test_scatter_add(gpubench, n):
+    """n values, added into 65,536 bins: a histogram with weights, or the messages to a graph's nodes."""
+    target, index, values = gpubench.randn(BINS), gpubench.randint(BINS, (n,)), gpubench.randn(n)
+    work = {"items": n, "flops": n, "nbytes": 2 * target.nbytes + index.nbytes + values.nbytes}
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_scatter_add, *map(gpubench.numpy, (target, index, values)), threads=1, **work)
+    else:
+        gpubench(torch.scatter_add, target, 0, index, values, **work)
+
+
+def sorted_values(x):
+    """What is unique of a sort: equal values may change places."""
+    return torch.sort(x).values
+
+
+@WITH_NUMPY
+@pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
+def test_sort(gpubench, n):
+    x = gpubench.randn(n)
+    if gpubench.implementation == "numpy":
+        gpubench(np.sort, gpubench.numpy(x), nbytes=2 * x.nbytes, items=n, threads=1)
+    else:
+        gpubench(sorted_values, x, nbytes=2 * x.nbytes, items=n)
+
+
+def largest(scores):
+    """The largest of each row, in order."""
+    return torch.topk(scores, KEPT).values
+
+
+def numpy_largest(scores):
+    """NumPy has no top-k: people partition, and sort what is left."""
+    return np.sort(np.partition(scores, -KEPT)[..., -KEPT:])[..., ::-1]
+
+
+@WITH_NUMPY
+@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1, 64], full=[1, 8, 64, 512])
+def test_topk(gpubench, batch):
+    """The 50 largest of 50,257 scores: what sampling the next token costs."""
+    scores = gpubench.randn(batch, VOCABULARY)
+    work = {"nbytes": scores.nbytes + batch * KEPT * scores.element_size(), "items": batch, "unit": "row"}
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_largest, gpubench.numpy(scores), threads=1, **work)
+    else:
+        gpubench(largest, scores, **work)
+
+
+@WITH_NUMPY
+@ONE_COUNT
+def test_unique(gpubench, n):
+    """The different ones of n integers below n / 8, sorted. How many come out is known when it is done."""
+    values = gpubench.randint(n // 8, (n,))
+    work = {"nbytes": values.nbytes + 8 * expected_distinct(n, n // 8), "items": n}
+    if gpubench.implementation == "numpy":
+        gpubench(np.unique, gpubench.numpy(values), threads=1, **work)
+    else:
+        gpubench(torch.unique, values, **work)
+
+
+@WITH_NUMPY
+@pytest.mark.gpubench_sweep("n", **COUNTS)
+def test_cumsum(gpubench, n):
+    """A running sum of ones and minus ones: each is a small whole number, exact in whatever order it is added up."""
+    steps = gpubench.randn(n).sign()
+    work = {"items": n, "flops": n, "nbytes": 2 * steps.nbytes}
+    if gpubench.implementation == "numpy":
+        gpubench(np.cumsum, gpubench.numpy(steps), threads=1, **work)
+    else:
+        gpubench(torch.cumsum, steps, 0, **work)
+
+
+def require_normal(values):
+    """Raise WrongAnswer unless mean and variance are those of normal values, within six standard errors."""
+    n, mean, variance = values.size, values.mean(), values.var()
+    if abs(mean) > 6 / math.sqrt(n) or abs(variance - 1) > 6 * math.sqrt(2 / n):
+        raise WrongAnswer(f"wrong answer: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
+
+
+@WITH_NUMPY
+@ONE_COUNT
+def test_random_numbers(gpubench, n):
+    """n normal values. No two libraries draw the same, so mean and variance are checked instead of the values."""
+    if gpubench.implementation == "numpy":
+        dtype = {torch.float32: np.float32}.get(gpubench.dtype, np.float64)
+        draw, how = np.random.default_rng(gpubench.data.seed).standard_normal, {"dtype": dtype}
+    else:
+        draw, how = torch.randn, {"dtype": gpubench.dtype, "device": gpubench.device}
+    if gpubench.first and not gpubench.data.meta:
+        drawn = draw(n, **how)
+        require_normal(np.asarray(drawn if isinstance(drawn, np.ndarray) else drawn.cpu().double()))
+    why = "random values: their mean and variance are checked"
+    threads = 1 if gpubench.implementation == "numpy" else None
+    gpubench(draw, n, check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=threads, **how)

@@ -1,0 +1,161 @@
+"""Dense linear algebra by LAPACK and its kin: one large matrix, and many small ones in a batch.
+
+FLOPs are nominal, by the textbook's algorithm: G. H. Golub, C. F. Van Loan, *Matrix Computations*, 4th edition (2013):
+Cholesky 4.2, LU 3.2, QR 5.2, least squares 5.3, reduction to bidiagonal form 5.4 and to tridiagonal form 8.3. Of SVD
+and eigenvectors they are the least: the reduction, and n reflections of n vectors back; the iteration between them
+depends on the matrix.
+
+Factors are unique up to signs. The timed calls make all of them and return what is unique, which is checked; that the
+factors multiply to the matrix, and are orthogonal, is checked beside.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from gpubench.errors import WrongAnswer
+from gpubench.measure.precision import ROUNDOFF
+
+pytestmark = pytest.mark.gpubench(dtypes=["float32", "float64"], implementations=["torch", "numpy"], size="n")
+
+FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]
+SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512), (1024, 16)], full=FULL)
+SPECTRAL_SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 256), (256, 16)], full=FULL)
+TALL = 4
+"""Rows of a least squares problem for each of its unknowns."""
+
+
+def square(gpubench, batch, n):
+    """One matrix has no batch dimension, as people write it."""
+    return gpubench.randn(n, n) if batch == 1 else gpubench.randn(batch, n, n)
+
+
+def identity(gpubench, n):
+    return torch.eye(n, dtype=gpubench.dtype, device=gpubench.device)
+
+
+def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None):
+    """Time ``function(linalg, *tensors)`` with torch.linalg or numpy.linalg, whose functions have the same names."""
+    in_numpy = gpubench.implementation == "numpy"
+    linalg, inputs = (np.linalg, [*map(gpubench.numpy, tensors)]) if in_numpy else (torch.linalg, tensors)
+    work = {"flops": batch * flops, "nbytes": nbytes or sum(t.nbytes for t in tensors), "items": batch}
+    reference = check if check is True else partial(check, linalg, inputs[0])
+    gpubench(partial(function, linalg), *inputs, check=reference, unit="matrix", **work)
+
+
+def in_double(array):
+    """An array or tensor as a float64 tensor on the CPU."""
+    return torch.as_tensor(array).cpu().double()
+
+
+def require_equal(what, left, right, dtype):
+    """Raise WrongAnswer unless factors of n columns agree as backward stable algorithms do, within 20 n roundoffs."""
+    error = float((left - right).abs().max() / right.abs().max())
+    allowed = 20 * right.shape[-1] * ROUNDOFF[dtype]
+    if not error <= allowed:
+        raise WrongAnswer(f"wrong answer: {what}: relative error {error:.3g}, rounding explains {allowed:.3g}")
+
+
+def require_orthogonal(columns, dtype):
+    require_equal("orthogonality", columns.mT @ columns, torch.eye(columns.shape[-1], dtype=torch.float64), dtype)
+
+
+def solve(linalg, a, b):
+    return linalg.solve(a, b)
+
+
+@SHAPES
+def test_solve(gpubench, batch, n):
+    """One right-hand side, by LU with row exchanges. Well conditioned; its rows are out of order, so all move."""
+    a = (square(gpubench, batch, n) / math.sqrt(n) + 3 * identity(gpubench, n)).roll(1, -2)
+    b = gpubench.randn(*a.shape[:-1], 1)
+    measure(gpubench, solve, a, b, flops=2 * n**3 / 3 + 2 * n**2, batch=batch, nbytes=a.nbytes + 2 * b.nbytes)
+
+
+def cholesky(linalg, a):
+    return linalg.cholesky(a)
+
+
+@SHAPES
+def test_cholesky(gpubench, batch, n):
+    g = square(gpubench, batch, n)
+    a = g @ g.mT / n + identity(gpubench, n)
+    measure(gpubench, cholesky, a, flops=n**3 / 3, batch=batch, nbytes=2 * a.nbytes)
+
+
+def qr(linalg, a):
+    return abs(linalg.qr(a)[1].diagonal(0, -2, -1))
+
+
+def qr_reference(linalg, given, a, *, dtype):
+    q, r = map(in_double, linalg.qr(given))
+    require_equal("Q R", q @ r, a, dtype)
+    require_orthogonal(q, dtype)
+    return qr(torch.linalg, a)
+
+
+@SHAPES
+def test_qr(gpubench, batch, n):
+    """Q and R; the diagonal of R is unique up to signs."""
+    a = square(gpubench, batch, n)
+    check = partial(checked, qr_reference, gpubench.case.dtype)
+    measure(gpubench, qr, a, check=check, flops=8 * n**3 / 3, batch=batch, nbytes=3 * a.nbytes)
+
+
+def svd(linalg, a):
+    return linalg.svd(a, full_matrices=False)[1]
+
+
+def svd_reference(linalg, given, a, *, dtype):
+    u, s, vh = map(in_double, linalg.svd(given, full_matrices=False))
+    require_equal("U S V", (u * s[..., None, :]) @ vh, a, dtype)
+    require_orthogonal(u, dtype)
+    require_orthogonal(vh.mT, dtype)
+    return svd(torch.linalg, a)
+
+
+@SPECTRAL_SHAPES
+def test_svd(gpubench, batch, n):
+    """Singular values and both sets of vectors; the values are unique."""
+    a = square(gpubench, batch, n)
+    check = partial(checked, svd_reference, gpubench.case.dtype)
+    measure(gpubench, svd, a, check=check, flops=8 * n**3 / 3 + 4 * n**3, batch=batch, nbytes=3 * a.nbytes)
+
+
+def eigh(linalg, a):
+    return linalg.eigh(a)[0]
+
+
+def eigh_reference(linalg, given, a, *, dtype):
+    values, vectors = map(in_double, linalg.eigh(given))
+    require_equal("V D V'", (vectors * values[..., None, :]) @ vectors.mT, a, dtype)
+    require_orthogonal(vectors, dtype)
+    return eigh(torch.linalg, a)
+
+
+@SPECTRAL_SHAPES
+def test_eigh(gpubench, batch, n):
+    """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
+    g = square(gpubench, batch, n)
+    check = partial(checked, eigh_reference, gpubench.case.dtype)
+    measure(gpubench, eigh, (g + g.mT) / 2, check=check, flops=10 * n**3 / 3, batch=batch, nbytes=2 * g.nbytes)
+
+
+def checked(reference, dtype, linalg, given, *args):
+    """The reference's result for float64 copies of the inputs, which may be arrays; ``given`` are those measured."""
+    return reference(linalg, given, *map(in_double, args), dtype=dtype)
+
+
+def lstsq(linalg, a, b):
+    """By QR on every device; NumPy knows only the SVD."""
+    return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
+def test_lstsq(gpubench, n):
+    """A fit of n unknowns to 4 n equations, by QR; NumPy takes the SVD, which costs more and forgives more."""
+    a, b = gpubench.randn(TALL * n, n), gpubench.randn(TALL * n, 1)
+    measure(gpubench, lstsq, a, b, flops=2 * n**2 * (TALL * n - n / 3), batch=1)

@@ -1,0 +1,200 @@
+"""What people bring from NumPy: clustering, neighbours, simulation, grids and images, in NumPy and in torch.
+
+Each is written as one writes it in an afternoon: expressions on whole arrays, no kernels of one's own. Both libraries
+compute the same values, which tests/benchmarks/test_science.py holds.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import torch
+import torch.nn.functional as F
+
+from gpubench.errors import WrongAnswer
+
+pytestmark = pytest.mark.gpubench(implementations=["torch", "numpy"], size="n")
+
+
+def measure(gpubench, function, numpy_function, *tensors, **work):
+    """Time the function of the case's library on the same values."""
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_function, *map(gpubench.numpy, tensors), **work)
+    else:
+        gpubench(function, *tensors, **work)
+
+
+# Clustering -----------------------------------------------------------------------------------------------------------
+
+CLUSTERS, DIMENSIONS = 64, 32
+
+
+def kmeans_step(points, centres):
+    """Each point to its nearest centre, each centre to the mean of its points."""
+    nearest = ((centres * centres).sum(1) - 2 * points @ centres.T).argmin(1)
+    sums = torch.zeros_like(centres).index_add_(0, nearest, points)
+    counts = torch.zeros_like(centres[:, 0]).index_add_(0, nearest, torch.ones_like(points[:, 0]))
+    return sums / counts[:, None]
+
+
+def numpy_kmeans_step(points, centres):
+    nearest = ((centres * centres).sum(1) - 2 * points @ centres.T).argmin(1)
+    sums = np.zeros_like(centres)
+    np.add.at(sums, nearest, points)
+    return sums / np.bincount(nearest, minlength=len(centres)).astype(points.dtype)[:, None]
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[2000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
+def test_kmeans(gpubench, n):
+    """A step of k-means: n points of 32 numbers, 64 centres. The clusters lie apart, so no point is in doubt.
+
+    FLOPs are those of the product, as PyTorch counts them.
+    """
+    centres, labels = gpubench.randn(CLUSTERS, DIMENSIONS), gpubench.randint(CLUSTERS, (n,))
+    points = centres[labels] + gpubench.randn(n, DIMENSIONS) / 10
+    work = {"flops": 2 * n * CLUSTERS * DIMENSIONS, "nbytes": points.nbytes + 2 * centres.nbytes}
+    measure(gpubench, kmeans_step, numpy_kmeans_step, points, centres, items=n, unit="point", **work)
+
+
+QUERIES, NEIGHBOURS = 100, 10
+
+
+def nearest(base, queries):
+    """Squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b."""
+    distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
+    return distances.topk(NEIGHBOURS, largest=False).values
+
+
+def numpy_nearest(base, queries):
+    distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
+    return np.sort(np.partition(distances, NEIGHBOURS)[:, :NEIGHBOURS])
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
+def test_nearest_neighbours(gpubench, n):
+    """The ten nearest of n points, for each of 100 queries. FLOPs are those of the product."""
+    base, queries = gpubench.randn(n, 2 * DIMENSIONS), gpubench.randn(QUERIES, 2 * DIMENSIONS)
+    work = {"flops": 4 * n * QUERIES * DIMENSIONS, "nbytes": base.nbytes + queries.nbytes}
+    measure(gpubench, nearest, numpy_nearest, base, queries, items=QUERIES, unit="query", **work)
+
+
+# Simulation -----------------------------------------------------------------------------------------------------------
+
+PRICE, STRIKE, RATE, VOLATILITY, YEARS = 100.0, 100.0, 0.05, 0.2, 1.0
+DRIFT, SPREAD = (RATE - VOLATILITY**2 / 2) * YEARS, VOLATILITY * math.sqrt(YEARS)
+PAYOFF_DEVIATION = 15.0
+"""Standard deviation of the discounted payoff, rounded up."""
+
+
+def exact_price():
+    """Of a European call, by Black and Scholes (1973)."""
+    d1 = (math.log(PRICE / STRIKE) + (RATE + VOLATILITY**2 / 2) * YEARS) / SPREAD
+    normal = NormalDist().cdf
+    return PRICE * normal(d1) - STRIKE * math.exp(-RATE * YEARS) * normal(d1 - SPREAD)
+
+
+def simulated_price(n, **kind):
+    """The mean payoff of n simulated paths, discounted."""
+    final = PRICE * torch.exp(DRIFT + SPREAD * torch.randn(n, **kind))
+    return math.exp(-RATE * YEARS) * (final - STRIKE).clamp(min=0).mean()
+
+
+def numpy_simulated_price(n, generator, dtype):
+    final = PRICE * np.exp(DRIFT + SPREAD * generator.standard_normal(n, dtype=dtype))
+    return math.exp(-RATE * YEARS) * np.maximum(final - STRIKE, 0).mean()
+
+
+def require_price(price, n):
+    """Raise WrongAnswer beyond six standard errors."""
+    if not abs(price - exact_price()) <= 6 * PAYOFF_DEVIATION / math.sqrt(n):
+        raise WrongAnswer(f"wrong answer: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6], full=[10**4, 10**5, 10**6, 10**7, 10**8])
+def test_option_price(gpubench, n):
+    """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is held against Black's
+    and Scholes' formula."""
+    work = {"items": n, "unit": "path", "check": "random paths: the price is held against the exact one"}
+    if gpubench.implementation == "numpy":
+        dtype = np.float32 if gpubench.dtype == torch.float32 else np.float64
+        generator = np.random.default_rng(gpubench.data.seed)
+        function, args, kind = numpy_simulated_price, (n, generator, dtype), {}
+        work["threads"] = 1
+    else:
+        function, args = simulated_price, (n,)
+        kind = {"dtype": gpubench.dtype, "device": gpubench.device}
+    if gpubench.first and not gpubench.data.meta:
+        require_price(float(function(*args, **kind)), n)
+    gpubench(function, *args, **work, **kind)
+
+
+def heat_step(u):
+    """The inner points after a step of the heat equation, by the five-point stencil."""
+    middle = u[1:-1, 1:-1]
+    return middle + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * middle)
+
+
+@pytest.mark.gpubench_sweep("n", smoke=[64], quick=[256, 2048], full=[64, 256, 1024, 2048, 4096, 8192])
+def test_stencil(gpubench, n):
+    """A step of the heat equation on n x n points: seven operations a point, each a pass over memory."""
+    u, inner = gpubench.randn(n, n), (n - 2) ** 2
+    work = {"flops": 7 * inner, "nbytes": u.nbytes + inner * u.element_size(), "items": inner, "unit": "point"}
+    if gpubench.implementation == "numpy":
+        work["threads"] = 1
+    measure(gpubench, heat_step, heat_step, u, **work)
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+CHANNELS, LARGE, SMALL = 3, 448, 256
+"""From 448 to 256 pixels: a ratio of 1.75, whose positions between pixels float32 holds exactly."""
+TAPS = [math.exp(-(x**2) / 2) for x in (-2, -1, 0, 1, 2)]
+BATCHES = pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
+
+
+def resize(images):
+    """To 256 x 256, bilinear."""
+    return F.interpolate(images, size=(SMALL, SMALL), mode="bilinear", align_corners=False)
+
+
+def numpy_resize(images):
+    place = ((np.arange(SMALL) + 0.5) * LARGE / SMALL - 0.5).clip(0).astype(images.dtype)
+    low = place.astype(int)
+    high, share = np.minimum(low + 1, LARGE - 1), place - low
+    rows = images[..., low, :] * (1 - share)[:, None] + images[..., high, :] * share[:, None]
+    return rows[..., low] * (1 - share) + rows[..., high] * share
+
+
+@pytest.mark.gpubench(size="batch")
+@BATCHES
+def test_resize(gpubench, batch):
+    """Colour images from 448 x 448 to 256 x 256, bilinear."""
+    images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
+    nbytes = images.nbytes + batch * CHANNELS * SMALL**2 * images.element_size()
+    threads = {"threads": 1} if gpubench.implementation == "numpy" else {}
+    measure(gpubench, resize, numpy_resize, images, nbytes=nbytes, items=batch, unit="image", **threads)
+
+
+def blur(images, taps):
+    """Gaussian, five by five, rows and then columns; black beyond the edge."""
+    kernels = taps.repeat(CHANNELS, 1)
+    rows = F.conv2d(images, kernels[:, None, None, :], padding=(0, 2), groups=CHANNELS)
+    return F.conv2d(rows, kernels[:, None, :, None], padding=(2, 0), groups=CHANNELS)
+
+
+def scipy_blur(images, taps):
+    rows = scipy.ndimage.correlate1d(images, taps, axis=-1, mode="constant")
+    return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
+
+
+@pytest.mark.gpubench(size="batch")
+@BATCHES
+def test_blur(gpubench, batch):
+    """A Gaussian blur of colour images of 448 x 448, in two passes of five taps; SciPy's where the rest is NumPy's."""
+    images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
+    taps = torch.tensor(TAPS, dtype=gpubench.dtype, device=gpubench.device)
+    work = {"flops": 2 * 2 * len(TAPS) * images.numel(), "nbytes": 2 * images.nbytes, "items": batch, "unit": "image"}
+    threads = {"threads": 1} if gpubench.implementation == "numpy" else {}
+    measure(gpubench, blur, scipy_blur, images, taps / taps.sum(), **work, **threads)

@@ -1,0 +1,53 @@
+"""A sparse matrix in compressed rows, times a dense one: graphs, meshes, recommendations.
+
+n rows with 16 elements each, at sorted random columns. FLOPs are those of the elements that are there.
+"""
+
+import pytest
+import scipy.sparse
+import torch
+
+from gpubench.errors import Unmeasurable
+
+PER_ROW = 16
+
+
+def multiply(offsets, columns, values, dense):
+    """The matrix is put together within the call, which takes microseconds: its parts are what is copied."""
+    n = dense.shape[0]
+    return torch.sparse_csr_tensor(offsets, columns, values, (n, n), check_invariants=False) @ dense
+
+
+def scipy_multiply(offsets, columns, values, dense):
+    n = dense.shape[0]
+    return scipy.sparse.csr_array((values, columns, offsets), shape=(n, n)) @ dense
+
+
+def reference(offsets, columns, values, dense):
+    """SciPy's, in float64."""
+    arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in (offsets, columns, values, dense)]
+    return scipy_multiply(*arrays)
+
+
+@pytest.mark.gpubench(dtypes=["float32", "float64"], implementations=["torch", "numpy"], size="n")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("width", [1, 64])
+@pytest.mark.gpubench_sweep("n", smoke=[256], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
+def test_csr(gpubench, width, n):
+    """Times a vector, as a solver does; times 64 columns, as a graph network does."""
+    stride = n // PER_ROW
+    columns = gpubench.randint(stride, (n, PER_ROW)) + stride * torch.arange(PER_ROW, device=gpubench.device)
+    offsets = PER_ROW * torch.arange(n + 1, device=gpubench.device)
+    values, dense = gpubench.randn(n * PER_ROW), gpubench.randn(n, width)
+    matrix = offsets, columns.flatten(), values
+    nbytes = sum(part.nbytes for part in matrix) + 2 * dense.nbytes
+    work = {"flops": 2 * n * PER_ROW * width, "nbytes": nbytes, "items": n, "unit": "row", "check": reference}
+    if gpubench.implementation == "numpy":
+        gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)), threads=1, **work)
+        return
+    if not gpubench.data.meta:
+        try:
+            multiply(*matrix, dense)
+        except (RuntimeError, NotImplementedError) as error:
+            raise Unmeasurable(f"no sparse product on {gpubench.home}: {' '.join(str(error).split())[:150]}") from error
+    gpubench(multiply, *matrix, dense, **work)

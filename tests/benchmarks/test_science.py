@@ -1,0 +1,134 @@
+"""The NumPy and the torch form of a workload compute the same; wrong factors, draws and prices are seen."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from gpubench.errors import WrongAnswer
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def suite(name: str) -> ModuleType:
+    """A file of the suite as a module: pytest knows it by another name."""
+    spec = importlib.util.spec_from_file_location(f"suite_{name}", BENCHMARKS / f"test_{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+science, linear_algebra, irregular, sparse = map(suite, ("science", "linear_algebra", "irregular", "sparse"))
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+def clustered() -> tuple[torch.Tensor, torch.Tensor]:
+    centres = draw(science.CLUSTERS, science.DIMENSIONS)
+    return centres.repeat(20, 1) + draw(20 * science.CLUSTERS, science.DIMENSIONS) / 10, centres
+
+
+TAPS = torch.tensor(science.TAPS, dtype=torch.float64)
+PAIRS = {
+    "k-means": (science.kmeans_step, science.numpy_kmeans_step, clustered()),
+    "neighbours": (science.nearest, science.numpy_nearest, (draw(500, 8), draw(20, 8))),
+    "stencil": (science.heat_step, science.heat_step, (draw(40, 40),)),
+    "resize": (science.resize, science.numpy_resize, (draw(2, 3, science.LARGE, science.LARGE),)),
+    "blur": (science.blur, science.scipy_blur, (draw(2, 3, 50, 50), TAPS)),
+    "top-k": (irregular.largest, irregular.numpy_largest, (draw(3, 1000),)),
+    "scatter-add": (
+        lambda target, index, values: torch.scatter_add(target, 0, index, values),
+        irregular.numpy_scatter_add,
+        (draw(50), torch.arange(200) % 37, draw(200)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_libraries_compute_the_same(name: str) -> None:
+    function, numpy_function, tensors = PAIRS[name]
+    result = numpy_function(*(tensor.numpy() for tensor in tensors))
+    np.testing.assert_allclose(result, function(*tensors).numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_sparse_product_is_that_of_the_dense_matrix() -> None:
+    dense, values = draw(6, 2), draw(12)
+    offsets, columns = 2 * torch.arange(7), torch.tensor([0, 3] * 6)
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[torch.arange(6).repeat_interleave(2), columns] = values
+    for multiply in (sparse.multiply, sparse.reference):
+        result = torch.as_tensor(multiply(offsets, columns, values, dense))
+        torch.testing.assert_close(result, matrix @ dense)
+
+
+def test_a_step_of_k_means_finds_the_means() -> None:
+    points, centres = clustered()
+    means = points.reshape(20, *centres.shape).mean(0)
+    torch.testing.assert_close(science.kmeans_step(points, centres), means)
+
+
+def test_the_exact_price_is_black_and_scholes() -> None:
+    assert science.exact_price() == pytest.approx(10.4506, abs=1e-4)  # 100 N(0.35) - 95.1229 N(0.15), by tables
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_a_price_must_be_near_the_exact_one(n: int) -> None:
+    simulated = science.numpy_simulated_price(n, np.random.default_rng(1), np.float64)
+    science.require_price(simulated, n)
+    for wrong in (science.exact_price() + 7 * science.PAYOFF_DEVIATION / math.sqrt(n), math.nan):
+        with pytest.raises(WrongAnswer, match=f"from {n} paths"):
+            science.require_price(wrong, n)
+
+
+def test_normal_values_are_told_from_others() -> None:
+    generator = np.random.default_rng(1)
+    irregular.require_normal(generator.standard_normal(10**5))
+    for wrong in (generator.random(10**5), 1.1 * generator.standard_normal(10**5), np.zeros(10**5)):
+        with pytest.raises(WrongAnswer, match="normal values"):
+            irregular.require_normal(wrong)
+
+
+def test_how_many_different_values_are_drawn() -> None:
+    drawn = np.random.default_rng(1).integers(1000, size=2000)
+    assert irregular.expected_distinct(2000, 1000) == pytest.approx(len(np.unique(drawn)), rel=0.02)
+    assert irregular.expected_distinct(1, 1000) == pytest.approx(1)
+
+
+class Twisted:
+    """torch.linalg, with one vector of each factorisation turned around or doubled."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __getattr__(self, name: str) -> object:
+        def twisted(*args: torch.Tensor, **kwargs: object) -> tuple[torch.Tensor, ...]:
+            parts = [part.clone() for part in getattr(torch.linalg, name)(*args, **kwargs)]
+            parts[0 if name != "eigh" else 1][..., :, 3] *= self.factor
+            return tuple(parts)
+
+        return twisted
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (3, 16, 16)], ids=["one", "batch"])
+@pytest.mark.parametrize("name", ["qr", "svd", "eigh"])
+def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]) -> None:
+    matrix = draw(*shape)
+    matrix = matrix + matrix.mT
+    reference = getattr(linear_algebra, f"{name}_reference")
+    expected = getattr(linear_algebra, name)(torch.linalg, matrix)
+    torch.testing.assert_close(reference(torch.linalg, matrix, matrix, dtype="float64"), expected)
+    for factor in (-1.0, 2.0):
+        if name == "eigh" and factor < 0:
+            continue  # the other sign is as good
+        with pytest.raises(WrongAnswer, match="rounding explains"):
+            reference(Twisted(factor), matrix, matrix, dtype="float64")
