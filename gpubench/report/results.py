@@ -461,7 +461,5 @@ def _failures(results: Iterable[Result]) -> list[str]:
         devices = listed(list(dict.fromkeys(filter(None, (each.device for each in members)))))
         where = f" on {devices}" if devices else ""
         sizes = f", {'; '.join(dict.fromkeys(filter(None, names)))}" if any(names) else ""
-        lines.append(
-            f"{labels.shorten(workload)}{labels.shorten(sizes, 60)}{f' on {where}' * bool(where)}: {status}: {reason}"
-        )
+        lines.append(f"{labels.shorten(workload)}{labels.shorten(sizes, 60)}{where}: {status}: {reason}")
     return lines
