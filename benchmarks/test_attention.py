@@ -13,13 +13,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import dispatch_mode
 
-pytestmark = [
-    pytest.mark.gpubench(size="length", dtypes=["float32", "bfloat16"]),
-    pytest.mark.gpubench_sweep(
-        "backend", smoke=["flash", "math"], quick=["flash", "math"], full=["flash", "efficient", "cudnn", "math"]
-    ),
-    pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512], full=[128, 512, 1024, 2048, 4096, 8192, 16384]),
-]
+pytestmark = pytest.mark.gpubench(size="length", dtypes=["float32", "bfloat16"])
+
+KERNELS = ["flash", "efficient", "cudnn", "math"]
+LENGTHS = pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512], full=[128, 512, 1024, 2048, 4096, 8192, 16384])
+BY_KERNEL = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=["flash", "math"], full=KERNELS)
+FULL_ONLY = pytest.mark.gpubench_sweep("backend", smoke=["flash", "math"], quick=[], full=KERNELS)
 
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -78,16 +77,22 @@ def require_kernel(arguments, backend):
         raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken))}")
 
 
+@FULL_ONLY
+@LENGTHS
 def test_full(gpubench, backend, length):
     """Every token attends to every other, as in an encoder."""
     attend(gpubench, backend, length)
 
 
+@BY_KERNEL
+@LENGTHS
 def test_causal(gpubench, backend, length):
     """Every token attends to those before it, as in a decoder."""
     attend(gpubench, backend, length, causal=True)
 
 
+@FULL_ONLY
+@LENGTHS
 def test_grouped(gpubench, backend, length):
     """Causal, with four queries' heads to one of keys and values, as in Llama 3."""
     attend(gpubench, backend, length, causal=True, groups=4)

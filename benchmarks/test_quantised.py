@@ -9,6 +9,11 @@ import pytest
 import torch
 
 from gpubench.errors import Unmeasurable
+from gpubench.measure import budget
+from gpubench.measure.clock import DeviceClock, repeat
+
+SMALL = 256
+"""Size at which a product is tried."""
 
 pytestmark = [
     pytest.mark.gpubench(size="n", dtypes=["bfloat16"]),
@@ -35,18 +40,23 @@ def exactly(a, b, *_):
     return a.double() @ b.double()
 
 
-def require(product, *operands):
-    """Skip, with torch's reason, where it has no such product for these operands."""
-    if operands[0].is_meta:
+def require(gpubench, product, n, *operands):
+    """Skip, with torch's reason, where it has no such product; and where a CPU has one in plain loops, which take
+    thousands of times as long as another: no work is counted that would say so before."""
+    if gpubench.data.meta:
         return
+    small, clock = min(n, SMALL), DeviceClock([gpubench.home])
+    few = [each if each.dim() < 2 else each[:small, :small] for each in operands]
     try:
-        product(*operands)
+        call_s = min(repeat(lambda: product(*few), clock, least=1, most=3, seconds=0.1))
     except (AttributeError, RuntimeError, NotImplementedError, ValueError) as error:
         raise Unmeasurable(f"no such product here: {' '.join(str(error).split())[:120]}") from None
+    if not gpubench.home.accelerator:
+        budget.require(call_s * (n / small) ** 3, f"estimated from n = {small}", gpubench.allowance, slack=budget.SLACK)
 
 
 def multiply(gpubench, product, n, *operands):
-    require(product, *operands)
+    require(gpubench, product, n, *operands)
     gpubench(product, *operands, check=exactly, items=2 * n**3, unit="operation")
 
 

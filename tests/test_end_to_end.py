@@ -14,7 +14,7 @@ import fake_backend
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SLOW = ("resnet50", "vit", "bert", "gpt2", "tabular", "width", "input")
+SLOW = ("resnet50", "vit", "bert", "gpt2", "tabular", "width", "input", "llama", "decoder")
 
 pytestmark = [
     pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),

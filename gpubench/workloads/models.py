@@ -193,17 +193,17 @@ class Decoder(nn.Module):
         per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
         return per_token * (self.start + 1)
 
-    def least_bytes(self, tokens: torch.Tensor) -> int:
-        """Minimum traffic of a call: every weight once, of the embedding the rows of the tokens; the cache up to the
-        last token; the scores."""
+    def least_bytes(self, batch: int, count: int) -> int:
+        """Minimum traffic of a call with (batch, count) tokens: every weight once, of the embedding the tokens' rows;
+        the cache up to the last token; the scores."""
         table = self.network.get_input_embeddings().weight
         weights: dict[int, int] = {
             id(each): each.nbytes for each in (*self.network.parameters(), *self.network.buffers())
         }
         if self.network.get_output_embeddings().weight is not table:
-            weights[id(table)] = table[0].nbytes * tokens.numel()
-        cache = self.cache_bytes // (self.start + 1) * (self.start + tokens.shape[1])
-        scores: int = len(tokens) * table.shape[0] * table.element_size()
+            weights[id(table)] = table[0].nbytes * batch * count
+        cache = self.cache_bytes // (self.start + 1) * (self.start + count)
+        scores: int = batch * table.shape[0] * table.element_size()
         return sum(weights.values()) + cache + scores
 
 

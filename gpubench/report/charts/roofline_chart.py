@@ -158,7 +158,7 @@ def roofline_figures(data: ChartData) -> list[Figure]:
     for rank, members in enumerate(grouped(rows, data.naming.order).values()):
         first = members[0]
         ceilings = first["_run"].ceilings.get(first["device"])
-        known = [row for row in members if row["_result"].work.flops and row["_result"].work.bytes]
+        known = [row for row in members if _has_intensity(row)]
         own = [row for row in known if not withheld(row)]
         tallest = [max(each, key=_flop_rate) for each in grouped(own, lambda row: row["workload"]).values()]
         reached = [row for row in tallest if 0 < (row["utilisation"] or 0) <= 1]
@@ -185,6 +185,14 @@ def _beyond(row: Row) -> bool:
     busy = any(flag.name == "contended" for flag in row["_run"].flags)
     implausible = any(flag.name == "implausible" for flag in row["_result"].flags)
     return busy and not implausible and (row["utilisation"] or 0) > PLAUSIBLE
+
+
+def _has_intensity(row: Row) -> bool:
+    """Whether its FLOPs and bytes are known, and these are of its device's memory: those of a case on devices of two
+    kinds cross the link between them."""
+    result = row["_result"]
+    link = len({name.partition(":")[0] for name in result.devices}) > 1
+    return bool(result.work.flops and result.work.bytes and not link)
 
 
 def _flop_rate(row: Row) -> float:

@@ -44,7 +44,7 @@ _WORKLOADS = {
     "vit": "ViT", "bert": "BERT", "gpt2": "GPT-2", "square": "n × n", "tall_skinny": "tall × skinny",
     "multiply_add": "multiply-add", "step": "r + a·b", "tabular": "tabular MLP", "width": "CNN of a width",
     "part": "part of a step", "prefill": "Llama prefill", "decode": "Llama decode",
-    "decode_int8": "Llama decode, int8 weights", "decoder": "Llama", "full": "not causal", "grouped": "causal, grouped",
+    "decode_int8": "Llama decode, int8", "decoder": "Llama", "full": "not causal", "grouped": "causal, grouped",
     "llama": "Llama", "gpt2_512": "GPT-2, 512 tokens",
     "rms_norm": "RMS norm", "cross_entropy": "cross-entropy", "scatter_add": "scatter-add", "topk": "top-k",
     "cumsum": "running sum", "conv2d": "convolution", "cholesky": "Cholesky", "qr": "QR", "svd": "SVD",

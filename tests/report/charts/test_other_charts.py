@@ -254,6 +254,16 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     assert axes.get_ylim()[1] > 1e13
 
 
+def test_work_whose_bytes_cross_a_link_stands_under_no_memory(tmp_path: Path) -> None:
+    served = mark("serving.bert", 1.0, flops=1e12, bytes=1e3)
+    served["extra_info"]["gpubench"]["devices"] = ["cpu", "cuda:0"]
+    (figure,) = rooflines(tmp_path, [*MARKS, served])
+    (without,) = rooflines(tmp_path, MARKS)
+    assert isinstance(figure.chart, Roofline)
+    assert isinstance(without.chart, Roofline)
+    assert figure.chart.dots == without.chart.dots
+
+
 def test_a_roofline_s_title_names_the_dtype_of_its_mark(tmp_path: Path) -> None:
     figures = plan(tmp_path, records.gpu_run(3), kinds=("roofline",)).values()
     figure = next(each for each in figures if "Synthetic H" in each.title)
