@@ -31,7 +31,7 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
-@pytest.mark.gpubench_sweep("n", smoke=[100], quick=[10**5], full=[10**2, 10**3, 10**4, 10**5, 10**6])
+@pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
     """n rows of 128 from a table of 100,000, at random."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))

@@ -72,7 +72,7 @@ def numpy_nearest(base, queries):
     return np.sort(np.partition(distances, NEIGHBOURS)[:, :NEIGHBOURS])
 
 
-@pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
+@pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[50_000], full=[10**3, 10**4, 50_000, 10**6])
 def test_nearest_neighbours(gpubench, n):
     """The ten nearest of n points, for each of 100 queries. FLOPs are those of the product."""
     base, queries = gpubench.randn(n, 2 * DIMENSIONS), gpubench.randn(QUERIES, 2 * DIMENSIONS)
