@@ -177,6 +177,26 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     assert "nothing is missing" in again.stderr
 
 
+LIGHT = """
+import sys
+def test_sum(benchmark):
+    benchmark(sum, [1])
+    assert not {"torch", "numpy", "scipy", "pandas"} & set(sys.modules)
+"""
+
+
+def test_a_suite_without_torch_is_measured_without_it(folder):
+    (folder / "test_mine.py").write_text(LIGHT)
+    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((folder / "out/run.json").read_text())
+    (benchmark,) = run["benchmarks"]
+    assert benchmark["extra_info"]["gpubench"]["device"] == ""
+    assert run["machine_info"]["gpubench"]["torch"]["version"]
+    assert "Mine.sum takes" not in done.stderr
+    assert "mine.sum" in done.stderr
+
+
 def test_all_skipped_for_a_reason_is_no_failure(folder):
     skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
     (folder / "test_mine.py").write_text(skipping)
@@ -385,7 +405,7 @@ def test_a_wrong_option_of_the_project_is_named(project):
     assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
 
 
-PROJECT = """
+WITH_SETTINGS = """
 [tool.pytest]
 addopts = [
     "--benchmark-skip", "--benchmark-disable", "--benchmark-json=there.json", "-n", "auto", "--cov=src", "-x",
@@ -399,7 +419,7 @@ def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
     """Its conftest files, its names, its options but for those with which nothing would be measured."""
     for folder in ("bench/inner", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "pyproject.toml").write_text(WITH_SETTINGS)
     (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n")
     (tmp_path / "bench/test_plain.py").write_text("def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n")
     failing = "def test_fails(gpubench):\n    raise ValueError\n"
