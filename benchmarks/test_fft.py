@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-pytestmark = pytest.mark.gpubench(dtypes=["float32", "float64"], implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
 
 
 def transform(gpubench, function, numpy_function, x, points, factor, out_bytes, batch, unit):

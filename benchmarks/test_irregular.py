@@ -31,7 +31,7 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
-@pytest.mark.gpubench_sweep("n", smoke=[100], quick=[10**3, 10**5], full=[10**2, 10**3, 10**4, 10**5, 10**6])
+@pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
     """n rows of 128 from a table of 100,000, at random."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
@@ -102,7 +102,7 @@ def numpy_largest(scores):
 
 @WITH_NUMPY
 @pytest.mark.gpubench(size="batch")
-@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1, 64], full=[1, 8, 64, 512])
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64], full=[1, 8, 64, 512])
 def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: what sampling the next token costs."""
     scores = gpubench.randn(batch, VOCABULARY)
@@ -126,7 +126,7 @@ def test_unique(gpubench, n):
 
 
 @WITH_NUMPY
-@pytest.mark.gpubench_sweep("n", **COUNTS)
+@ONE_COUNT
 def test_cumsum(gpubench, n):
     """A running sum of ones and minus ones: each is a small whole number, exact in whatever order it is added up."""
     steps = gpubench.randn(n).sign()

@@ -19,11 +19,12 @@ import torch
 from gpubench.errors import WrongAnswer
 from gpubench.measure.precision import ROUNDOFF
 
-pytestmark = pytest.mark.gpubench(dtypes=["float32", "float64"], implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
 
 FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]
-SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512), (1024, 16)], full=FULL)
-SPECTRAL_SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 256), (256, 16)], full=FULL)
+SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512)], full=FULL)
+TWO_SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512), (1024, 16)], full=FULL)
+BOTH_DTYPES = pytest.mark.gpubench(dtypes=["float32", "float64"])
 TALL = 4
 """Rows of a least squares problem for each of its unknowns."""
 
@@ -67,7 +68,8 @@ def solve(linalg, a, b):
     return linalg.solve(a, b)
 
 
-@SHAPES
+@BOTH_DTYPES
+@TWO_SHAPES
 def test_solve(gpubench, batch, n):
     """One right-hand side, by LU with row exchanges. Well conditioned; its rows are out of order, so all move."""
     a = (square(gpubench, batch, n) / math.sqrt(n) + 3 * identity(gpubench, n)).roll(1, -2)
@@ -117,7 +119,7 @@ def svd_reference(linalg, given, a, *, dtype):
     return svd(torch.linalg, a)
 
 
-@SPECTRAL_SHAPES
+@TWO_SHAPES
 def test_svd(gpubench, batch, n):
     """Singular values and both sets of vectors; the values are unique."""
     a = square(gpubench, batch, n)
@@ -136,7 +138,7 @@ def eigh_reference(linalg, given, a, *, dtype):
     return eigh(torch.linalg, a)
 
 
-@SPECTRAL_SHAPES
+@SHAPES
 def test_eigh(gpubench, batch, n):
     """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
     g = square(gpubench, batch, n)

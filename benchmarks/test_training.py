@@ -80,7 +80,7 @@ def test_resnet50(gpubench, optimizer, batch):
 
 
 @VARIANTS
-@pytest.mark.gpubench_sweep("optimizer", glance=["sgd"], quick=["sgd"], full=["sgd", "adam"])
+@pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
 @LARGE_BATCHES
 def test_gpt2(gpubench, optimizer, batch):
     not_for_a_quick_run(gpubench)

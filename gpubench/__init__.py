@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time
     from .devices import Device, register
-    from .measure.clock import timer
+    from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
     from .report.results import Results
     from .runfile.reader import read
@@ -19,14 +19,14 @@ __version__ = "0.1.0"
 """Also read by the build, which imports nothing."""
 
 __all__ = [
-    "Device", "Gpubench", "Results", "Run", "__version__", "load", "load_ipython_extension", "read", "register", "time",
-    "timer",
+    "Device", "Gpubench", "Results", "Run", "__version__", "add_wait", "load", "load_ipython_extension", "read",
+    "register", "time", "timer",
 ]  # fmt: skip
 
 _HOMES = {
     "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
-    "load": "commands.notebook", "load_ipython_extension": "commands.notebook", "read": "runfile.reader",
-    "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
+    "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
+    "read": "runfile.reader", "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
 }  # fmt: skip
 
 

@@ -147,7 +147,7 @@ def key_of(result: Result) -> CaseKey:
     """What a result's case is compared by."""
     case = result.case
     if not case.implementation:
-        return CaseKey(result.fullname, case.device, "")
+        return CaseKey(result.fullname, "", "")
     regime = "" if case.regime == "resident" else f" {case.regime}"
     return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
 

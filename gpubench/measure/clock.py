@@ -99,7 +99,7 @@ class DeviceClock:
 
     def __call__(self) -> float:
         """Seconds, read once the devices are done."""
-        for wait in self._waits:
+        for wait in (*_own_waits, *self._waits):
             wait()
         return self.now()
 
@@ -109,9 +109,30 @@ class DeviceClock:
         return statistics.median(repeat(lambda: [wait() for wait in self._waits], self.now, least=20, most=20))
 
 
+_own_waits: list[_Call] = []
+UNAWARE = {"cupy": "CuPy", "jax": "JAX", "numba.cuda": "Numba", "tensorflow": "TensorFlow"}
+"""Libraries, by module, that queue work which only they can wait for."""
+
+
+def add_wait(wait: _Call) -> _Call:
+    """Have every reading of :func:`timer` and of :class:`DeviceClock` call ``wait`` first, which returns once the work
+    of a library other than torch is done: ``add_wait(cupy.cuda.Device().synchronize)`` in a conftest.py. Returns it.
+    """
+    if wait not in _own_waits:
+        _own_waits.append(wait)
+    return wait
+
+
+def unwaited() -> list[str]:
+    """Names of the libraries that this process has loaded and whose work nothing waits for."""
+    return [] if _own_waits else [name for module, name in UNAWARE.items() if module in sys.modules]
+
+
 def timer() -> float:
     """For plain ``benchmark`` tests: ``--benchmark-timer=gpubench.timer`` waits for every accelerator in use."""
-    if "torch" in sys.modules:  # else there is none in use
+    for wait in _own_waits:
+        wait()
+    if "torch" in sys.modules:  # else none of torch's is in use
         for device in in_use():
             device.synchronize()
     return perf_counter()

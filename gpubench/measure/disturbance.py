@@ -159,8 +159,9 @@ def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
         yield Flag("throttled", ", ".join([*after.slowed, *held, *slower]))
 
 
-def uneven(times: Sequence[float]) -> Iterator[Flag]:
-    """``noisy``, ``cold`` and ``drifting``, from the seconds per call of the rounds in the order of time."""
+def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
+    """``noisy``, ``cold`` and ``drifting``, from the seconds per call of the rounds in the order of time; the last not
+    in a ``light`` process, since it needs scipy."""
     count = len(times)
     if count < FEW:
         return
@@ -175,7 +176,7 @@ def uneven(times: Sequence[float]) -> Iterator[Flag]:
         yield Flag("cold", f"{which} took {begin / rest:.2f} times the others")
         return
     third = count // 3
-    if third >= 5:
+    if third >= 5 and not light:
         from ..statistics import trend  # scipy is slow to import, and every pytest loads this module
 
         early, late = median(times[:third]), median(times[-third:])

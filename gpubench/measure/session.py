@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,6 +98,9 @@ class Session:
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
     checked: set[tuple[str, ...]] = field(default_factory=set)
     """Keys of the cases whose check passed."""
+    light: bool = False
+    """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
+    hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _remeasured: int = 0
 
@@ -171,8 +177,8 @@ class Session:
 
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:
-        """One and all threads, before the first case."""
-        return canary(self.threads)
+        """One and all threads, before the first case; unknown without torch."""
+        return None if self.light else canary(self.threads)
 
     @property
     def flags(self) -> list[Flag]:
@@ -206,12 +212,12 @@ class Session:
     @property
     def accelerated(self) -> bool:
         """Whether anything but a CPU is measured."""
-        return any(choice.device.accelerator for choice in self.choices if choice.device)
+        return not self.light and any(choice.device.accelerator for choice in self.choices if choice.device)
 
     @functools.cached_property
     def threads(self) -> int:
         """CPU threads in use, set on first asking for torch and NumPy alike."""
-        return environment.set_threads(self.settings.threads)
+        return (self.settings.threads or cores()) if self.light else environment.set_threads(self.settings.threads)
 
     def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""
@@ -227,7 +233,27 @@ class Session:
     @functools.cached_property
     def machine(self) -> dict[str, Any]:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
+        if self.light:
+            return _machine_by_another_process(self.settings)
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]
             return environment.machine(self.settings.machine, simulated)
+
+
+_ASK = """import json, sys
+from gpubench.measure.session import Session, Settings
+session = Session(Settings(**json.loads(sys.argv[1])))
+session.threads
+print(json.dumps(session.machine))"""
+
+
+def _machine_by_another_process(settings: Settings) -> dict[str, Any]:
+    asked = json.dumps({name: getattr(settings, name) for name in ("devices", "machine", "threads")})
+    command = [sys.executable, "-P", "-c", _ASK, asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise UsageError(f"what the machine is can't be found out: {why}")
+    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts

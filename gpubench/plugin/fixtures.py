@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ..errors import Unmeasurable, UsageError
 from ..measure.session import Session
-from ..runfile.schema import Case
+from ..runfile.flags import Flag
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Measurement, Process
 from .settings import benchmark_option
 
 if TYPE_CHECKING:
+    from ..devices import Device
+    from ..measure.disturbance import Moment
     from ..measure.fixture import Gpubench
     from ..measure.state import State
     from ..parallel.ranks import Ranks
@@ -36,6 +41,16 @@ class Attempt:
     fixture: Gpubench | None = None
     state: State | None = None
     """The process's settings before the test's body, if that was reached."""
+    surroundings: Surroundings | None = None
+    """Of a plain benchmark: what its devices and the machine were like before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Accelerators in use and the bytes that each had allocated; the machine's state, on which it may be judged."""
+
+    allocated: dict[Device, int | None]
+    moment: Moment
 
 
 def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gpubench]:
@@ -71,9 +86,76 @@ def lengthen_rounds(item: pytest.Item) -> None:
 
     marker = _marker(item)
     ours = str(item.config.getoption("benchmark_timer", "")) == f"{timer.__module__}.{timer.__name__}"
-    if ours and "timer" not in marker and not benchmark_option(item.config, "--benchmark-calibration-precision"):
-        lengthened = {"calibration_precision": PLAIN_CALIBRATION} | marker
-        item.add_marker(pytest.mark.benchmark(**lengthened), append=False)
+    if ours and "timer" not in marker:
+        item.add_marker(pytest.mark.benchmark(**_long_rounds(item) | marker), append=False)
+
+
+def _long_rounds(item: pytest.Item) -> dict[str, Any]:
+    asked = benchmark_option(item.config, "--benchmark-calibration-precision")
+    return {} if asked else {"calibration_precision": PLAIN_CALIBRATION}
+
+
+def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
+    """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; returns
+    what it finds."""
+    from ..devices import in_use
+    from ..measure.clock import timer
+    from ..measure.disturbance import look
+
+    marker = _marker(item)
+    if "timer" in marker:
+        text = f"{item.nodeid}: another timer was asked for, gpubench uses the one that waits"
+        warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+    share = session.preset.adjusted(marker).split(session.settings.processes)
+    forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": timer}
+    item.add_marker(pytest.mark.benchmark(**_long_rounds(item) | marker | forced), append=False)
+    devices = in_use() if "torch" in sys.modules else []
+    for device in devices:
+        device.reset_peak_memory()
+    return Surroundings({device: device.allocated_memory() for device in devices}, look(devices))
+
+
+def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
+    """Make a plain benchmark's record. Its device is that of a parameter or of a fixture, else the accelerators on
+    which it has allocated memory, else unknown."""
+    from ..devices import find_device, in_use
+    from ..measure import disturbance
+    from ..measure.clock import DeviceClock, unwaited
+
+    benchmark: Any = getattr(item, "funcargs", {}).get("benchmark")
+    stats: Any = getattr(benchmark, "stats", None)
+    if stats is None or attempt.surroundings is None:
+        return
+    before, case = attempt.surroundings, attempt.case
+    devices = in_use() if "torch" in sys.modules else []
+    if not case.device:
+        names = [str(find_device(name).name) for name in _device_fixtures(item)]
+        names = names or [str(device) for device in devices if _has_allocated(device, before.allocated.get(device))]
+        case = structs.replace(case, device=next(iter(names), ""), devices=tuple(dict.fromkeys(names)))
+    times, wait_s = stats.stats, DeviceClock(devices).wait_s() if devices else 0.0
+    flags = list(disturbance.disturbed(before.moment, disturbance.look(devices), session.threads))
+    flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
+    if session.judges:
+        flags += [
+            *disturbance.uneven(times.data, light=session.light),
+            *disturbance.short(times.median * stats.iterations, wait_s),
+        ]
+    kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
+    process = Process(index, times.rounds, kept, stats.iterations, times.median, times.iqr, flags=tuple(flags))
+    session.raised.extend((case, flag) for flag in flags)
+    attempt.case = case
+    measured = Measurement(**structs.asdict(case), wait_s=wait_s, processes=(process,))
+    benchmark.extra_info[KEY] = measured.as_dict()
+
+
+def _device_fixtures(item: pytest.Item) -> list[str]:
+    """Names of torch's devices among the values of a test's fixtures."""
+    values = [value for value in item.funcargs.values() if type(value).__module__ == "torch"]  # type: ignore[attr-defined]
+    return list(dict.fromkeys(str(value) for value in values if type(value).__name__ == "device"))
+
+
+def _has_allocated(device: Device, before: int | None) -> bool:
+    return (device.peak_memory() or 0) > (before or 0)
 
 
 def _marker(item: pytest.Item) -> dict[str, Any]:

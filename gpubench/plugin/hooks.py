@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import random
-from collections import Counter
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,11 @@ from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import kind_names, matcher, nothing_matches
+from ..runfile.reader import ambiguous_files, told_apart
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
 from . import outcomes, settings
-from .fixtures import RANKS, Attempt, equip, fixture_names, lengthen_rounds
+from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
 from .parametrize import GLANCE, case_of, glances, parametrize
 from .recorder import Recorder, complete_run, require_room
 
@@ -48,6 +50,7 @@ class Plugin:
         self.attempts: dict[str, Attempt] = {}
         # Names of files that occur twice, so that their folder is part of the workload's name; None before collection.
         self.ambiguous: frozenset[str] | None = None
+        self.collected: list[pytest.Item] = []
         self.order: dict[str, int] = {}  # the place of each test before they were shuffled: that of the results file
         self.sources: set[Path] = set()  # files of all measured tests: the same for each process of a run
         self._failed: set[str] = set()
@@ -75,8 +78,8 @@ class Plugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Tell files of the same name apart. For the supervisor: only what is missing, in an order of its own."""
-        files = Counter(path.name for path in {item.path for item in items})
-        self.ambiguous = frozenset(name for name, count in files.items() if count > 1)
+        self.ambiguous = ambiguous_files(item.nodeid for item in items)
+        self.collected = list(items)
         if settings.launched():  # by torchrun: what one process measures would be measured by all at once
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
         self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
@@ -96,7 +99,9 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
-            if self.session.accelerated:  # workers keep contexts on devices, until a case of one process needs these
+            several = [RANKS in fixture_names(item) for item in items]
+            if any(several) and self.session.accelerated:
+                # Workers keep contexts on devices, until a case of one process needs these.
                 items.sort(key=lambda item: RANKS in fixture_names(item))
 
     def _names(self, item: pytest.Item) -> list[str]:
@@ -126,6 +131,7 @@ class Plugin:
         if not measured or self.config.option.collectonly or self.session.settings.plan:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
+        self.session.light = not ours and "torch" not in sys.modules
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         if path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]
@@ -139,7 +145,14 @@ class Plugin:
 
     def case_of(self, item: pytest.Item) -> Case:
         """The identity of a test, before it is known with how many threads it runs."""
-        return case_of(item, self.ambiguous or frozenset())
+        return self._plain_cases.get(item.nodeid) or case_of(item, self.ambiguous or frozenset())
+
+    @functools.cached_property
+    def _plain_cases(self) -> dict[str, Case]:
+        """Of all that were collected: which of them are called alike is a matter of the others."""
+        names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
+        plain = [item for item, known in names.items() if known == {"benchmark"}]
+        return told_apart({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain})
 
     def _ledger_path(self) -> Path | None:
         """Where the supervisor says, or beside the results file; None where pytest-benchmark times nothing."""
@@ -169,13 +182,23 @@ class Plugin:
                 if self.equipped:
                     attempt.make = equip(item, case, self.session)
         elif "benchmark" in names and self.equipped:
-            lengthen_rounds(item)
-            if self.recorder:  # of a plain benchmark's device and dtype nothing is known
-                self._start(item, structs.replace(self.case_of(item), dtype=""))
+            self._prepare_plain(item)
         try:
             return (yield)
         except Unmeasurable as error:  # of a fixture that asks for too much memory
             pytest.skip(str(error))
+
+    def _prepare_plain(self, item: pytest.Item) -> None:
+        """A benchmark without our fixture: only ``gpubench run`` measures it as a case."""
+        if self.session.settings.plan:
+            self.attempts[item.nodeid] = Attempt(self.case_of(item))
+            pytest.skip("measured without an estimate")
+        if not self.config.getoption("--gpubench-ledger"):
+            lengthen_rounds(item)
+        if self.recorder:
+            attempt = self._start(item, self.case_of(item))
+            if self.config.getoption("--gpubench-ledger"):
+                attempt.surroundings = equip_plain(item, self.session)
 
     def _start(self, item: pytest.Item, case: Case) -> Attempt:
         attempt = self.attempts[item.nodeid] = Attempt(case)
@@ -217,6 +240,8 @@ class Plugin:
         if status != OK:
             self._failed.add(item.nodeid)
             ruined = outcomes.ruined()
+        if report.when == "call" and status == OK:
+            record_plain(item, attempt, self.session)
         stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
         if self.recorder:
             if stuck:

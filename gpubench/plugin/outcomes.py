@@ -34,6 +34,8 @@ def note(
         if report.when == "call" or (report.when == "setup" and status != OK):
             known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
+            if attempt.case.implementation == "" and item.get_closest_marker("skip") is None:
+                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": None}
             session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
         return status, reason
     if status == OK and report.when == "call":
@@ -71,7 +73,7 @@ def free_memory() -> None:
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # pytest's, for a debugger
         vars(sys).pop(name, None)
     gc.collect()
-    for kind in {type(device) for device in in_use()}:
+    for kind in {type(device) for device in (in_use() if "torch" in sys.modules else ())}:
         kind.release_memory()
 
 
@@ -85,7 +87,8 @@ def summary_lines(session: Session) -> list[str]:
     lines += [f"{flag.name}, all of it: {flag.seen}" for flag in (session.flags if raised or session.begun else ())]
     for name, count in raised.most_common():
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
-        lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id} on {case.device}: {first.seen}")
+        where = f" on {case.device}" if case.device else ""
+        lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id}{where}: {first.seen}")
     return lines
 
 

@@ -5,6 +5,7 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import Counter
@@ -13,14 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from ..devices import Choice
+from ..devices import Choice, find_device
 from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
+from ..runfile.reader import plain_case, workload_of
 from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
 from ..runfile.writer import text_of
-from .fixtures import PARAMETERS
+from .fixtures import PARAMETERS, fixture_names
 
 FULL_ONLY = frozenset({"compile", "graph"})
 """Variants that no other preset has, unless asked for: slow, or of interest to few."""
@@ -91,22 +94,34 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     twice: there the folder is part of the workload's name."""
     callspec = getattr(item, "callspec", None)
     given, indices = getattr(callspec, "params", {}), getattr(callspec, "indices", {})
+    if "gpubench" not in fixture_names(item):
+        return _plain_case_of(item, given, ambiguous)
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     size = Markers.of(item).size
-    return Case(_workload(item, ambiguous), params=params, size=size, devices=(kit["device"],), **kit)
+    workload = workload_of(item.nodeid, ambiguous)
+    return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
 
 
-def _workload(item: pytest.Item, ambiguous: Collection[str]) -> str:
-    """File and function without their ``test_``: ``test_matmul.py::test_square`` is ``matmul.square``."""
-    stem = item.path.stem.removeprefix("test_").removesuffix("_test")
-    if item.path.name in ambiguous:
-        stem = f"{item.path.parent.name}/{stem}"
-    function = getattr(item, "originalname", None) or item.name.split("[")[0]
-    parts = [stem, *(node.name for node in item.listchain() if isinstance(node, pytest.Class))]
-    name = function.removeprefix("test_")
-    return ".".join(parts if parts[-1] == name else [*parts, name])
+def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:
+    """Of a test with the ``benchmark`` fixture alone. A device is called as it is in the list of devices."""
+    values = {name: value if _is_scalar(value) else f"UNSERIALIZABLE[{_repr(value)}]" for name, value in given.items()}
+    case = plain_case(item.nodeid, values, ambiguous)
+    with contextlib.suppress(UsageError):  # a text that names no device of torch's
+        case = structs.replace(case, device=find_device(case.device).name if case.device else "")
+    return structs.replace(case, devices=(case.device,) if case.device else ())
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | float | int | bool | None)
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return type(value).__name__
 
 
 def _combinations(markers: Markers, session: Session) -> Iterator[Any]:

@@ -538,7 +538,8 @@ def _cpu_sentence(rows: list[Row]) -> str:
         parts = [f"{shown_name(row['workload'])} takes {timing(row).time}"]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
-    return f"{machine}: {', '.join(parts)}.{_threads_pay(rows)}"
+    found = f"{', '.join(parts)}.{_threads_pay(rows)}"
+    return f"{machine}: {found}" if machine else f"{found[:1].upper()}{found[1:]}"
 
 
 def _threads_pay(rows: list[Row]) -> str:

@@ -87,7 +87,7 @@ def family(workload: str) -> str:
 
 def setting(name: str, value: Scalar) -> str:
     """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``."""
-    return shorten(value if isinstance(value, str) else f"{name}={json.dumps(value)}", 24)
+    return shorten(value if isinstance(value, str) and value else f"{name}={json.dumps(value)}", 24)
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:
@@ -98,6 +98,11 @@ def case_name(row: Row, without: Iterable[str] = ()) -> str:
     words += [f"cache {case.cache}"] * (case.cache not in ("", "hot"))
     words += [setting(name, value) for name, value in case.params.items() if name not in without]
     return " ".join([shorten(shown_name(case.workload)), ", ".join(words)]).strip()
+
+
+def where_measured(row: Row) -> str:
+    """`` on cuda:0``; nothing where nobody knows on which."""
+    return f" on {row['device']}" if row["device"] else ""
 
 
 def times_text(value: float) -> str:

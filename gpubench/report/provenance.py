@@ -12,7 +12,7 @@ from ..format import bytes_text, seconds_text, text
 from ..runfile.flags import ADVICE
 from ..runfile.matching import shown_name
 from ..runfile.schema import TIMERS, Ceilings, Run
-from .labels import Names, Row, case_name, grouped, listed, shorten
+from .labels import Names, Row, case_name, grouped, listed, shorten, where_measured
 from .render import Table
 from .table import records
 
@@ -72,7 +72,7 @@ def _flag_table(rows: list[Row]) -> Table:
         row = flagged[name][0][0]
         seen = [flag.seen for flag in row["_result"].flags if flag.name == name]
         seen = seen or [f"{row['utilisation']:.3g} times the measured peak"]
-        evidence = f"e.g. {case_name(row)} on {row['device']}: {shorten(seen[0], 160)}"
+        evidence = f"e.g. {case_name(row)}{where_measured(row)}: {shorten(seen[0], 160)}"
         body.append((name, str(len(flagged[name])), evidence, ADVICE[name].why, ADVICE[name].remedy))
     note = "Hollow markers in charts: noisy measurement. The column flags of results.csv names them all."
     return Table("Flags", ("flag", "benchmarks", "evidence", "possible cause", "what to try"), tuple(body), note)
@@ -113,7 +113,7 @@ def _unmeasured_table(rows: list[Row]) -> Table:
     for (status, _), members in sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[0][1])):
         reasons = list(dict.fromkeys(row["reason"] or "no reason given" for row in members))
         reason = ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
-        workloads = sorted({f"{shown_name(row['workload'])} on {row['device']}" for row in members})
+        workloads = sorted({f"{shown_name(row['workload'])}{where_measured(row)}" for row in members})
         body.append((status, str(len(members)), reason, listed(workloads, 4)))
     return Table("Skipped and failed", ("status", "benchmarks", "reason", "which"), tuple(body))
 

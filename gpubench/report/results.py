@@ -458,7 +458,8 @@ def _failures(results: Iterable[Result]) -> list[str]:
     lines = []
     for (workload, status, reason), members in list(reasons.items())[:_MOST_ROWS]:
         names = [", ".join(f"{key}={value}" for key, value in each.params.items()) for each in members]
-        where = listed(list(dict.fromkeys(each.device for each in members)))
+        devices = listed(list(dict.fromkeys(filter(None, (each.device for each in members)))))
+        where = f" on {devices}" if devices else ""
         sizes = f", {'; '.join(dict.fromkeys(filter(None, names)))}" if any(names) else ""
-        lines.append(f"{labels.shorten(workload)}{labels.shorten(sizes, 60)} on {where}: {status}: {reason}")
+        lines.append(f"{labels.shorten(workload)}{labels.shorten(sizes, 60)}{where}: {status}: {reason}")
     return lines

@@ -84,6 +84,10 @@ ADVICE = {
         "the process was started with settings that change what an accelerator does: its times are those of other code",
         "unset the variable or the switch, unless that is what you measure; only runs with equal settings are compared",
     ),
+    "unwaited": Advice(
+        "a library was loaded whose queued work only it can wait for, so a call may have been timed before it was done",
+        "wait in the call, or tell the clock how: gpubench.add_wait(cupy.cuda.Device().synchronize) in a conftest.py",
+    ),
     "too-short": Advice(
         "a round was so short that reading the clock or synchronizing takes a large part of it",
         "use a larger size, or leave out setup=: without it a round holds as many calls as needed",

@@ -3,7 +3,7 @@
 msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; duplicate keys, sizes and what must
 hold between values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with
 one line, ``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as
-what it says: times on a CPU, of one process, with no work declared.
+what it says: times of one process, on a device that a parameter names or nobody knows, with no work declared.
 
 JSON itself is parsed by the standard library: it names line and column, shows every key of an object, and reads the
 NaN that plain files hold among their parameters.
@@ -18,10 +18,10 @@ import reprlib
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate, chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -76,7 +76,13 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     file = convert(path, root | {"benchmarks": []}, RunFile)
     machine = _machine(path, file.machine_info or schema.MachineInfo())
     kinds = {device.name: device.kind for device in reversed(machine.devices)}
-    results = [_result(path, number, mark, kinds, samples) for number, mark in enumerate(marks)]
+    names = (mark.get("fullname") for mark in marks if isinstance(mark, dict))
+    ambiguous = ambiguous_files(name for name in names if isinstance(name, str))
+    results = [_result(path, number, mark, kinds, ambiguous, samples) for number, mark in enumerate(marks)]
+    plain_cases = told_apart({result.fullname: result.case for result in results if not result.implementation})
+    for place, each in enumerate(results):
+        if each.fullname in plain_cases:
+            results[place] = structs.replace(each, params=plain_cases[each.fullname].params)
     if plain or file.gpubench is None:
         return Run(path, machine, tuple(results), file.datetime, plain=True)
     return _run(path, machine, results, file.gpubench)
@@ -113,15 +119,17 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
     return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision)
 
 
-def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str], samples: bool) -> Result:
+def _result(
+    path: Path, number: int, mark: Any, kinds: Mapping[str, str], ambiguous: Collection[str], samples: bool
+) -> Result:
     place: _Place = ("benchmarks", number)
     benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
-        return _plain(path, place, benchmark, samples)
+        return _plain(path, place, benchmark, ambiguous, samples)
     timer = benchmark.options and benchmark.options.timer
     used = (measured.device, *measured.devices)
-    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) != "cpu"]
+    accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
     if accelerators and timer not in schema.TIMERS:
         expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
         _refuse(path, (*place, "options", "timer"), expected, timer)
@@ -132,29 +140,18 @@ def _result(path: Path, number: int, mark: Any, kinds: Mapping[str, str], sample
     return Result(*values)
 
 
-def _plain(path: Path, place: _Place, benchmark: schema.Benchmark, samples: bool) -> Result:
-    """A case of another's test: named by its file, class and function, as ours are by file and function."""
+def _plain(path: Path, place: _Place, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool) -> Result:
+    """A case of another's test."""
     if benchmark.fullname is None:
         _refuse(path, (*place, "fullname"), "a text", None)
-    file, *rest = benchmark.fullname.split("::")
-    names = [Path(file.replace("\\", "/")).stem, *(part.partition("[")[0] for part in rest)]
-    workload = ".".join(name.removeprefix("test_") or name for name in names)
     given = {} if benchmark.params is None else benchmark.params
     if not isinstance(given, dict):
         _refuse(path, (*place, "params"), "an object", given)
     if len(given) > schema.MOST_PARAMS:
         _refuse(path, (*place, "params"), f"at most {schema.MOST_PARAMS} parameters", len(given))
-    params = {name: _scalar(value) for name, value in given.items()}
-    case = Case(workload, "cpu", "", params, implementation="", variant="", regime="", cache="")
+    case = plain_case(benchmark.fullname, given, ambiguous)
     times = _times(path, place, benchmark, Measurement("", ""), samples)
     return Result(**structs.asdict(case), times=times, fullname=benchmark.fullname)
-
-
-def _scalar(value: Any) -> Any:
-    """A parameter of another's test; a list, an object or a number beyond all ranges as text."""
-    if isinstance(value, str | None) or (isinstance(value, int | float) and -1e300 <= value <= 1e300):
-        return value
-    return clean(json.dumps(value)[:LONGEST_TEXT])
 
 
 def _times(path: Path, place: _Place, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool) -> Times:
@@ -204,6 +201,112 @@ def _apart(times: Times, flags: tuple[Raised, ...]) -> tuple[Raised, ...]:
     if not seen or any(flag.name == "noisy" for flag in flags):
         return ()
     return (Raised("noisy", seen, tuple(process.index for process in times.processes)),)
+
+
+# Other people's benchmarks --------------------------------------------------------------------------------------------
+
+LONGEST_VALUE = 40
+"""Characters of a parameter's value that is shown as it is; of a longer one, pytest's id says more."""
+_OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
+"""What pytest-benchmark writes of a value that JSON doesn't know."""
+_TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
+_DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
+_DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
+_DEVICE_NAMES = ("device", "dev", "torch_device")
+_INDEXED = ("cuda", "xpu")
+"""Kinds whose first device is meant where no index is given."""
+
+
+def workload_of(fullname: str, ambiguous: Collection[str] = ()) -> str:
+    """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
+
+    ``ambiguous`` are the names of files that occur twice: there the folder is part of the name.
+    """
+    file, _, rest = fullname.partition("::")
+    place = PurePosixPath(file.replace("\\", "/"))
+    stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
+    if place.name in ambiguous and place.parent.name:
+        stem = f"{place.parent.name}/{stem}"
+    *classes, function = rest.partition("[")[0].split("::")
+    name = function.removeprefix("test_") or function
+    parts = [stem, *classes]
+    return ".".join(parts if parts[-1] == name or not name else [*parts, name])
+
+
+def ambiguous_files(fullnames: Iterable[str]) -> frozenset[str]:
+    """Names of files that occur in several folders."""
+    files = {name.partition("::")[0].replace("\\", "/") for name in fullnames}
+    counts = Counter(PurePosixPath(file).name for file in files)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[str] = ()) -> Case:
+    """The identity of a test that doesn't use our fixture, from its name and parameters, as pytest-benchmark has them.
+
+    A parameter that holds a device, or the only one of several that is called so, gives the device, and one of a known
+    dtype the dtype; without them both are unknown. A value that says nothing to a reader, as an object's, is replaced
+    by its part of the id, or, where the id doesn't tell the parts, all such by the whole of it.
+    """
+    params = dict(given)
+    devices = {name: found for name, value in given.items() if (found := _device_name(name, value))}
+    device = params.pop(next(iter(devices)), "") and next(iter(devices.values())) if len(devices) == 1 else ""
+    texts = ((name, _text(value)) for name, value in params.items())
+    dtypes = {name: match[1] for name, text in texts if (match := _DTYPE.fullmatch(text or ""))}
+    dtype = params.pop(next(iter(dtypes)), "") and next(iter(dtypes.values())) if len(dtypes) == 1 else ""
+    ident = _ident(fullname)
+    parts = dict(zip(given, ident.split("-"), strict=True)) if ident.count("-") == len(given) - 1 else {}
+    shown = {name: _readable(value, parts.get(name)) for name, value in params.items()}
+    if any(value is ... for value in shown.values()):
+        shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
+    workload = workload_of(fullname, ambiguous)
+    return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
+
+
+def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Plain cases by full name; those that would be called alike get pytest's id besides."""
+    names = {name: (case.id, case.device) for name, case in cases.items()}
+    counts = Counter(names.values())
+    return {
+        name: structs.replace(case, params={**case.params, "id": ident})
+        if counts[names[name]] > 1 and (ident := _ident(name))
+        else case
+        for name, case in cases.items()
+    }
+
+
+def _ident(fullname: str) -> str:
+    """What pytest calls a test's parameters: ``x-1`` of ``test_sort[x-1]``."""
+    return clean(fullname.partition("[")[2].removesuffix("]"))
+
+
+def _device_name(name: str, value: Any) -> str:
+    """``cuda:0`` of torch's device, or of a text in a parameter that is called so; empty for anything else."""
+    text = _text(value)
+    found = _TORCH_DEVICE.fullmatch(text or "") or (name in _DEVICE_NAMES and _DEVICE.fullmatch(text or ""))
+    if not found:
+        return ""
+    index = found[2] or ("0" if found[1] in _INDEXED else "")
+    return f"{found[1]}:{index}" if index else str(found[1])
+
+
+def _text(value: Any) -> str | None:
+    """A text, or that of an object."""
+    if not isinstance(value, str):
+        return None
+    inner = _OBJECT.fullmatch(value)
+    return inner[1] if inner else value
+
+
+def _readable(value: Any, part: str | None) -> Any:
+    """A value as a table shows it, else its part of pytest's id, else ``...``."""
+    if isinstance(value, float) and not -1e300 <= value <= 1e300:
+        return str(value)
+    if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    if len(text) <= LONGEST_VALUE and not _OBJECT.fullmatch(text):
+        return clean(text)
+    return ... if part is None else clean(part[:LONGEST_TEXT])
 
 
 # Parsing --------------------------------------------------------------------------------------------------------------
@@ -398,7 +501,7 @@ _WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool":
 def _words(message: str) -> str:
     """What msgspec expected, in words of JSON."""
     if choice := re.search(r"regex '\^\((.+)\)\$'", message):
-        return f"one of {choice[1].replace('|', ', ')}"
+        return f"one of {choice[1].rstrip('|').replace('|', ', ')}"
     kinds = re.match(r"Expected `(.+?)`(?: of length)?(?: ([<>]=) (\S+))?", message)
     if not kinds:
         return "a finite number of a sensible size"

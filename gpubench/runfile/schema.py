@@ -39,7 +39,7 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Scalar = str | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Finite | bool | None
 Flags = Annotated[tuple[Flag, ...], Meta(max_length=MOST_FLAGS)]
 Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
-_Cache = Annotated[str, Meta(pattern="^(hot|cold)$")]
+_Cache = Annotated[str, Meta(pattern="^(hot|cold|)$")]
 _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
 _Rows = tuple[tuple[Whole, ...], ...]
@@ -62,10 +62,10 @@ class Case(Struct, frozen=True, gc=False):
     """One parametrised point of a workload on one device: its identity, and on which terms it may be compared."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
-    device: Annotated[str, _is("the device it is named for: cpu, cuda:0")]
+    device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
     dtype: Annotated[str, _is("float32, tf32, bfloat16, float16 or float64; empty where none applies")] = ""
     params: Annotated[Scalars, _is("the test's own parameters")] = field(default_factory=dict)
-    implementation: Annotated[str, _is("torch or numpy")] = "torch"
+    implementation: Annotated[str, _is("torch or numpy; it and the next three are empty for other fixtures")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
     regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
     cache: Annotated[_Cache, _is("cold: the last cache was flushed before every round")] = "hot"
@@ -78,7 +78,8 @@ class Case(Struct, frozen=True, gc=False):
         """Identity without device and implementation: equal on every machine, folder and process."""
         terms = [self.dtype, *(term for term in (self.variant, self.cache) if term not in ("eager", "hot"))]
         terms += [f"{name}={value}" for name, value in self.params.items()]
-        return f"{self.workload}[{'-'.join(terms)}]"
+        shown = "-".join(filter(None, terms))
+        return f"{self.workload}[{shown}]" if shown else self.workload
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and JSON-ready, ``id`` included for other readers."""
@@ -275,8 +276,8 @@ class DeviceFacts(Struct, frozen=True):
 
     @property
     def accelerator(self) -> bool:
-        """Whether it is anything but the CPU that it is compared with."""
-        return self.kind != "cpu"
+        """Whether it is known, and anything but the CPU that it is compared with."""
+        return self.kind not in ("", "cpu")
 
 
 _Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]

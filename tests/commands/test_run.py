@@ -177,6 +177,26 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     assert "nothing is missing" in again.stderr
 
 
+LIGHT = """
+import sys
+def test_sum(benchmark):
+    benchmark(sum, [1])
+    assert not {"torch", "numpy", "scipy", "pandas"} & set(sys.modules)
+"""
+
+
+def test_a_suite_without_torch_is_measured_without_it(folder):
+    (folder / "test_mine.py").write_text(LIGHT)
+    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((folder / "out/run.json").read_text())
+    (benchmark,) = run["benchmarks"]
+    assert benchmark["extra_info"]["gpubench"]["device"] == ""
+    assert run["machine_info"]["gpubench"]["torch"]["version"]
+    assert "Mine.sum takes" not in done.stderr
+    assert "mine.sum" in done.stderr
+
+
 def test_all_skipped_for_a_reason_is_no_failure(folder):
     skipping = CASES.replace("    gpubench(", "    pytest.skip('not today')\n    gpubench(")
     (folder / "test_mine.py").write_text(skipping)
@@ -385,7 +405,7 @@ def test_a_wrong_option_of_the_project_is_named(project):
     assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
 
 
-PROJECT = """
+WITH_SETTINGS = """
 [tool.pytest]
 addopts = [
     "--benchmark-skip", "--benchmark-disable", "--benchmark-json=there.json", "-n", "auto", "--cov=src", "-x",
@@ -399,7 +419,7 @@ def test_a_project_s_settings_are_those_of_its_own_pytest(tmp_path):
     """Its conftest files, its names, its options but for those with which nothing would be measured."""
     for folder in ("bench/inner", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "pyproject.toml").write_text(WITH_SETTINGS)
     (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef size():\n    return 8\n")
     (tmp_path / "bench/test_plain.py").write_text("def test_sum(benchmark, size):\n    benchmark(sum, [1] * size)\n")
     failing = "def test_fails(gpubench):\n    raise ValueError\n"
@@ -447,7 +467,7 @@ def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures does
     (tmp_path / "test_flaky.py").write_text(
         """
 import torch
-tries = []
+tries, tries_plain = [], []
 
 def test_flaky(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
@@ -456,8 +476,8 @@ def test_flaky(gpubench):
 
 def test_flaky_plain(benchmark):
     benchmark(sum, [1])
-    tries.append(1)
-    assert len(tries) > 4
+    tries_plain.append(1)
+    assert len(tries_plain) == 2
 
 def test_never(gpubench):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(8))
@@ -467,6 +487,9 @@ def test_never(gpubench):
     done = gpubench("run", "test_flaky.py", *SMOKE, "--processes=1", cwd=tmp_path)
     run = json.loads((tmp_path / "out/run.json").read_text())
     assert done.returncode == 1, done.stderr
+    assert "gpubench run: 1 benchmark failed" in done.stderr
+    again = [line.split("  ")[0] for line in done.stderr.splitlines() if "again" in line]
+    assert sorted(again) == ["run again: flaky.flaky_plain[float32]", "run again: flaky[float32]"]
     assert [mark["name"].split("[")[0] for mark in run["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
     assert [row["name"].split("[")[0] for row in run["gpubench"]["unmeasured"]] == ["test_never"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "gpubench.plugin", "--gpubench-no-ceilings"]

@@ -1,10 +1,15 @@
 """Matrix precision: float32 is IEEE, TF32 is asked for by name, and what was set before is put back."""
 
+import functools
+import importlib
+import sys
+import types
+
 import pytest
 import torch
 
 from gpubench import devices
-from gpubench.measure.precision import apply, autocast_dtype, computed_dtype, matmul_precision
+from gpubench.measure.precision import apply, autocast_dtype, compiled, computed_dtype, matmul_precision
 from gpubench.runfile.schema import Case
 
 
@@ -92,3 +97,15 @@ def test_autocast_is_float16_where_bfloat16_is_emulated():
         assert autocast_dtype(device) == computed_dtype(case, device) == name
         assert apply("autocast", torch.mm, device)(a, a).dtype == getattr(torch, name)
     assert computed_dtype(Case("w", "cpu", "float32"), Old()) == "float32"
+
+
+@pytest.mark.parametrize("known", [None, types.SimpleNamespace(job_id=None)])
+def test_the_caches_of_an_older_compiler_are_switched_off_too(monkeypatch, known):
+    """torch 2.6 to 2.8 have the switch in another module, and refuse to set it in this one."""
+    older = types.ModuleType("older")
+    older.force_disable_caches = False
+    older.__getattr__ = functools.partial(getattr, importlib.import_module("torch._inductor.config"))
+    monkeypatch.setattr(torch.compiler, "config", known, raising=False)
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", older)
+    compiled(lambda x: x)
+    assert older.force_disable_caches is True

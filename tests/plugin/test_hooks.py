@@ -402,3 +402,9 @@ def test_a_test_that_never_measures_is_a_row(run, pytester):
     run(CASE + "\ndef test_idle(gpubench): pass\n", "--benchmark-json=run.json")
     (row,) = json.loads((pytester.path / "run.json").read_text())["gpubench"]["unmeasured"]
     assert row["reason"] == "the test did not call gpubench(...)"
+
+
+def test_the_header_names_devices_and_preset(pytester):
+    result = pytester.runpytest_inprocess("-p", "gpubench.plugin", "--gpubench-device=cpu", "--gpubench-preset=smoke")
+    result.stdout.fnmatch_lines(["gpubench: devices cpu, preset smoke"])
+    assert "torch" not in result.stdout.str()

@@ -71,16 +71,16 @@ def test_exact_text(tmp_path: Path) -> None:
     text = table.csv_text(table.results_table([read(tmp_path, data)]))
     assert text == (
         "run,machine,device,device_name,family,workload,dtype,variant,setting,size_name,size,time_s,low_s,high_s,rate,"
-        "rate_unit,utilisation,status,flags,reason,implementation,regime,cache,threads,form,n,nbytes,pinned,latency_s,"
+        "rate_unit,utilisation,status,flags,reason,implementation,regime,cache,threads,form,n,nbytes,pinned,latency_s,p95_s,p99_s,"
         "first_call_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,iqr_s,mean_s,min_s,rounds,iterations,"
         "flop_per_s,byte_per_s,item_per_s,memory_bytes,energy_j,item_per_j,check_error,check\n"
         'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise,elementwise.add,float32,eager,out,n,1000,2.0,,,'
-        "6000.0,B/s,,ok,,,torch,resident,hot,2,out,1000,,,3.0,,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,0.0,passed\n"
+        "6000.0,B/s,,ok,,,torch,resident,hot,2,out,1000,,,3.0,,,,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,0.0,passed\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer,transfer.copy,float32,eager,pinned=true,'
-        "nbytes,4096,0.125,,,32768.0,B/s,0.5,ok,noisy too-short,,torch,resident,cold,2,,,4096,true,0.3,,0.0625,0.03125,"
-        "1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed\n"
+        "nbytes,4096,0.125,,,32768.0,B/s,0.5,ok,noisy too-short,,torch,resident,cold,2,,,4096,true,0.3,,,,0.0625,"
+        "0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise,elementwise.add,float16,eager,out,n,'
-        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,,\n'
+        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,,,,\n'
     )
 
 

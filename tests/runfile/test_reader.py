@@ -156,9 +156,9 @@ def test_plain_file(tmp_path: Path) -> None:
     assert run.machine.label == "Synthetic CPU"
     assert result.case == Case(
         "sorting.TestFast.sort",
-        "cpu",
         "",
-        {"n": 1, "shape": "[1, 2]", "odd": "NaN"},
+        "",
+        {"n": 1, "shape": "[1, 2]", "odd": "nan"},
         implementation="",
         variant="",
         regime="",
@@ -167,6 +167,42 @@ def test_plain_file(tmp_path: Path) -> None:
     assert result.work == Work()
     assert result.times is not None
     assert len(result.times.processes) == 1
+
+
+DEVICES = {name: f"UNSERIALIZABLE[device(type='{kind}')]" for name, kind in (("a", "cpu"), ("b", "mps"))}
+
+
+@pytest.mark.parametrize(
+    ("fullname", "params", "name", "device", "dtype"),
+    [
+        ("a/h2d_test.py::test_f", {}, "h2d.f", "", ""),
+        ("test_a.py::test_f[cuda-1]", {"device": "cuda", "n": 1}, "a.f[n=1]", "cuda:0", ""),
+        ("test_a.py::test_f[x0]", {"x": "UNSERIALIZABLE[device(type='cuda', index=1)]"}, "a.f", "cuda:1", ""),
+        ("test_a.py::test_f[cpu-cuda]", {"src": "cpu", "dst": "cuda"}, "a.f[src=cpu-dst=cuda]", "", ""),
+        ("test_a.py::test_f[d0-d1]", DEVICES,
+         "a.f[a=d0-b=d1]", "", ""),
+        ("test_a.py::test_f[dtype0]", {"dtype": "UNSERIALIZABLE[torch.bfloat16]"}, "a.f[bfloat16]", "", "bfloat16"),
+        ("test_a.py::test_f[fn0-3]", {"fn": "UNSERIALIZABLE[<function f at 0x7f>]", "n": 3}, "a.f[fn=fn0-n=3]", "", ""),
+        ("test_a.py::test_f[a-b-3]", {"fn": "UNSERIALIZABLE[<a>]", "n": 3}, "a.f[n=3-id=a-b-3]", "", ""),
+        ("test_a.py::test_f[xs0]", {"xs": list(range(900))}, "a.f[xs=xs0]", "", ""),
+    ],
+)  # fmt: skip
+def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable(fullname, params, name, device, dtype):
+    case = reader.plain_case(fullname, params)
+    assert (case.id, case.device, case.dtype) == (name, device, dtype)
+
+
+def test_no_two_plain_benchmarks_are_called_alike(tmp_path: Path) -> None:
+    data = one_case()
+    del data["gpubench"]
+    (mark,) = data["benchmarks"]
+    names = {"a/test_x.py::test_f[1]": 1, "a/test_x.py::test_f[one]": "1", "b/test_x.py::test_f[1]": 1}
+    data["benchmarks"] = [
+        copy.deepcopy(mark) | {"extra_info": {}, "fullname": name, "params": {"n": value}, "options": {"timer": "time"}}
+        for name, value in names.items()
+    ]
+    labels = [result.case.id for result in reader.read(save(tmp_path, data)).results]
+    assert labels == ["a/x.f[n=1-id=1]", "a/x.f[n=1-id=one]", "b/x.f[n=1]"]
 
 
 def test_a_plain_benchmark_among_ours(tmp_path: Path) -> None:

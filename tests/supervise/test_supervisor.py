@@ -426,7 +426,7 @@ def test_a_run_begun_elsewhere_runs_nothing_unless_somebody_agrees(tmp_path, who
     done = run(tmp_path, "--resume", "copy")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "begun elsewhere; to resume it is to run: pytest --gpubench-preset=smoke" in line
+    assert f"begun elsewhere; to resume it is to run: pytest --rootdir={tmp_path} --gpubench-preset=smoke" in line
     assert line.endswith("nobody at a terminal agreed to that")
     answers = io.StringIO("no\nyes\n")
     answers.isatty = lambda: True

@@ -1,0 +1,155 @@
+"""Benchmarks of others, with pytest-benchmark's own fixture, under ``gpubench run``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_backend
+import pytest
+
+from gpubench.runfile.reader import read
+
+pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+
+SUITE = """
+import pytest, torch
+from fake_backend import backend
+from gpubench.measure import clock
+
+class Clock:  # only what sleeps takes time, however busy the machine is
+    time = 0.0
+    def __call__(self):
+        self.time += 1e-7
+        return self.time
+    def sleep(self, seconds):
+        self.time += seconds
+
+clock.perf_counter = backend.now = virtual = Clock()
+backend.sleep = virtual.sleep
+
+def neg(x):
+    virtual.sleep(1e-5)
+    return -x
+
+class Shape:
+    def __init__(self, n): self.n = n
+
+@pytest.fixture(autouse=True)
+def slow_queue():
+    backend.delay_s = 2e-3
+    yield
+    backend.delay_s = 0.0
+
+@pytest.mark.parametrize("n", [8, 16])
+@pytest.mark.parametrize("device", ["cpu", "fake"])
+def test_neg(benchmark, device, n):
+    x = torch.ones(n, device=device)
+    benchmark(neg, x)
+
+def test_unnamed(benchmark):
+    benchmark.pedantic(neg, (torch.ones(8, device="fake:1"),), rounds=5)
+
+def test_nothing(benchmark):
+    benchmark(neg, 1)
+
+@pytest.mark.parametrize("limit", [float("inf"), float("nan"), None, "", "größer", [1] * 900, Shape(3), torch.float32])
+def test_odd(benchmark, limit):
+    benchmark(neg, 1)
+"""
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_theirs.py").write_text(SUITE, encoding="utf-8")
+    words = [
+        sys.executable,
+        "-m",
+        "gpubench",
+        "run",
+        "test_theirs.py",
+        "--preset=smoke",
+        "--no-ceilings",
+        "--no-charts",
+    ]
+    env = {**os.environ, "PYTEST_PLUGINS": "fake_backend"}
+    env["PYTHONPATH"] = f"{Path(__file__).parents[1]}:{env.get('PYTHONPATH', '')}"
+    return subprocess.run([*words, *options], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """What two processes measured of the suite."""
+    folder = tmp_path_factory.mktemp("theirs")
+    (folder / "cupy.py").write_text("")
+    (folder / "conftest.py").write_text("import cupy\n")
+    done = run(folder, "--processes=2")
+    assert done.returncode == 0, done.stderr
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def results(measured):
+    return {result.fullname.partition("::")[2]: result for result in read(measured / "run.json").results}
+
+
+def test_work_on_an_accelerator_is_waited_for(results):
+    neg, single = results["test_neg[fake-8]"].times, results["test_unnamed"].times
+    assert neg.median_s == pytest.approx(2e-3, rel=0.02)
+    assert single.median_s >= 2e-3
+    assert neg.timer == single.timer == "timer"
+
+
+def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
+    devices = {name: result.device for name, result in results.items()}
+    assert devices["test_neg[cpu-8]"] == "cpu"
+    assert devices["test_neg[fake-16]"] == "fake:0"
+    assert devices["test_unnamed"] == "fake:1"
+    assert devices["test_nothing"] == ""
+
+
+def test_rows_that_differ_in_their_device_are_a_speedup(measured, results):
+    assert results["test_neg[cpu-8]"].case.id == results["test_neg[fake-8]"].case.id == "theirs.neg[n=8]"
+    lines = (measured / "speedup.csv").read_text().splitlines()
+    assert len(lines) == 3
+    assert all("theirs.neg" in line for line in lines[1:])
+    assert "param_device" not in (measured / "results.csv").read_text()
+
+
+def test_every_parameter_has_a_readable_name_of_its_own(results):
+    odd = [result for name, result in results.items() if name.startswith("test_odd")]
+    names = [result.case.id for result in odd]
+    assert len(set(names)) == len(odd) == 8
+    assert names[:5] == [f"theirs.odd[limit={word}]" for word in ("inf", "nan", "None", "", "größer")]
+    assert odd[5].params == {"limit": "limit5"}
+    assert odd[6].params == {"limit": "limit6"}
+    assert (odd[7].params, odd[7].dtype) == ({}, "float32")
+
+
+def test_samples_keep_their_process(results):
+    assert {tuple(process.index for process in result.times.processes) for result in results.values()} == {(0, 1)}
+
+
+def test_the_list_knows_them(tmp_path):
+    done = run(tmp_path, "--list")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.strip().startswith("theirs.")]
+    assert len(rows) == 14
+    assert all(row.rstrip().endswith("0.15 s") for row in rows)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_the_timer_cannot_wait_for_is_flagged(results):
+    assert {flag.seen for result in results.values() for flag in result.flags if flag.name == "unwaited"} == {
+        "CuPy was loaded"
+    }
+
+
+def test_a_wait_of_ones_own_is_called_and_lifts_the_flag(tmp_path):
+    (tmp_path / "cupy.py").write_text("")
+    wait = "lambda: __import__('test_theirs').virtual.sleep(0.005)"
+    (tmp_path / "conftest.py").write_text(f"import cupy, gpubench\ngpubench.add_wait({wait})\n")
+    done = run(tmp_path, "-k", "unnamed")
+    assert done.returncode == 0, done.stderr
+    (result,) = read(tmp_path / "out/run.json").results
+    assert "unwaited" not in [flag.name for flag in result.flags]
+    assert result.times.median_s >= 5e-3

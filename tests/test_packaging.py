@@ -1,0 +1,120 @@
+"""What is published is true: versions that run, files that tests need, a page whose links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+UNPINNED = {"torch", "py-cpuinfo2"}
+"""torch is too large for two of it; of py-cpuinfo2 any version will do."""
+RUN_FROM_THE_ARCHIVE = ("tests/test_format.py", "tests/runfile/test_flags.py", "tests/report/test_metrics.py")
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
+    declared = dict(re.fullmatch(r"([\w-]+)(?:>=(.+))?", text).groups() for text in PROJECT["dependencies"])
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read_string((ROOT / "tox.ini").read_text(encoding="utf-8"))
+    tested = dict(re.findall(r"^([\w-]+)==(.+)$", tox["testenv:lowest"]["deps"], re.MULTILINE))
+    assert {name: version for name, version in tested.items() if name != "torch"} == {
+        name: version for name, version in declared.items() if name not in UNPINNED
+    }
+
+
+def test_each_python_that_is_named_is_tested():
+    workflow = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    (tested,) = re.findall(r"^ +python: (\[.+\])$", workflow, re.MULTILINE)
+    named = re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    assert named == ast.literal_eval(tested)
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    assert "tox run -e lowest" in workflow
+
+
+# The README on a package index ----------------------------------------------------------------------------------------
+
+
+def setup_script():
+    spec = importlib.util.spec_from_file_location("gpubench_setup", ROOT / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)]+)\)", text)
+
+
+@pytest.mark.parametrize("source", [None, "https://example.org/someone/gpubench/"])
+def test_no_link_of_the_published_readme_is_relative(source):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    relative = [target for target in links(readme) if "://" not in target]
+    assert len(relative) > 10
+    published = setup_script().absolute_links(readme, source)
+    assert [target for target in links(published) if "://" not in target] == []
+    if source:
+        assert "(https://example.org/someone/gpubench/blob/main/docs/ci.md)" in published
+        assert "](https://example.org/someone/gpubench/raw/main/results/" in published
+        assert len(links(published)) == len(links(readme))
+    else:
+        assert "In CI the comparison fails" in published
+
+
+def test_links_within_the_page_and_to_elsewhere_stay():
+    text = "[a](#there) [b](https://example.org/x) ![c](d/e.svg) [f](g.md)"
+    links_of = setup_script().absolute_links
+    assert links_of(text, "https://h/r") == (
+        "[a](#there) [b](https://example.org/x) ![c](https://h/r/raw/main/d/e.svg) [f](https://h/r/blob/main/g.md)"
+    )
+    assert links_of(text, None) == "[a](#there) [b](https://example.org/x)  f"
+
+
+# The source archive ---------------------------------------------------------------------------------------------------
+
+
+def test_the_source_archive_holds_what_its_tests_need(tmp_path):
+    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=copied(tmp_path / "tree"), check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.glob("pytest_gpubench-*/")
+    kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    tracked = {name for name in tracked_files() if not name.startswith(".git") and (ROOT / name).exists()}
+    assert tracked - kept == set()
+    assert [name for name in kept if "__pycache__" in name] == []
+    described = (folder / "PKG-INFO").read_text(encoding="utf-8")
+    assert "Author: The gpubench developers" in described
+    assert "Description-Content-Type: text/markdown" in described
+    assert [target for target in links(described) if "://" not in target] == []
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RUN_FROM_THE_ARCHIVE]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def tracked_files() -> list[str]:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout:
+        pytest.skip("not in a repository: which files belong to the project isn't known")
+    return done.stdout.splitlines()
+
+
+def copied(target: Path) -> Path:
+    """The project's files in another folder: building leaves some beside them."""
+    for name in tracked_files():
+        if (ROOT / name).exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes((ROOT / name).read_bytes())
+    return target
