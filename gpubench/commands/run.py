@@ -130,7 +130,8 @@ def _finish(
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = (event for event in supervisor.events if event["event"] == "end")
-    failed = {event["fullname"] for event in ends if event["status"] not in _ACCEPTABLE}
+    latest = {(event["process"], event["fullname"]): event["status"] for event in ends}  # a rerun counts
+    failed = {fullname for (_, fullname), status in latest.items() if status not in _ACCEPTABLE}
     supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")

@@ -168,6 +168,7 @@ class Progress:
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
+        self._ended: dict[tuple[int, str], str] = {}  # statuses, by process and full name
         self._opened = False
         self._latest_line = time.monotonic()
 
@@ -177,12 +178,17 @@ class Progress:
         for event in events:
             if event["event"] == "session":
                 self._collect(event)
-            elif event["event"] == "end" and not event["process"]:
+            elif not self._ended_before(event) and event["event"] == "end" and not event["process"]:
                 self._note_end(event)
         self._skipped = 0
 
     def note(self, event: Event) -> None:
         """Show one event of the journal."""
+        if before := self._ended_before(event):
+            if before != OK and event["status"] == OK and not event["process"]:
+                name = shown_name(self._benchmarks.get(event["fullname"], ""))
+                self._say(f"run again: {name}  {_cell(_column(event), event)}")
+            return
         self.left.note(event)
         if event["event"] == "session":
             self._collect(event)
@@ -196,6 +202,14 @@ class Progress:
                 self._show_repeats(event["process"])
             elif line := self._note_end(event):
                 self._say(line)
+
+    def _ended_before(self, event: Event) -> str | None:
+        """With which status a benchmark that ends again in the same process has ended before."""
+        if event["event"] != "end":
+            return None
+        key = event["process"], event["fullname"]
+        before, self._ended[key] = self._ended.get(key), event["status"]
+        return before
 
     def _collect(self, session: Event) -> None:
         for fullname in session["cases"] if not self._benchmarks else ():

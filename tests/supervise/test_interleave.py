@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,28 @@ def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
         find_environment("base", str(tmp_path / "before"), [])
     (tmp_path / "before/mine.py").touch()
     assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)
+
+
+def test_each_side_is_measured_as_its_own_pytest_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own root folder and options, and a line for each side whose options would stop the measuring."""
+    started: list[Sequence[str]] = []
+
+    class Noting(Fake):
+        def __init__(self, folder: Path, paths: Sequence[str], options: Sequence[str], *args: Any, **more: Any) -> None:
+            super().__init__(folder, **more)
+            started.append(options)
+
+    monkeypatch.setattr(interleave, "Supervisor", Noting)
+    for name in ("base", "new"):
+        (tmp_path / name / "bench").mkdir(parents=True)
+    (tmp_path / "new" / "pytest.ini").write_text("[pytest]\naddopts = -n auto -m fast\n")
+    folders = [tmp_path / name for name in ("base", "new")]
+    sides = [Environment(each.name, Interpreter(folder=each), (str(each / "bench"),)) for each in folders]
+    said: list[str] = []
+    turns = Interleave(tmp_path, *sides, ["--preset=smoke"], 1.0, said.append)
+    turns.collect()
+    assert started == [
+        [f"--rootdir={tmp_path / 'base'}", "--preset=smoke"],
+        [f"--rootdir={tmp_path / 'new'}", "-o", "addopts=-m fast", "--preset=smoke"],
+    ]
+    assert said == ["new: ignoring options of pytest that don't go with measuring (pytest.ini: -n auto)"]

@@ -91,6 +91,7 @@ def test_random_weights_are_of_the_seed_and_no_two_rows_are_alike():
     assert weights is first.network.model.embed_tokens.weight  # tied, as Llama 3.2's
     assert weights.std().item() == pytest.approx(models.INITIAL_STD, rel=0.01)
     assert len(torch.unique(weights, dim=0)) == len(weights)
+    assert layers[3].mlp.down_proj.weight.std().item() == pytest.approx(models.INITIAL_STD / 4, rel=0.01)  # of 16 added
     frequencies = decoder(dtype=torch.bfloat16).network.model.rotary_emb.inv_freq
     assert frequencies.dtype == torch.float32  # positions turn by angles that bfloat16 can't tell apart
     assert (frequencies[0].item(), frequencies[-1].item()) == (1.0, pytest.approx(10_000 ** (-62 / 64)))
@@ -151,8 +152,9 @@ def test_int8_weights_are_scaled_rows_and_count_as_the_layers_they_stand_for():
     assert difference(network(tokens), in_float64(network)(tokens)) < 1e-3
     plain = count(decoder(), (tokens,), {}).flops
     assert count(network, (tokens,), {}).flops == pytest.approx(plain, rel=1e-3)
-    layer = network.network.model.layers[0].mlp.up_proj
-    assert (layer.weight.float().std() * layer.scale[0]).item() == pytest.approx(models.INITIAL_STD, rel=0.02)
+    block = network.network.model.layers[0].mlp
+    for layer, std in ((block.up_proj, models.INITIAL_STD), (block.down_proj, models.INITIAL_STD / 4)):
+        assert (layer.weight.float().std() * layer.scale[0]).item() == pytest.approx(std, rel=0.02)
     assert network.least_bytes(2, 1) < decoder().least_bytes(2, 1) / 3
 
 
