@@ -194,6 +194,17 @@ class Decoder(nn.Module):
         per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
         return per_token * (self.start + 1)
 
+    def flops(self, batch: int, count: int) -> float:
+        """FLOPs of a call with (batch, count) tokens, the whole square of a causal attention included as PyTorch counts
+        it: two for each weight of a product and token, of the last product for the last token alone; and four for each
+        pair of tokens, head and its element."""
+        head = self.network.get_output_embeddings()
+        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear | Int8Linear)]
+        weights = sum(module.weight.numel() for module in linear if module is not head)
+        config, layers = self.network.config, len(self.keys)
+        attention = 4 * layers * config.num_attention_heads * config.head_dim * count * (self.start + count)
+        return float(batch * (2 * weights * count + 2 * head.weight.numel() + attention))
+
     def least_bytes(self, batch: int, count: int) -> int:
         """Minimum traffic of a call with (batch, count) tokens: every weight once, of the embedding the tokens' rows;
         the cache up to the last token; the scores."""
