@@ -22,8 +22,9 @@ def infer(gpubench, model, batch, start, count, *, int8=False):
     decoder = models.on_device(lambda: models.Decoder(model, batch, start + count, int8=int8), gpubench.data)
     decoder.start = start
     tokens = gpubench.randint(models.LLAMAS[model]["vocab_size"], (batch, count))
+    work = {"flops": decoder.flops(batch, count), "nbytes": decoder.least_bytes(batch, count)}
     with torch.inference_mode():
-        gpubench(decoder, tokens, nbytes=decoder.least_bytes(batch, count), items=batch * count, unit="token")
+        gpubench(decoder, tokens, items=batch * count, unit="token", **work)
 
 
 @pytest.mark.gpubench(size="pp", variants=["eager", "compile"])

@@ -1,6 +1,6 @@
 """Do our times agree with torch's own timer, and what does the fixture cost? Prints ratios; asserts nothing.
 
-    python docs/experiments/compare_timers.py
+    python docs/experiments/compare_timers.py [more options of pytest]
 
 Each call is timed five times by the ``gpubench`` fixture and by ``torch.utils.benchmark.Timer`` with as many threads
 (it uses one by default), in turn, in one process and on the same tensors. A call that does nothing is timed in turn
@@ -94,15 +94,16 @@ def test_noop_theirs(benchmark, repetition):
 
 def main() -> int:
     options = ["-q", "--benchmark-quiet", "--benchmark-max-time=1", "--gpubench-device=cpu", "-p", "no:cacheprovider"]
-    code = pytest.main([__file__, *options])
+    code = pytest.main([__file__, *options, *sys.argv[1:]])
     collected = sys.modules[Path(__file__).stem]  # pytest imports this file under its own name
     for name, seen in collected.pairs.items():
         ours, theirs = (statistics.median(values) for values in zip(*seen, strict=True))
         ratios = ", ".join(f"{o / t:.3f}" for o, t in seen)
         print(f"{name}: gpubench / Timer = {ours / theirs:.3f}  (pair by pair: {ratios})")
-    cost = {name: statistics.median(values) for name, values in collected.noops.items()}
+    cost = {name: statistics.median(values) for name, values in collected.noops.items() if values}
     shown = ", ".join(f"{name} {value * 1e9:.1f} ns" for name, value in cost.items())
-    print(f"a call that does nothing: {shown}")
+    if shown:
+        print(f"a call that does nothing: {shown}")
     return int(code)
 
 

@@ -18,7 +18,7 @@ Matcher = Callable[[str], bool]
 TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
 OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
 OPERATORS, LINEAR_ALGEBRA = "Operators of networks", "Linear algebra"
-IRREGULAR, SCIENCE = "Sorting and irregular access", "Science and images"
+IRREGULAR, SCIENCE = "Sorting, irregular access", "Science and images"
 WORK_KINDS = (
     MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, OPERATORS, LINEAR_ALGEBRA, IRREGULAR, SCIENCE, ELEMENTWISE
 )  # fmt: skip

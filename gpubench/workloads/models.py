@@ -7,6 +7,7 @@ token ids are (batch, length).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -193,6 +194,17 @@ class Decoder(nn.Module):
         per_token: int = (self.keys.nbytes + self.values.nbytes) // self.keys.shape[3]
         return per_token * (self.start + 1)
 
+    def flops(self, batch: int, count: int) -> float:
+        """FLOPs of a call with (batch, count) tokens, the whole square of a causal attention included as PyTorch counts
+        it: two for each weight of a product and token, of the last product for the last token alone; and four for each
+        pair of tokens, head and its element."""
+        head = self.network.get_output_embeddings()
+        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear | Int8Linear)]
+        weights = sum(module.weight.numel() for module in linear if module is not head)
+        config, layers = self.network.config, len(self.keys)
+        attention = 4 * layers * config.num_attention_heads * config.head_dim * count * (self.start + count)
+        return float(batch * (2 * weights * count + 2 * head.weight.numel() + attention))
+
     def least_bytes(self, batch: int, count: int) -> int:
         """Minimum traffic of a call with (batch, count) tokens: every weight once, of the embedding the tokens' rows;
         the cache up to the last token; the scores."""
@@ -314,6 +326,19 @@ class _Values:
         return made.mul_(std) if real and std != 1 else made
 
 
+def _deviations(network: Any) -> dict[int, float]:
+    """Standard deviations of the weights of modules, by id, that aren't :data:`INITIAL_STD`.
+
+    Products that are added to what goes on to the next layer are smaller by the square root of their number (Radford et
+    al., *Language Models are Unsupervised Multitask Learners*, 2019), and a table that isn't the last product too holds
+    standard normal values: rounding would else grow from layer to layer until no check could tell it from an error.
+    """
+    layers, table = network.model.layers, network.get_input_embeddings()
+    added = [part for layer in layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+    tied = network.get_output_embeddings().weight is table.weight
+    return {id(part): INITIAL_STD / math.sqrt(len(added)) for part in added} | ({} if tied else {id(table): 1.0})
+
+
 def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
     """The decoder that ``build`` returns, made where it is to be used: no other memory holds it even for a moment.
 
@@ -328,15 +353,17 @@ def on_device(build: Callable[[], Decoder], data: Data) -> Decoder:
         return decoder
     require_memory(size, data.home)
     values, made = _Values(data), dict[int, tuple[torch.Tensor, nn.Parameter]]()
+    deviations = _deviations(decoder.network)
     for module in decoder.modules():
+        std = deviations.get(id(module), INITIAL_STD)
         for name, weight in module._parameters.items():
             if weight is not None and id(weight) not in made:  # a tied weight is made once
-                made[id(weight)] = weight, nn.Parameter(values.like(weight, INITIAL_STD), requires_grad=False)
+                made[id(weight)] = weight, nn.Parameter(values.like(weight, std), requires_grad=False)
             module._parameters[name] = made[id(weight)][1] if weight is not None else None
         for name, buffer in module._buffers.items():
             module._buffers[name] = None if buffer is None else values.like(buffer, 1.0)
         if isinstance(module, Int8Linear):
-            module.scale.fill_(INITIAL_STD / BYTE_STD)
+            module.scale.fill_(std / BYTE_STD)
     body = decoder.network.model
     body.rotary_emb = type(body.rotary_emb)(config=decoder.network.config).to(data.device)  # in float32, computed
     return decoder

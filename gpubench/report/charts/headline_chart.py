@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..judgement import ABOVE_PEAK, withheld
+from ..judgement import ABOVE_PEAK, peak_text, withheld
 from ..labels import Row, grouped, listed, times_range, times_text
 from .layouts import NamedRows, RowMark
 from .material import ChartData, Notable, marked, plainest
@@ -102,4 +102,4 @@ def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
     share, role = 100 * row["utilisation"], data.naming.role(row)
     if share > 100:
         return RowMark(None, role, f"— {ABOVE_PEAK}")
-    return RowMark(share, role, f"{share:.0f}%" + "*" * bool(hollow_marks([row], shown)))
+    return RowMark(share, role, peak_text(row["utilisation"]) + "*" * bool(hollow_marks([row], shown)))

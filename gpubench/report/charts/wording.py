@@ -29,7 +29,7 @@ WORK_GROUPS = {
     "serving": "Answer a request", "attention": "Operators of networks", "reductions": "Operators of networks",
     "convolution": "Operators of networks", "matmul": "Matrix products", "quantised": "Products of 8 bits",
     "linear_algebra": "Linear algebra", "fft": "Linear algebra", "sparse": "Linear algebra",
-    "irregular": "Sorting and irregular access", "science": "Science and images",
+    "irregular": "Sorting, irregular access", "science": "Science and images",
     "elementwise": "Elementwise", "classic": "Elementwise", "transfer": "Copies",
 }  # fmt: skip
 """Families of the benchmarks that are shipped, in the order of a picture."""

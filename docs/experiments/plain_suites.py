@@ -1,0 +1,132 @@
+"""What do ordinary benchmark files get from ``gpubench run``? Prints; asserts nothing.
+
+    python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 2]   # in a project
+    python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a slowdown of 20 %, and unchanged code
+
+``agree`` measures the files with ``pytest --benchmark-enable`` and with ``gpubench run --processes 1`` in turn, and
+compares their cases by full name and their medians. ``verdicts`` judges pairs of runs of a suite of ten tests, three
+processes a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gpubench.runfile.reader import read
+
+CLOSE = 0.05
+SLOWER = 1.2
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("n", [{sizes}])
+def test_sum(benchmark, n):
+    benchmark(lambda: sum(range(n * {factor} // 100)))
+"""
+SIZES = tuple(1000 * step for step in range(2, 12))
+
+
+def by_pytest(files: list[str], out: Path) -> Path:
+    path = out.with_suffix(".json")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--benchmark-enable",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:gpubench",
+    ]
+    command += [f"--benchmark-json={path}", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not path.exists():
+        raise SystemExit(f"plain_suites: pytest wrote no results: {done.stdout[-500:]}")
+    return path
+
+
+def by_gpubench(files: list[str], out: Path, *options: str, folder: Path = Path()) -> Path:
+    command = [sys.executable, "-m", "gpubench", "run", *files, "--no-charts", "-o", str(out), *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if not (out / "run.json").exists():
+        raise SystemExit(f"plain_suites: gpubench wrote no results: {done.stderr[-500:]}")
+    return out / "run.json"
+
+
+def medians(path: Path) -> dict[str, float]:
+    return {result.fullname: result.times.median_s for result in read(path).results if result.times}
+
+
+def agree(files: list[str], turns: int) -> None:
+    times: dict[str, list[dict[str, float]]] = {"pytest-benchmark": [], "gpubench": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(turns):
+            for name in list(times) if turn % 2 else reversed(times):
+                out = Path(folder) / f"{name}{turn}"
+                path = by_pytest(files, out) if name != "gpubench" else by_gpubench(files, out, "--processes=1")
+                times[name].append(medians(path))
+    plain, ours = ({case for each in times[name] for case in each} for name in times)
+    print(f"cases: {len(plain)} by pytest-benchmark, {len(ours)} by gpubench; only one has {sorted(plain ^ ours)}")
+    ratios, noise = {}, {}
+    for case in plain & ours:
+        sides = [[each[case] for each in times[name] if case in each] for name in times]
+        ratios[case] = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
+        noise[case] = max(max(side) / min(side) for side in sides)
+    logs = list(map(math.log, ratios.values()))
+    print(f"gpubench / pytest-benchmark: {math.exp(statistics.median(logs)):.3f} (median of the cases)")
+    close = [case for case, ratio in ratios.items() if abs(math.log(ratio)) <= math.log(1 + CLOSE)]
+    steady = [case for case in ratios if noise[case] <= 1 + CLOSE]
+    both = len(set(close) & set(steady))
+    print(
+        f"within 5 %: {len(close)} of {len(ratios)}; of those whose own runs agree within 5 %: {both} of {len(steady)}"
+    )
+    for case in sorted(ratios, key=lambda case: -abs(math.log(ratios[case])))[:8]:
+        print(f"  {ratios[case]:.3f} (its own runs: {noise[case]:.3f})  {case}")
+
+
+def verdicts(pairs: int) -> None:
+    found = {"slower": 0, "unchanged": 0}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for side, factor in (("base", 100), ("slower", round(100 * SLOWER)), ("unchanged", 100)):
+            (folder / side).mkdir()
+            text = SUITE.format(sizes=", ".join(map(str, SIZES)), factor=factor)
+            (folder / side / "test_sums.py").write_text(text)
+        for pair in range(pairs):
+            for side in ("base", "slower", "unchanged"):
+                by_gpubench(["test_sums.py"], folder / f"{side}{pair}", "--processes=3", folder=folder / side)
+            for side in found:
+                command = [sys.executable, "-m", "gpubench", "compare", str(folder / f"base{pair}"),
+                           str(folder / f"{side}{pair}"), "--format=json", "--threshold=5%"]  # fmt: skip
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                document = json.loads(done.stdout)
+                found[side] += any(case["verdict"] == "slower" for case in document["cases"])
+            print(
+                f"after {pair + 1} pairs: named in {found['slower']}, false alarms in {found['unchanged']}", flush=True
+            )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("question", choices=["agree", "verdicts"])
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=20)
+    args = parser.parse_args()
+    if args.question == "agree":
+        agree(args.files, args.turns)
+    else:
+        verdicts(args.pairs)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
