@@ -18,7 +18,7 @@ from ..errors import Unmeasurable
 from ..measure.session import Session
 from ..runfile.ledger import Follower, missing
 from ..runfile.matching import kind_names, matcher, nothing_matches
-from ..runfile.reader import ambiguous_files, told_apart
+from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
 from . import outcomes, settings
@@ -152,7 +152,7 @@ class Plugin:
         """Of all that were collected: which of them are called alike is a matter of the others."""
         names = {item: {"benchmark", "gpubench"}.intersection(fixture_names(item)) for item in self.collected}
         plain = [item for item, known in names.items() if known == {"benchmark"}]
-        return told_apart({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain})
+        return told_apart(without_shared({item.nodeid: case_of(item, self.ambiguous or frozenset()) for item in plain}))
 
     def _ledger_path(self) -> Path | None:
         """Where the supervisor says, or beside the results file; None where pytest-benchmark times nothing."""

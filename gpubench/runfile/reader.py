@@ -212,7 +212,7 @@ _OBJECT = re.compile(r"UNSERIALIZABLE\[(.*)\]", re.DOTALL)
 _TORCH_DEVICE = re.compile(r"device\(type='(\w+)'(?:, index=(\d+))?\)")
 _DEVICE = re.compile(r"([a-z][a-z0-9_]*)(?::(\d+))?")
 _DTYPE = re.compile(r"(?:torch\.)?(b?float(?:16|32|64))")
-_DEVICE_NAMES = ("device", "dev", "torch_device")
+_DEVICE_NAMES = ("device", "dev", "torch_device", "device_name", "device_type")
 _INDEXED = ("cuda", "xpu")
 """Kinds whose first device is meant where no index is given."""
 
@@ -260,6 +260,26 @@ def plain_case(fullname: str, given: Mapping[str, Any], ambiguous: Collection[st
         shown = {name: value for name, value in shown.items() if value is not ...} | {"id": clean(ident[:LONGEST_TEXT])}
     workload = workload_of(fullname, ambiguous)
     return Case(workload, device, dtype, shown, implementation="", variant="", regime="", cache="")
+
+
+def without_shared(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Plain cases by full name, without the parameters that are equal in all of a workload's on one device."""
+    values: dict[tuple[str, str], dict[str, set[str]]] = {}
+    counts = Counter((case.workload, case.device) for case in cases.values())
+    for case in cases.values():
+        known = values.setdefault((case.workload, case.device), {})
+        for name, value in case.params.items():
+            known.setdefault(name, set()).add(repr(value))
+    varied = {(key[0], name) for key, known in values.items() for name, each in known.items() if len(each) > 1}
+    several = {workload for (workload, _), count in counts.items() if count > 1}
+    return {
+        name: structs.replace(
+            case, params={key: value for key, value in case.params.items() if (case.workload, key) in varied}
+        )
+        if case.workload in several
+        else case
+        for name, case in cases.items()
+    }
 
 
 def told_apart(cases: Mapping[str, Case]) -> dict[str, Case]:

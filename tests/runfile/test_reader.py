@@ -192,6 +192,17 @@ def test_a_plain_benchmarks_parameters_say_its_device_and_dtype_and_are_readable
     assert (case.id, case.device, case.dtype) == (name, device, dtype)
 
 
+def test_parameters_that_all_cases_share_are_left_out() -> None:
+    given = {
+        f"test_a.py::test_f[{d}-{n}-x]": reader.plain_case("test_a.py::test_f", {"device": d, "n": n, "mode": "x"})
+        for d in ("cpu", "mps")
+        for n in (1, 2)
+    }
+    single = {"test_a.py::test_g[3]": reader.plain_case("test_a.py::test_g", {"n": 3})}
+    cases = reader.without_shared(given | single)
+    assert {case.id for case in cases.values()} == {"a.f[n=1]", "a.f[n=2]", "a.g[n=3]"}
+
+
 def test_no_two_plain_benchmarks_are_called_alike(tmp_path: Path) -> None:
     data = one_case()
     del data["gpubench"]
