@@ -12,7 +12,7 @@ from gpubench.workloads import models
 
 pytestmark = pytest.mark.gpubench(dtypes=["float32", "bfloat16"])
 
-QUICK = [("125M", 1, 128), ("125M", 8, 128)]
+QUICK = [("125M", 1, 128)]
 FULL = [("125M", batch, tg) for batch in (1, 8, 32) for tg in (128, 1024)]
 FULL += [(model, batch, tg) for model in ("1B", "8B") for batch in (1, 8, 32) for tg in (128, 4096)]
 
@@ -43,7 +43,7 @@ def test_decode(gpubench, model, batch, tg):
 
 
 @pytest.mark.gpubench(size="batch", dtypes=["bfloat16"])
-@pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK[:1], full=FULL)
+@pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
     """The same with weights of 8 bits and activations of 16: half of the bytes to read."""
     if not gpubench.data.meta:

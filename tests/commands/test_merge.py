@@ -87,6 +87,7 @@ def test_samples_keep_their_process_and_flags_what_they_apply_to(merge) -> None:
 def test_devices_and_measured_peaks_are_joined(merge) -> None:
     slow, fast = records.ceilings("cpu"), records.ceilings("cpu")
     fast["throughput"]["float32"] *= 2
+    slow["throughput"]["float64"] *= 3
     first = part(mark("a.a", 1.0), ceilings={"cpu": slow}, label="Synthetic CPU")
     gpu = mark("a.a", 1.0, device="cuda:0")
     devices = (records.CPU, records.GPU)
