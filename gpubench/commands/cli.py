@@ -19,7 +19,7 @@ from ..errors import GpubenchError
 COMMANDS = {
     # heading: {name in gpubench.commands: help}
     "Measure": {
-        "run": "benchmark this machine (about 8 minutes, results in out/)",
+        "run": "benchmark this machine (about 10 minutes, results in out/)",
         "time": "time one expression on CPU and GPU",
         "env": "list the available devices; explain why a GPU is missing",
         "recover": "make a results file from the journal of an interrupted run",
