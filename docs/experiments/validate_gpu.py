@@ -373,7 +373,11 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     event = json.loads(first)
     names = [[Path(path).name for path in paths] for paths in (event.get("paths", ()), files)]
     allowed = re.compile(r"--gpubench-(preset|device)=\w+|-m|not gpubench_parallel")
-    if event.get("event") != "run" or names[0] != names[1] or not all(map(allowed.fullmatch, event["options"])):
+    # Only a run of files of others names a folder for their names to begin in.
+    roots = {f"--rootdir={Path(path).parent}" for path in event.get("paths", ())}
+    strange = [option for option in event["options"] if option not in roots and not allowed.fullmatch(option)]
+    event["options"] = [f"--rootdir={Path(files[0]).parent}" if each in roots else each for each in event["options"]]
+    if event.get("event") != "run" or names[0] != names[1] or strange:
         raise Refused(f"{ledger.name} of the archive is no run of this program: it is not resumed")
     event |= {"paths": list(files), "inode": ledger.stat().st_ino}
     ledger.write_text("\n".join([json.dumps(event), *rest]), encoding="utf-8")

@@ -5,7 +5,6 @@ Torch is imported when a question needs it, never before.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import pkgutil
 import re
@@ -85,12 +84,7 @@ def select(requests: Iterable[str]) -> list[Choice]:
     return list(chosen.values())
 
 
-def in_use() -> list[Device]:
-    """The accelerators that this process has used so far. Asked at each reading of a clock, so kinds of which there is
-    none are found once."""
-    return [kind(index) for kind in _there(tuple(kinds().values())) for index in kind.indices_in_use()]
-
-
-@functools.lru_cache(maxsize=1)
-def _there(known: tuple[type[Device], ...]) -> tuple[type[Device], ...]:
-    return tuple(kind for kind in known if kind.accelerator and kind.count())
+def in_use(among: Iterable[type[Device]] | None = None) -> list[Device]:
+    """The accelerators that this process has used so far, of all kinds or ``among`` some."""
+    known = kinds().values() if among is None else among
+    return [kind(index) for kind in known if kind.accelerator for index in kind.indices_in_use()]

@@ -99,7 +99,7 @@ def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
     """Give a plain benchmark of ``gpubench run`` the timer that waits, and its share of the preset's rounds; returns
     what it finds."""
     from ..devices import in_use
-    from ..measure.clock import timer
+    from ..measure.clock import timer, watch_present_kinds
     from ..measure.disturbance import look
 
     marker = _marker(item)
@@ -109,6 +109,7 @@ def equip_plain(item: pytest.Item, session: Session) -> Surroundings:
     share = session.preset.adjusted(marker).split(session.settings.processes)
     forced = {"max_time": share.max_time, "min_rounds": share.min_rounds, "timer": timer}
     item.add_marker(pytest.mark.benchmark(**_long_rounds(item) | marker | forced), append=False)
+    watch_present_kinds()
     devices = in_use() if "torch" in sys.modules else []
     for device in devices:
         device.reset_peak_memory()
