@@ -99,3 +99,14 @@ def save(tmp_path: Path):
         return str(path)
 
     return save
+
+
+@pytest.fixture
+def one_thread():
+    """With a busy neighbour several threads wait for each other far longer than they compute."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -15,13 +15,7 @@ from gpubench.workloads import models
 PROMPT, MORE = 16, 16
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """With a busy neighbour several threads wait for each other far longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def data(dtype=torch.float32, seed=0):

@@ -16,14 +16,7 @@ from gpubench.measure.data import Data
 from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import training
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """With a busy neighbour several threads wait for each other far longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def data(dtype=torch.float64, seed=0):
