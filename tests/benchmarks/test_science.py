@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -162,3 +165,14 @@ def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]
             continue  # the other sign is as good
         with pytest.raises(WrongAnswer, match="rounding explains"):
             reference(Twisted(factor), matrix, matrix, dtype="float64")
+
+
+def test_a_served_decoder_can_be_listed(tmp_path: Path) -> None:
+    """Without data: its reference needs some."""
+    command = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", BENCHMARKS / "test_serving.py", "-k", "decoder"]
+    command += ["--gpubench-preset=smoke", "--gpubench-device=cpu", f"--gpubench-plan={tmp_path / 'plan.json'}"]
+    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    (case,) = json.loads((tmp_path / "plan.json").read_text())["cases"]
+    assert (case["workload"], case["skip"]) == ("serving.decoder", None)
+    assert case["call_s"] > 0
