@@ -58,7 +58,7 @@ FULL_MIN = {
     "elementwise": 35, "transfer": 15, "classic": 1, "convolution": 4, "reductions": 10, "irregular": 20,
     "linear_algebra": 45, "fft": 12, "sparse": 8, "science": 14,
 }  # fmt: skip
-"""Minutes of a family in the preset full, by the number of its benchmarks; less where many are too slow or too large."""
+"""Minutes of a family in the preset full, by the number of its benchmarks: less where many are too slow or large."""
 PARALLEL = ("distributed", "data_parallel", "model_parallel")
 TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
 
