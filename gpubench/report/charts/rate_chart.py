@@ -170,7 +170,9 @@ def _compared(data: ChartData, by_device: Sequence[Sequence[Line]]) -> str:
 
 
 def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
-    """A panel a workload in its plainest setting: a dashed line for the first calls, a solid one for those timed."""
+    """A panel a workload in its plainest setting: a dashed line for the first calls, a solid one for those timed. NumPy
+    prepares nothing in its first calls, and is left out where there is more."""
+    rows = [row for row in rows if row["implementation"] != "numpy"] or rows
     later, first = (sweeps(rows, measure, data.names)[0] for measure in (time_of, _first_call))
     panels: list[Panel] = []
     used: list[Row] = []
@@ -178,6 +180,8 @@ def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     for timed, begun in zip(later, first, strict=False):
         setting = line_setting(min(begun.lines, key=lambda line: plainness(line.row)))
         kept = [line for line in begun.lines if line_setting(line) == setting][: MOST_CURVES // 2]
+        if len(panels) == MOST_PANELS or max(len(line.points) for line in kept) < 2:
+            continue
         curves: list[Curve] = []
         for line in kept:
             (same,) = (each for each in timed.lines if each.terms == line.terms)
@@ -187,15 +191,16 @@ def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
             used += line.rows
             slowest.append((line.row["first_call_s"] / line.row["time_s"], line.row))
         panels += panel_of(workload_name(timed.workload) * (len(later) > 1), timed.size, curves)
-    panels = panels[:MOST_PANELS]
     if sum(len(curve.points) for panel in panels for curve in panel.curves) < LEAST_VALUES:
         return None
     ratio, row = max(slowest, key=lambda entry: entry[0])
-    subject = _subject(sorted({row["workload"] for row in used}))
+    workloads = sorted({row["workload"] for row in used})
+    subject = _subject(workloads) if len(workloads) == 1 or all(map(_is_expression, workloads)) else "First calls"
     at = f"{size_label(row['size_name'])} = {size_text(row['size'], row['size_name'])}"
     name = f"of {workload_name(row['workload'])} " * (len(later) > 1)
     took = f"{_time_words(row['first_call_s'])} on the {data.naming.short(row)}"
     title = f"{subject}: the first call {name}takes {took}, {times_text(ratio)} a later one, at {at}"
+    title = title.replace("First calls: the", "The")
     keys = (*data.keys(used), Key("first call", "muted", "dashed"))
     chart = LinePanels(tuple(panels), "s", keys)
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", left_out=chart.left_out)

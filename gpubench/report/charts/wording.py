@@ -170,8 +170,10 @@ def settings(row: Row, brief: bool = False) -> str:
     for name, value in case.params.items():
         if name == case.size and not brief:
             words.append(f"{shorten(name, 16)} = {size_text(value, name) if isinstance(value, int | float) else value}")
-        elif value is not None and name != case.size:
+        elif isinstance(value, str) and name != case.size:
             words.append(setting(name, value))
+        elif value is not None and name != case.size:
+            words.append(setting(name, value).replace("=", " = "))
     return ", ".join(words)
 
 
