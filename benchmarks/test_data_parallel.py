@@ -8,7 +8,7 @@ from gpubench.errors import Unmeasurable
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.measure.precision import matmul_precision
-from gpubench.parallel import data_parallel
+from gpubench.parallel import distributed
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 from gpubench.workloads import training
 
@@ -35,7 +35,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
         if not data.meta:
-            network = data_parallel.replicated(network, [torch.device(name) for name in names])
+            network = distributed.replicated(network, [torch.device(name) for name in names])
         return network, training.Trainer(network, training.task(task).loss, batches, update)
 
     network, learner = fresh(gpubench.data)
@@ -43,14 +43,14 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "method": "data_parallel",
         "mode": mode,
         "devices": devices,
-        "ideal_speedup": data_parallel.split_speedup(rows, batch, devices),
-        "rows": data_parallel.split_batches(rows, batch, devices),
+        "ideal_speedup": distributed.split_speedup(rows, batch, devices),
+        "rows": distributed.split_batches(rows, batch, devices),
         "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
     }
     if not gpubench.data.meta:
         clock = DeviceClock(used)
         with matmul_precision(gpubench.case.dtype):
-            gpubench.parallel["phases"] = data_parallel.phase_times(network, learner.batches[0][0], clock)
+            gpubench.parallel["phases"] = distributed.phase_times(network, learner.batches[0][0], clock)
         if epochs:
             _, again = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)

@@ -6,6 +6,8 @@ Each public name is imported when it is first used: importing this package loads
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__
+
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time
     from .devices import Device, register
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from .runfile.reader import read
     from .runfile.schema import Run
 
-__version__ = "0.1.0"
-"""Also read by the build, which imports nothing."""
 
 __all__ = [
     "Device", "Gpubench", "Implementation", "Results", "Run", "__version__", "add_wait", "load",

@@ -10,8 +10,7 @@ from gpubench import devices
 from gpubench.measure.budget import PRESET_SETTINGS
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
-from gpubench.parallel import data_parallel
-from gpubench.parallel.distributed import AllReduce, Training
+from gpubench.parallel.distributed import AllReduce, Training, phase_times, replicated
 from gpubench.parallel.ranks import measure_rank
 from gpubench.parallel.team import WorkerGroup
 from gpubench.workloads import training
@@ -48,12 +47,12 @@ def test_data_parallel_uses_every_gpu_there_is_and_computes_the_same():
     count = CUDA.count()
     home = Data(CUDA(0), torch.float32, 0)
     network = training.network("lenet", home).eval()
-    parallel = data_parallel.replicated(network, [torch.device(name) for name in names(count)])
+    parallel = replicated(network, [torch.device(name) for name in names(count)])
     assert parallel.device_ids == list(range(count))
     ((images, _),) = training.batches("lenet", home, 30)
     with torch.no_grad():
         assert torch.allclose(parallel(images), network(images), atol=1e-5)
-        spent = data_parallel.phase_times(parallel, images, DeviceClock(CUDA(index) for index in range(count)))
+        spent = phase_times(parallel, images, DeviceClock(CUDA(index) for index in range(count)))
     assert all(seconds > 0 for seconds in spent.values())
 
 
@@ -62,7 +61,7 @@ def test_data_parallel_over_two_gpus_has_the_single_gpu_s_gradient():
     home = Data(CUDA(0), torch.float64, 0)
     plain = training.trainer("lenet", home, 30)
     network = training.network("lenet", home)
-    parallel = data_parallel.replicated(network, [torch.device(name) for name in names(2)])
+    parallel = replicated(network, [torch.device(name) for name in names(2)])
     update = training.optimizer("sgd", list(network.parameters()))
     ours = training.Trainer(parallel, training.task("lenet").loss, training.batches("lenet", home, 30), update)
     plain.step()

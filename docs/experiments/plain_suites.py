@@ -1,11 +1,12 @@
 """What do ordinary benchmark files get from ``gpubench run``? Prints; asserts nothing.
 
     python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 2]   # in a project
-    python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a slowdown of 20 %, and unchanged code
+    python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a test that got 20 % slower, and none
 
 ``agree`` measures the files with ``pytest --benchmark-enable`` and with ``gpubench run --processes 1`` in turn, and
-compares their cases by full name and their medians. ``verdicts`` judges pairs of runs of a suite of ten tests, three
-processes a run.
+compares their cases by full name and their medians. ``verdicts`` judges pairs of runs of a suite of eight tests, three
+processes a run; of the four that compute one gets slower, and one of the four that wait, whose times no neighbour on
+the machine disturbs. Only one of a kind, since a whole suite that changes alike counts as drift of the machine.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ from gpubench.runfile.reader import read
 CLOSE = 0.05
 SLOWER = 1.2
 SUITE = """
-import pytest
+import pytest, time
 
-@pytest.mark.parametrize("n", [{sizes}])
-def test_sum(benchmark, n):
-    benchmark(lambda: sum(range(n * {factor} // 100)))
+@pytest.mark.parametrize("n", [20_000, 40_000, 60_000, 80_000])
+def test_compute(benchmark, n):
+    benchmark(lambda: sum(range(n * ({factor} if n == 60_000 else 100) // 100)))
+
+@pytest.mark.parametrize("ms", [4, 5, 6, 7])
+def test_wait(benchmark, ms):
+    benchmark(time.sleep, ms * ({factor} if ms == 6 else 100) / 1e5)
 """
-SIZES = tuple(1000 * step for step in range(2, 12))
+KINDS = ("compute", "wait")
 
 
 def by_pytest(files: list[str], out: Path) -> Path:
@@ -93,25 +98,30 @@ def agree(files: list[str], turns: int) -> None:
 
 
 def verdicts(pairs: int) -> None:
-    found = {"slower": 0, "unchanged": 0}
+    named = dict.fromkeys(KINDS, 0)
+    alarms = dict.fromkeys(KINDS, 0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side, factor in (("base", 100), ("slower", round(100 * SLOWER)), ("unchanged", 100)):
             (folder / side).mkdir()
-            text = SUITE.format(sizes=", ".join(map(str, SIZES)), factor=factor)
-            (folder / side / "test_sums.py").write_text(text)
-        for pair in range(pairs):
+            (folder / side / "test_suite.py").write_text(SUITE.format(factor=factor))
+        for pair in range(1, pairs + 1):
             for side in ("base", "slower", "unchanged"):
-                by_gpubench(["test_sums.py"], folder / f"{side}{pair}", "--processes=3", folder=folder / side)
-            for side in found:
-                command = [sys.executable, "-m", "gpubench", "compare", str(folder / f"base{pair}"),
-                           str(folder / f"{side}{pair}"), "--format=json", "--threshold=5%"]  # fmt: skip
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                document = json.loads(done.stdout)
-                found[side] += any(case["verdict"] == "slower" for case in document["cases"])
-            print(
-                f"after {pair + 1} pairs: named in {found['slower']}, false alarms in {found['unchanged']}", flush=True
-            )
+                by_gpubench(["test_suite.py"], folder / f"{side}{pair}", "--processes=3", folder=folder / side)
+            slower = slower_cases(folder / f"base{pair}", folder / f"slower{pair}")
+            unchanged = slower_cases(folder / f"base{pair}", folder / f"unchanged{pair}")
+            for kind, changed in zip(KINDS, ("test_compute[60000]", "test_wait[6]"), strict=True):
+                named[kind] += any(case.endswith(changed) for case in slower)
+                others = [case for case in slower if not case.endswith(changed)] + unchanged
+                alarms[kind] += any(f"test_{kind}" in case for case in others)
+            print(f"after {pair} pairs: named {named}, pairs with a false alarm {alarms}", flush=True)
+
+
+def slower_cases(base: Path, new: Path) -> list[str]:
+    """The cases that are proven slower."""
+    command = [sys.executable, "-m", "gpubench", "compare", str(base), str(new), "--format=json", "--threshold=5%"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [case["id"] for case in json.loads(done.stdout)["cases"] if case["verdict"] == "slower"]
 
 
 def main() -> int:

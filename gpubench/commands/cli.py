@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from .. import __version__
 from ..errors import GpubenchError
+from ..version import __version__
 
 COMMANDS = {
     # heading: {name in gpubench.commands: help}

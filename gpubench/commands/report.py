@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import __version__
 from ..errors import RunFileError, UsageError
+from ..version import __version__
 
 if TYPE_CHECKING:
     from ..report.answer import Answer

@@ -26,9 +26,8 @@ from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, 
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .state import untraced
-from .steps import Prepared, Request, Timed, Verified, Warm
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Counted, agree, count, declared, flop_counter, plain_number, require_least
+from .work import Counted, Prepared, Request, agree, count, declared, flop_counter, plain_number, require_least
 
 if TYPE_CHECKING:
     import numpy
@@ -38,6 +37,38 @@ LONG_CALL = 0.01
 """A call that takes longer, in seconds, is a round of its own: the median of the rounds is its latency."""
 ENERGY_FROM = 0.05
 """Presets that time a case for fewer seconds (smoke) skip the energy counter, which needs a second."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verified:
+    """The call in its variant, the outcome of its check, and the seconds of the first call (compiling included).
+
+    ``again`` repeats the call with the same arguments; it is ``None`` where each call needs a setup.
+    """
+
+    call: Callable[..., Any]
+    again: Callable[[], Any] | None
+    check: Check
+    first_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Warm:
+    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them."""
+
+    call_s: float
+    round_s: float
+    before: disturbance.Moment
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timed:
+    """The last round's result, and what was measured beside the rounds, which pytest-benchmark keeps."""
+
+    result: Any
+    latency_s: float | None
+    memory_bytes: int | None
+    flags: tuple[Flag, ...]
 
 
 class Inputs:

@@ -17,8 +17,7 @@ from ..runfile.schema import Check
 from .budget import Rates
 from .data import apart_from, as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensors
 from .precision import ROUNDOFF
-from .steps import Prepared
-from .work import substituted
+from .work import Prepared, substituted
 
 if TYPE_CHECKING:
     import torch

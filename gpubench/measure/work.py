@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..devices import Device
 from ..errors import UsageError, WorkMismatch
 from ..runfile.schema import Work
 from .data import bare_tensors, dispatch_mode, memory_key, tensors
@@ -42,6 +43,31 @@ class Counted:
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the test passed to the fixture's call. ``work`` is the declared one."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    work: Work
+    check: Callable[..., Any] | bool | str
+    setup: Callable[[], Any] | None
+    devices: Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with the arguments of one call, its work as declared and counted, and the devices it names."""
+
+    request: Request
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    work: Work
+    counted: Counted | None
+    further: tuple[Device, ...]
 
 
 def flop_counter() -> FlopCounterMode:

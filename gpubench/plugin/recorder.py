@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from .. import __version__
 from ..errors import RunFileError, UsageError
 from ..format import counted
 from ..measure import environment
@@ -26,6 +25,7 @@ from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import MOST_VALUES
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
 from ..runfile.writer import fit, write
+from ..version import __version__
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent

@@ -1,4 +1,6 @@
-"""The gradient of every method is that of one process on the whole batch; a method that forgets to share is caught."""
+"""The gradient of every method is that of one process on the whole batch, and a method that forgets to share is caught;
+DataParallel's split, its phases, and that it can't fall back unseen. Nothing here needs a GPU.
+"""
 
 import sys
 from pathlib import Path
@@ -6,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 import methods
@@ -13,18 +16,25 @@ import methods
 from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable, WrongAnswer
 from gpubench.measure.budget import PRESET_SETTINGS
+from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.parallel.distributed import (
     AllReduce,
     PipelineTraining,
+    SilentFallback,
     Training,
     bus_bandwidth,
     cut,
+    phase_times,
     pipeline_speedup,
+    replicated,
+    split_batches,
+    split_speedup,
 )
 from gpubench.parallel.ranks import Ranks, RankTimes, device_counts, measure_rank
 from gpubench.parallel.team import Rank, WorkerGroup
 from gpubench.runfile.schema import Check, Work
+from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import models, training
 
 
@@ -167,3 +177,95 @@ def test_under_torchrun_all_its_ranks_are_a_count_to_measure(monkeypatch, ranks,
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": ranks}.items():
         monkeypatch.setenv(name, value)
     assert device_counts() == counts
+
+
+@pytest.mark.parametrize(
+    ("devices", "full", "last"),
+    [
+        (1, [30], [10]),
+        (2, [15, 15], [5, 5]),
+        (3, [10, 10, 10], [4, 4, 2]),
+        (8, [4, 4, 4, 4, 4, 4, 4, 2], [2, 2, 2, 2, 2]),
+    ],
+)
+def test_the_tutorial_s_table(devices, full, last):
+    """Linear(5, 2) on 100 rows in batches of 30; the last batch of 10 uses 5 of 8 devices."""
+    assert split_batches(100, 30, devices) == [full, full, full, last]
+
+
+@pytest.mark.parametrize(("devices", "speedup"), [(1, 1.0), (2, 2.0), (3, 100 / 34), (8, 100 / 14)])
+def test_the_ideal_speedup_is_what_the_split_allows(devices, speedup):
+    assert split_speedup(100, 30, devices) == pytest.approx(speedup)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_silent_fallback_is_an_error():
+    with pytest.raises(SilentFallback, match=r"was given devices \[0, 1, 2\] and silently runs as the plain network"):
+        replicated(nn.Linear(5, 2), [torch.device("cuda", i) for i in range(3)])
+
+
+class OnOne(nn.DataParallel):
+    """Looks like DataParallel over several devices and computes all of it on the CPU."""
+
+    def __init__(self, module, device_ids, split=None):
+        nn.Module.__init__(self)
+        self.module, self.device_ids, self.output_device, self.seen = module, device_ids, "cpu", []
+        self._split = split or (lambda inputs: inputs.chunk(len(device_ids)))
+
+    def scatter(self, inputs, kwargs, device_ids):
+        self.seen.append("scatter")
+        parts = self._split(inputs[0])
+        return [(part,) for part in parts], [{}] * len(parts)
+
+    def replicate(self, module, device_ids):
+        self.seen.append(f"replicate {len(device_ids)}")
+        return [module] * len(device_ids)
+
+    def parallel_apply(self, replicas, inputs, kwargs):
+        self.seen.append("forward")
+        return [replica(*own) for replica, own in zip(replicas, inputs, strict=True)]
+
+    def gather(self, outputs, output_device):
+        self.seen.append("gather")
+        return torch.cat(outputs)
+
+
+class Queued(OnOne):
+    """Every phase queues work on a virtual accelerator: 1, 2, 3 and 4 ms."""
+
+    def __init__(self, module, machine):
+        super().__init__(module, list(range(8)))
+        self.machine = machine
+
+    def scatter(self, *arguments):
+        self.machine.launch(1e-3)
+        return super().scatter(*arguments)
+
+    def replicate(self, *arguments):
+        self.machine.launch(2e-3)
+        return super().replicate(*arguments)
+
+    def parallel_apply(self, *arguments):
+        self.machine.launch(3e-3, 1)
+        return super().parallel_apply(*arguments)
+
+    def gather(self, *arguments):
+        self.machine.launch(4e-3)
+        return super().gather(*arguments)
+
+
+def test_each_phase_is_waited_for_and_only_used_devices_get_a_replica():
+    machine = VirtualMachine()
+    network = Queued(nn.Linear(5, 2), machine)
+    clock = DeviceClock([VirtualDevice.on(machine)(0), VirtualDevice.on(machine)(1)])
+    spent = phase_times(network, torch.randn(10, 5), clock, rounds=3)
+    assert list(spent) == ["scatter", "replicate", "forward", "gather"]
+    assert list(spent.values()) == [pytest.approx(seconds, rel=1e-5) for seconds in (1e-3, 2e-3, 3e-3, 4e-3)]
+    assert network.seen[:4] == ["scatter", "replicate 5", "forward", "gather"]
+    assert len(network.seen) == 4 * 4
+
+
+def test_a_split_other_than_planned_is_an_error():
+    network = OnOne(nn.Linear(5, 2), [0, 1, 2], split=lambda inputs: inputs.tensor_split(3))
+    with pytest.raises(SilentFallback, match=r"split 10 rows as \[4, 3, 3\], not \[4, 4, 2\]"):
+        phase_times(network, torch.randn(10, 5), DeviceClock([CPU]))

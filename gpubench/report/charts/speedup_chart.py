@@ -1,4 +1,6 @@
-"""One picture a workload: how much faster it is by size, with the data on the device and with copies; and by dtype."""
+"""How much faster it is by size: a picture a workload, with the data on the device and with copies, and by dtype; and
+after how many calls on the same data the copies are repaid.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .layouts import Curve, LinePanels, Mark, Panel, panel_of
 from .material import LEAST_VALUES, ChartData, line_setting, plainness, sound
-from .page import MOST_CURVES, MOST_PANELS, Figure, Key
-from .wording import caption, settings, title_name, warning
+from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
+from .wording import caption, family_name, settings, title_name, warning, workload_name
 
 _COPIES = "With copies: inputs copied from pageable memory, one call, results copied back. "
 _MOST_DEFAULT = 2
@@ -37,7 +39,7 @@ class _Crossed:
 
 
 def speedup_figures(data: ChartData) -> list[Figure]:
-    """Of the first comparison; of others only on demand."""
+    """Speedups of the first comparison, of others only on demand; and what repays the copies."""
     figures = []
     for rank, pairs in enumerate(data.comparisons):
         workloads = []
@@ -54,7 +56,7 @@ def speedup_figures(data: ChartData) -> list[Figure]:
                     name = made.name if rank == 0 else f"{made.name}-{rank + 1}"
                     default = workload in defaults and not (other and shift)
                     figures.append(replace(made, name=name, rank=order + shift, default=default))
-    return figures
+    return [*figures, *break_even_figures(data)]
 
 
 def _leading(workloads: Sequence[tuple[str, Sweep]]) -> list[str]:
@@ -291,3 +293,45 @@ def _slower(base: str) -> str:
 
 def _uncertainty(rows: Sequence[Row]) -> str:
     return f"Bar at a point: {listed(sorted({row['uncertainty'] for row in rows}))}. "
+
+
+def break_even_figures(data: ChartData) -> list[Figure]:
+    """After how many calls copies are repaid: a panel a workload in its plainest setting, a line a device."""
+    pairs = data.comparisons[0] if data.comparisons else []
+    panels = []
+    for sweep in sweeps(pairs, _calls, data.names)[0]:
+        plainest = min(sweep.lines, key=lambda line: plainness(line.row))
+        lines = [line for line in sweep.lines if line_setting(line) == line_setting(plainest) and len(line.points) > 1]
+        if lines and not sweep.workload.startswith("transfer."):
+            panels.append((sweep, lines[:MOST_CURVES]))
+    panels.sort(key=lambda entry: -max(len(line.points) for line in entry[1]))
+    by_group = grouped(panels, lambda entry: family(entry[0].workload))
+    turns = [entries[i] for i in range(MOST_PANELS) for entries in by_group.values() if i < len(entries)][:MOST_PANELS]
+    used = [row for _, lines in turns for line in lines for row in line.rows]
+    if len(used) < 3:
+        return []
+    drawn: list[Panel] = []
+    for sweep, lines in turns:
+        curves = [data.curve(line, _calls_text, used, whiskers=False) for line in lines]
+        title = f"{family_name(family(sweep.workload))}: {workload_name(sweep.workload)}"
+        drawn += panel_of(title, sweep.size, curves)
+    ends = [(line.points[-1].y, workload_name(sweep.workload), line) for sweep, lines in turns for line in lines]
+    (least, _, _), (most, name, line) = (choose(ends, key=lambda end: end[0]) for choose in (min, max))
+    title = f"Copies are amortized within {_calls_text(most)} at the largest size"
+    if least < most:
+        where = f"{name}, {data.naming.device(line.row)}" if len(data.devices(used)) > 1 else name
+        title = title.replace("within ", f"within {least:,.0f} to ") + f" (most: {where})"
+    subtitle = "Calls on data that stays on the GPU needed to amortize the copies, by size; fewer is better"
+    note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
+    chart = LinePanels(tuple(drawn), CALL_UNIT, data.keys(used))
+    words = caption(used, data.naming, note)
+    return [Figure("break-even", "break_even", title, subtitle, words, chart, 4.0, True, warning(used))]
+
+
+def _calls_text(count: float) -> str:
+    return tick_text(count, CALL_UNIT)
+
+
+def _calls(row: Row) -> tuple[float, float, float] | None:
+    calls = row["break_even_calls"]
+    return None if calls is None or withheld(row) else (float(calls), float(calls), float(calls))

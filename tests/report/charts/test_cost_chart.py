@@ -1,4 +1,4 @@
-"""The picture of prices: work for money against one device, by workload."""
+"""The pictures of costs: work for money against one device, by workload."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import records
 
 from gpubench.report import machines, speedup, table
+from gpubench.report.charts.cost_chart import price_figures
 from gpubench.report.charts.material import ChartData
-from gpubench.report.charts.price_chart import price_figures
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case
 
