@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs, to_builtins
 
 from ..devices import CPU, Demo, Device, Load, find_device
+from ..devices.demo import EIGHT_BITS
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..runfile.flags import Flag
@@ -249,9 +250,10 @@ class Gpubench(Inputs):
             args, kwargs = _arguments(request.setup())
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
-        if self.home.simulated and counted is None:
-            raise Unmeasurable(f"{self.home.label}: its model needs work that PyTorch can count on meta tensors")
         work = agree(request.work, counted)
+        if self.home.simulated and counted is None and not (work.flops or work.bytes or _operations(work)):
+            needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
+            raise Unmeasurable(f"{self.home.label}: {needs}")
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Prepared(request, args, kwargs, work, counted, further)
@@ -407,11 +409,15 @@ class Gpubench(Inputs):
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def _load(self, prepared: Prepared) -> Load:
-        """What a simulated device takes its time for."""
-        counted = prepared.counted
-        assert counted is not None
+        """What a simulated device takes its time for; work that can't be counted is that of one kernel."""
+        counted, work = prepared.counted, prepared.work
         dtype = computed_dtype(self.case, self.home)
-        return Load(prepared.work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+        if counted is not None:
+            return Load(work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+        moved = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
+        if operations := _operations(work):
+            return Load(operations, moved, 1, EIGHT_BITS)
+        return Load(work.flops or 0.0, moved, 1, dtype)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
@@ -520,6 +526,11 @@ def _present(name: str) -> Device:
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))
     return choice.device
+
+
+def _operations(work: Work) -> float:
+    """Multiplications and additions that are no FLOPs, as those of numbers of 8 bits."""
+    return (work.items or 0.0) if work.unit == "operation" else 0.0
 
 
 def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,6 +106,8 @@ class Session:
     light: bool = False
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
+    peaks: Mapping[str, Ceilings] | None = None
+    """Those that an earlier process of this run has measured."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _remeasured: int = 0
 
@@ -121,14 +124,14 @@ class Session:
         return {"cases": self.estimates, "ceilings_s": self.ceilings_s}
 
     @property
-    def _peaks(self) -> str:
+    def _effort(self) -> str:
         """With how much effort peaks are measured."""
         return "brief" if self.settings.brief else self.settings.preset
 
     @property
     def ceilings_s(self) -> float:
         """Estimated seconds for the peaks of one device."""
-        return CEILINGS_S[self._peaks] if self.settings.ceilings else 0.0
+        return CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
 
     @property
     def first(self) -> bool:
@@ -145,12 +148,14 @@ class Session:
         """Measured peaks of the collected cases' devices, by name; measured once, by a run's first process."""
         if not self.settings.ceilings or not self.first:
             return {}
+        if self.peaks is not None:
+            return dict(self.peaks)
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
             if device := find_device(case.device).device:
                 wanted.setdefault(device, set()).add(computed_dtype(case, device))
         _ = self.threads
-        return ceilings.measure_ceilings(wanted, self._peaks)
+        return ceilings.measure_ceilings(wanted, self._effort)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
@@ -175,7 +180,7 @@ class Session:
             if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self._peaks).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self._effort).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return flags
 

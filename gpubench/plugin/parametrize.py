@@ -6,11 +6,13 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,8 +137,21 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     size = Markers.of(item).size
-    workload = workload_of(item.nodeid, ambiguous)
+    workload = workload_of(item.nodeid, ambiguous, shipped=_shipped(item))
     return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
+
+
+def _shipped(item: pytest.Item) -> bool:
+    """Whether its file comes with gpubench, be it of another installation, or was written by ``gpubench time``."""
+    return _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))
+
+
+@functools.cache
+def _of_suite(folder: Path) -> bool:
+    """Whether it is called ``benchmarks`` and lies inside this package, or beside it in a checkout."""
+    room = Path(__file__).parent.name, Path(__file__).name
+    packages = folder.parent, folder.parent / "gpubench"
+    return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
 def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:

@@ -586,10 +586,11 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if judged and (busy or noisy > _BUSY_SHARE * len(judged)):
-        cause = "The machine was busy" if busy else "Many results are noisy"
-        count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
-        effect = count if noisy else "all times may be too long, although no single result is noisy"
-        lines.append(f"{cause}: {effect}. Close other programs and run again.")
+        count = f"{noisy} of {len(judged)}"
+        effect = f"{count} results are noisy (*) and may be far off"
+        effect = effect if noisy else "all times may be too long, although no single result is noisy"
+        words = f"The machine was busy: {effect}" if busy else f"Many results are noisy: {count} (*) may be far off"
+        lines.append(f"{words}. Close other programs and run again.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
         lines.append(SINGLE_PROCESS)
     above = [row for row in judged if (row["utilisation"] or 0) > 1]

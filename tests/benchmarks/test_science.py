@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
+from gpubench.measure.data import Data
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -96,6 +98,34 @@ def test_normal_values_are_told_from_others() -> None:
     for wrong in (generator.random(10**5), 1.1 * generator.standard_normal(10**5), np.zeros(10**5)):
         with pytest.raises(WrongAnswer, match="normal values"):
             irregular.require_normal(wrong)
+
+
+class Taken:
+    """In place of the fixture: makes the inputs of a benchmark, and keeps the call that it would measure."""
+
+    implementation = "torch"
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype, self.args = dtype, ()
+        self.data = Data(CPU, dtype, seed=0)
+        self.randn, self.randint = self.data.randn, self.data.randint
+
+    def __call__(self, function: object, *args: object, **work: object) -> None:
+        self.args = args
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_running_sum_is_exact_even_if_its_parts_are_kept_in_16_bits(dtype: torch.dtype) -> None:
+    taken = Taken(dtype)
+    irregular.test_cumsum(taken, 2**20)
+    steps, _ = taken.args
+    shift, sums = 1, steps.clone()
+    while shift < len(sums):  # each pass adds up twice as long a stretch (Hillis and Steele, CACM 29, 1986)
+        sums[shift:] += sums[:-shift].clone()
+        shift *= 2
+    assert sums.dtype == dtype
+    assert torch.equal(sums.double(), steps.double().cumsum(0))
+    assert sums.unique().numel() > 200  # a sum that stands still would be exact too
 
 
 def test_how_many_different_values_are_drawn() -> None:
