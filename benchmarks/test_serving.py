@@ -61,7 +61,7 @@ def test_bert(gpubench, batch, length):
 
 @pytest.mark.gpubench(size="batch")
 @pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=["125M"], full=["125M", "1B"])
-@pytest.mark.gpubench_sweep("prompt, answer", smoke=[(16, 2)], quick=[(32, 8)], full=[(128, 16)])
+@pytest.mark.gpubench_sweep("prompt, answer", smoke=[(16, 2)], quick=[(32, 2)], full=[(128, 16)])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 def test_decoder(gpubench, model, prompt, answer, batch):
     """A prompt to the most likely tokens behind it, one after the other."""

@@ -15,6 +15,7 @@ from typing import Any
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
+from ..implementations import LIBRARIES, TORCH, find_implementation
 from ..options import OPTIONS
 from ..runfile.flags import Flag
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
@@ -39,6 +40,7 @@ class Settings:
     required: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
     preset: str = "quick"
     seed: int = 0
     threads: int | None = None
@@ -99,6 +101,8 @@ class Session:
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
     checked: set[tuple[str, ...]] = field(default_factory=set)
     """Keys of the cases whose check passed."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Libraries that tests name, but that aren't installed, and how to install them."""
     light: bool = False
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
@@ -166,7 +170,7 @@ class Session:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and any(slow_threads(self.canary)):
             return []
-        floor, link = case.implementation == "torch", len({each.accelerator for each in used}) > 1
+        floor, link = case.implementation == TORCH, len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = computed_dtype(case, chosen) if chosen else case.dtype
         flags: list[Flag] = []
@@ -213,6 +217,23 @@ class Session:
                 raise UsageError(str(choice.reason))
             if choice.name not in chosen:
                 raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
+
+    @functools.cached_property
+    def implementations(self) -> tuple[str, ...]:
+        """Names of the libraries that were asked for; none where each test's own are measured. Raises
+        :class:`UsageError` for one that doesn't exist, isn't installed or computes on none of the chosen devices."""
+        names: dict[str, None] = {}
+        for name in self.settings.implementations:
+            if name == "all":
+                names |= dict.fromkeys(each for each, library in LIBRARIES.items() if not library.why_absent())
+                continue
+            library = find_implementation(name)
+            reasons = [library.why_not_on(choice.device) for choice in self.choices if choice.device]
+            reason = library.why_absent() or (reasons[0] if reasons and all(reasons) else None)
+            if reason:
+                raise UsageError(f"implementation {name}: {reason}")
+            names[name] = None
+        return tuple(names)
 
     @property
     def accelerated(self) -> bool:

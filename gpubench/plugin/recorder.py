@@ -29,7 +29,7 @@ from ..version import __version__
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
+MEASURING_ROOMS = ("devices", "implementations", "measure", "parallel", "plugin", "runfile", "workloads")
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
@@ -76,7 +76,7 @@ def require_room(cases: Mapping[str, Case], processes: int) -> None:
 def _about(session: Session) -> dict[str, Any]:
     """The top-level facts of a run that are known when it begins."""
     settings = session.settings
-    asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants")}
+    asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,

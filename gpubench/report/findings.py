@@ -20,7 +20,19 @@ from ..statistics import INTERVAL
 from . import labels, provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
-from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
+from .labels import (
+    Names,
+    Row,
+    arithmetic,
+    case_name,
+    device_label,
+    family,
+    grouped,
+    library_label,
+    listed,
+    size_label,
+    size_text,
+)
 from .machines import DeviceOfRun, device_names
 from .metrics import METRICS
 from .render import Summary, Table, warning_lines
@@ -234,7 +246,7 @@ def workload_table(
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
         times += "*" * bool(row["_result"].flags or row[BASE].flags)
         calls = "—" if row["break_even_calls"] is None or withheld(row) else f"{row['break_even_calls']:,}"
-        device = devices[row["run"], row["device"]] + " · NumPy" * (row["implementation"] == "numpy")
+        device = " · ".join(filter(None, [devices[row["run"], row["device"]], library_label(row)]))
         cells = (case_name(row), device, against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
     kinds = sorted({row["uncertainty"] for row in chosen})

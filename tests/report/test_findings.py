@@ -27,7 +27,7 @@ def summarise(folder: Path, data: dict[str, Any]) -> render.Summary:
     runs = [reader.read(path)]
     results = table.results_table(runs)
     pairs = speedup.pair(results)
-    written = speedup.pair_or_numpy(results, pairs)
+    written = speedup.pair_or_libraries(results, pairs)
     crossovers = judgement.crossover_table(written.table, labels.Names(results))
     answered = answer.answer(results, pairs.table, crossovers, runs)
     return findings.summarise(answered, runs, results, written, crossovers, scaling.scaling_table(results))

@@ -10,7 +10,7 @@ from ...format import text
 from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from ..judgement import too_noisy
-from ..labels import Row, family, grouped, heading, size_label, size_text, times_text
+from ..labels import Row, family, grouped, heading, library, size_label, size_text, times_text
 from ..metrics import Rate
 from ..speedup import times_and_ratio
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of
@@ -29,7 +29,7 @@ def rate_figures(data: ChartData) -> list[Figure]:
     """Rates of every family, and on demand times."""
     rates, times = [], []
     plain = data.naming.several or data.on_accelerators(data.rows)
-    rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
+    rows_shown = [row for row in data.rows if not (plain and library(row))]
     for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
         by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
         made = [_family(data, kind, members, rate) for rate, members in by_rate if rate]
@@ -61,10 +61,11 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
+    libraries = {data.naming.device(row) for row in used if library(row)}
     tops = []
     for name in [name for name in data.devices(used) if name in ends][:2]:
         most, label = max(ends[name])
-        where = f"{'with' if name.startswith('NumPy') else 'on the'} {name.partition(',')[0]}"
+        where = f"{'with' if name in libraries else 'on the'} {name.partition(',')[0]}"
         tops.append(f"{text(most, unit, 2)} {where}" + f" ({label})" * (len(drawn) > 1))
     workloads = sorted({row["workload"] for row in used})
     subject = _subject(workloads) if _is_expression(workloads[0]) else family_name(kind)

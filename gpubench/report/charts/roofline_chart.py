@@ -16,7 +16,7 @@ from ...format import text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE, compute_dtype
 from ..judgement import withheld
-from ..labels import Row, family, grouped, shorten
+from ..labels import Row, family, grouped, library, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .theme import DTYPE_ROLES, PX, TINY
@@ -155,7 +155,7 @@ def roofline_figures(data: ChartData) -> list[Figure]:
     """One a device whose peaks were measured: by default the GPUs', or the CPU's where there is no GPU."""
     figures = []
     accelerated = bool(data.on_accelerators(data.rows))
-    rows = sorted((row for row in data.rows if row["implementation"] != "numpy"), key=data.naming.order)
+    rows = sorted((row for row in data.rows if not library(row)), key=data.naming.order)
     for rank, members in enumerate(grouped(rows, data.naming.order).values()):
         first = members[0]
         ceilings = first["_run"].ceilings.get(first["device"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from ...implementations import implementation_label
 from ...runfile.matching import shown_name
 from ...runfile.schema import Run
 from ..labels import (
@@ -15,7 +16,8 @@ from ..labels import (
     flagged,
     grouped,
     heading,
-    implementation_name,
+    library,
+    library_on,
     listed,
     setting,
     shorten,
@@ -60,7 +62,7 @@ class Naming:
 
     def __init__(self, results: pd.DataFrame, labels: Mapping[tuple[str, str], str] | None = None) -> None:
         rows = [row for row in records(results) if row["_result"].times]
-        sources = {_source(row): row for row in sorted(rows, key=lambda row: row["implementation"] == "numpy")}
+        sources = {_source(row): row for row in sorted(rows, key=lambda row: bool(library(row)))}
         self.several = len({run for run, _, _ in sources}) > 1
         plain = {source: _device_name(row, labels or {}) for source, row in sources.items()}
         self._names: dict[tuple[str, str, str], str] = {}
@@ -97,7 +99,7 @@ class Naming:
     def subject(self, row: Row) -> str:
         """``the H200``; ``PyTorch`` where a pair holds it against another implementation."""
         if row["implementation"] != row["baseline_implementation"]:
-            return implementation_name(str(row["implementation"]))
+            return implementation_label(str(row["implementation"]))
         return f"the {self.short(row)}"
 
     def baseline(self, rows: Sequence[Row]) -> str:
@@ -112,17 +114,16 @@ class Naming:
 
 
 def _source(row: Row, side: str = "") -> tuple[str, str, str]:
-    implementation = row.get(f"{side}implementation")  # the rows of scaling.csv have none
-    return str(row[f"{side}run"]), str(row[f"{side}device"]), "numpy" if implementation == "numpy" else ""
+    return str(row[f"{side}run"]), str(row[f"{side}device"]), library(row, side)
 
 
 def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:
-    if row["implementation"] == "numpy":
-        return "NumPy"
     machine = row["_run"].machine
     device = machine.device(row["device"])
     name = brief_name(device.label)
     name = labels.get((device.name, device.label)) or name or ("CPU" if device.name == "cpu" else device.name)
+    if library(row):
+        return library_on(row, shorten(name, 28))
     threads = machine.threads or row["threads"]
     counted = f", {threads} thread{'s' * (threads != 1)}" if threads and not device.accelerator else ""
     return f"{shorten(name, 28)}{counted}"
