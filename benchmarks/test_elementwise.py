@@ -63,7 +63,7 @@ def test_add(gpubench, form, n):
 
 @pytest.mark.gpubench(implementations=["torch"])
 @THREE_FORMS
-@SIZES
+@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), signs(gpubench, n)
     binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)

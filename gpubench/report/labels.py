@@ -127,6 +127,11 @@ def library(row: Row, side: str = "") -> str:
     return "" if name in (None, TORCH) else str(name)
 
 
+def other_libraries(rows: Iterable[Row]) -> list[str]:
+    """The libraries beside PyTorch that have done the rows' work, NumPy first."""
+    return sorted({library(row) for row in rows} - {""}, key=lambda name: (name != "numpy", name))
+
+
 def library_label(row: Row, side: str = "") -> str:
     """``NumPy`` where that does the work, or another library than PyTorch; else empty."""
     return implementation_label(name) if (name := library(row, side)) else ""

@@ -33,6 +33,7 @@ from .labels import (
     grouped,
     library,
     library_label,
+    other_libraries,
     setting,
     size_label,
     size_text,
@@ -259,7 +260,7 @@ def _page_devices(rows: Sequence[Row], naming: Naming) -> dict[_Source, dict[str
     measured = {_source(row) for row in rows if row["_result"].times}
     sources = sorted(dict.fromkeys(map(_source, rows)), key=lambda source: source not in measured)  # stable
     devices: dict[_Source, dict[str, Any]] = {}
-    accelerators, libraries = 0, sorted({library(row) for row in rows} - {""}, key=lambda name: name != "numpy")
+    accelerators, libraries = 0, other_libraries(rows)
     for source in sources:
         row = firsts[source]
         device = row["_run"].machine.device(row["device"])

@@ -219,7 +219,7 @@ def _against(data: ChartData, rows: Sequence[Row]) -> str:
     if first["implementation"] == first["baseline_implementation"]:
         return ""
     subjects = dict.fromkeys(data.naming.subject(row) for row in rows)
-    return f", {listed(list(subjects))} against {implementation_label(first['baseline_implementation'])}"
+    return f", {' and '.join(subjects)} against {implementation_label(first['baseline_implementation'])}"
 
 
 def _since(crossing: Crossing, line: Line, size: str) -> str:

@@ -19,6 +19,7 @@ from ..labels import (
     library,
     library_on,
     listed,
+    other_libraries,
     setting,
     shorten,
     size_text,
@@ -62,7 +63,8 @@ class Naming:
 
     def __init__(self, results: pd.DataFrame, labels: Mapping[tuple[str, str], str] | None = None) -> None:
         rows = [row for row in records(results) if row["_result"].times]
-        sources = {_source(row): row for row in sorted(rows, key=lambda row: bool(library(row)))}
+        libraries = ["", *other_libraries(rows)]
+        sources = {_source(row): row for row in sorted(rows, key=lambda row: libraries.index(library(row)))}
         self.several = len({run for run, _, _ in sources}) > 1
         plain = {source: _device_name(row, labels or {}) for source, row in sources.items()}
         self._names: dict[tuple[str, str, str], str] = {}
@@ -75,9 +77,16 @@ class Naming:
             if set(rivals) - {run}:
                 name = f"{name} · {shorten(run, 24)}"
             self._names[source] = name
-            roles = ACCELERATORS if sources[source]["_run"].machine.device(device).accelerator else CPUS
-            self._roles[source] = roles[sum(role in roles for role in self._roles.values()) % len(roles)]
-        self.sources = sorted(sources, key=lambda source: self._roles[source] in CPUS)
+            self._roles[source] = self._role(sources[source], libraries)
+        self.sources = sorted(sources, key=lambda source: not _accelerated(sources[source]))
+
+    def _role(self, row: Row, libraries: Sequence[str]) -> str:
+        """CPUs are grey, and so is the first of the other libraries on them; more have the last colours of GPUs."""
+        place = libraries.index(library(row)) - 1
+        if place > 0 and not _accelerated(row):
+            return ACCELERATORS[-place % len(ACCELERATORS)]
+        roles = ACCELERATORS if _accelerated(row) else CPUS
+        return roles[sum(role in roles for role in self._roles.values()) % len(roles)]
 
     def device(self, row: Row, side: str = "") -> str:
         """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
@@ -115,6 +124,10 @@ class Naming:
 
 def _source(row: Row, side: str = "") -> tuple[str, str, str]:
     return str(row[f"{side}run"]), str(row[f"{side}device"]), library(row, side)
+
+
+def _accelerated(row: Row) -> bool:
+    return bool(row["_run"].machine.device(row["device"]).accelerator)
 
 
 def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:

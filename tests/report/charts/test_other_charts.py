@@ -176,6 +176,16 @@ def test_equal_devices_are_told_apart(tmp_path: Path) -> None:
     assert sorted(device for _, device in costs) == ["cuda:0", "cuda:1"]
 
 
+def test_libraries_on_a_cpu_look_different(tmp_path: Path) -> None:
+    case = {"workload": "aa.mm", "device": "cpu", "dtype": "float32", "params": {"n": 9}, "size": "n"}
+    names = ("torch", "jax", "numpy", "mlx")
+    marks = [records.benchmark(Case(**case, implementation=name), 1e-6) for name in names]
+    data = chart_data(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert {data.naming.device(row).partition(",")[0]: data.naming.role(row) for row in data.rows} == {
+        "Synthetic": "cpu0", "NumPy": "cpu1", "JAX": "accelerator3", "mlx": "accelerator2"
+    }  # fmt: skip
+
+
 def test_cpu_and_gpu_are_in_every_panel_of_a_rate(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run())["throughput-matmul"]
     assert isinstance(figure.chart, LinePanels)
