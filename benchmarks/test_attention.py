@@ -30,8 +30,8 @@ HEADS, SIZE = 16, 64
 
 
 def attention(query, key, value, backend, causal, grouped):
-    """By one kernel alone, on a CPU too. Tensors without data have none to choose from, so their count is declared."""
-    if query.is_meta:
+    """By one kernel alone, on a CPU too. Without data only ``math`` is counted; else the work is declared."""
+    if query.is_meta and backend != "math":
         raise NotImplementedError("no kernel of this name on meta")
     with sdpa_kernel(BACKENDS[backend]):
         return functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)

@@ -4,11 +4,15 @@ Bytes are compulsory traffic: inputs read once, output written once. A form that
 on a CPU mostly page faults; that is why it is a case of its own.
 """
 
-import numpy as np
 import pytest
 import torch
 
-pytestmark = pytest.mark.gpubench(implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(
+    implementations=["torch", "numpy"],
+    full_implementations=["cupy", "jax"],
+    size="n",
+    writing={"form": ["out", "inplace"]},
+)
 
 COUNTS = {
     "smoke": [1000, 10**4],
@@ -22,82 +26,82 @@ THREE_FORMS = pytest.mark.parametrize("form", ["allocating", "out", "inplace"])
 TWO_FORMS = pytest.mark.parametrize("form", ["allocating", "out"])
 
 
+def threads(gpubench):
+    """NumPy's elementwise work has one; ``None`` is all."""
+    return 1 if gpubench.implementation == "numpy" else None
+
+
 def signs(gpubench, n):
     """+1 and -1: multiplying by them for ever stays finite."""
     return gpubench.randn(n).sign()
 
 
-def binary(gpubench, form, operation, inplace, numpy_operation, a, b):
-    """Time one of the forms of ``a ? b``."""
+def result_of(gpubench, form, first):
+    """Where a call of this form writes, as keywords: nothing where it allocates."""
+    if form == "allocating":
+        return {}
+    return {"out": first if form == "inplace" else gpubench.array(gpubench.empty(first.shape[0]))}
+
+
+def binary(gpubench, form, name, a, b):
+    """Time one of the forms of ``a ? b``: the function of this name in each library."""
     n = a.numel()
-    work = {"items": n, "flops": n, "nbytes": 3 * a.nbytes}
-    if gpubench.implementation == "numpy":
-        left, right = gpubench.numpy(a), gpubench.numpy(b)
-        target = {"allocating": None, "out": gpubench.numpy(gpubench.empty(n)), "inplace": left}[form]
-        gpubench(numpy_operation, left, right, out=target, threads=1, **work)
-    elif form == "allocating":
-        gpubench(operation, a, b, **work)
-    elif form == "out":
-        gpubench(operation, a, b, out=gpubench.empty(n), **work)
+    work = {"items": n, "flops": n, "nbytes": 3 * a.nbytes, "threads": threads(gpubench)}
+    if form == "inplace" and gpubench.implementation == "torch":
+        gpubench(getattr(torch.Tensor, f"{name}_"), a, b, **work)
     else:
-        gpubench(inplace, a, b, **work)
+        left, right = gpubench.array(a), gpubench.array(b)
+        gpubench(getattr(gpubench.xp, name), left, right, **result_of(gpubench, form, left), **work)
 
 
 @THREE_FORMS
 @SIZES_AT_A_GLANCE
 def test_add(gpubench, form, n):
     a, b = gpubench.randn(n), gpubench.randn(n)
-    binary(gpubench, form, torch.add, torch.Tensor.add_, np.add, a, b)
+    binary(gpubench, form, "add", a, b)
 
 
 @pytest.mark.gpubench(implementations=["torch"])
 @THREE_FORMS
-@SIZES
+@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), signs(gpubench, n)
-    binary(gpubench, form, torch.mul, torch.Tensor.mul_, np.multiply, a, b)
+    binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)
 
 
-def numpy_multiply_add(r, a, b, out, scratch):
-    """r + a * b as NumPy writes it: two passes, since it has no fused form."""
-    return np.add(r, np.multiply(a, b, out=scratch), out=out)
+def multiply_add(xp, r, a, b, out=None, scratch=None):
+    """r + a * b as NumPy and CuPy write it: two passes, since they have no fused form. JAX makes one of them."""
+    if out is None:
+        return xp.add(r, xp.multiply(a, b))
+    return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
 
 
 @THREE_FORMS
 @SIZES
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
-    work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes}
-    if gpubench.implementation == "numpy":
-        left, *factors = (gpubench.numpy(t) for t in (r, a, b))
-        scratch = None if form == "allocating" else gpubench.numpy(gpubench.empty(n))
-        out = left if form == "inplace" else scratch
-        gpubench(numpy_multiply_add, left, *factors, out, scratch, threads=1, **work)
-    elif form == "allocating":
-        gpubench(torch.addcmul, r, a, b, **work)
-    elif form == "out":
-        gpubench(torch.addcmul, r, a, b, out=gpubench.empty(n), **work)
-    else:
+    work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes, "threads": threads(gpubench)}
+    if gpubench.implementation != "torch":
+        inputs = [gpubench.array(tensor) for tensor in (r, a, b)]
+        scratch = () if form == "allocating" else (gpubench.array(gpubench.empty(n)),)
+        targets = (inputs[0], *scratch) if form == "inplace" else 2 * scratch
+        gpubench(multiply_add, gpubench.xp, *inputs, *targets, **work)
+    elif form == "inplace":
         gpubench(torch.Tensor.addcmul_, r, a, b, **work)
+    else:
+        gpubench(torch.addcmul, r, a, b, **result_of(gpubench, form, r), **work)
 
 
 @TWO_FORMS
 @SIZES_AT_A_GLANCE
 def test_exp(gpubench, form, n):
-    x = gpubench.randn(n)
+    x = gpubench.array(gpubench.randn(n))
     work = {"items": n, "flops": n, "nbytes": 2 * x.nbytes}  # by custom one FLOP, whatever it takes
-    out = gpubench.empty(n) if form == "out" else None
-    if gpubench.implementation == "numpy":
-        gpubench(np.exp, gpubench.numpy(x), out=None if out is None else gpubench.numpy(out), threads=1, **work)
-    else:
-        gpubench(torch.exp, x, **({} if out is None else {"out": out}), **work)
+    gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x), threads=threads(gpubench), **work)
 
 
 @SIZES
 def test_sum(gpubench, n):
     """Of positive numbers: a sum of both signs may come out near zero, and then no relative error is small."""
-    x = gpubench.randn(n).abs()
-    if gpubench.implementation == "numpy":
-        gpubench(np.sum, gpubench.numpy(x), items=n, flops=n, nbytes=x.nbytes, threads=1)
-    else:
-        gpubench(torch.sum, x, items=n, flops=n, nbytes=x.nbytes)
+    x = gpubench.array(gpubench.randn(n).abs())
+    gpubench(gpubench.xp.sum, x, items=n, flops=n, nbytes=x.nbytes, threads=threads(gpubench))

@@ -3,19 +3,19 @@ input, whatever the algorithm does."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-pytestmark = pytest.mark.gpubench(full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(
+    full_dtypes=["float64"], implementations=["torch", "numpy"], full_implementations=["cupy", "jax"], size="n"
+)
 
 
-def transform(gpubench, function, numpy_function, x, points, factor, out_bytes, batch, unit):
+def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
+    """Time the function of this name, which is the same in every library; NumPy's use one thread."""
     work = {"flops": batch * factor * points * math.log2(points), "nbytes": x.nbytes + out_bytes, "items": batch}
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_function, gpubench.numpy(x), threads=1, unit=unit, **work)
-    else:
-        gpubench(function, x, unit=unit, **work)
+    threads = 1 if gpubench.implementation == "numpy" else None
+    gpubench(getattr(gpubench.xp.fft, name), gpubench.array(x), threads=threads, unit=unit, **work)
 
 
 @pytest.mark.gpubench_sweep(
@@ -27,7 +27,7 @@ def transform(gpubench, function, numpy_function, x, points, factor, out_bytes, 
 def test_complex(gpubench, batch, n):
     """Complex signals of n samples: a long one, or many short ones."""
     x = torch.complex(gpubench.randn(batch, n), gpubench.randn(batch, n))
-    transform(gpubench, torch.fft.fft, np.fft.fft, x, n, 5, x.nbytes, batch, "signal")
+    transform(gpubench, "fft", x, n, 5, x.nbytes, batch, "signal")
 
 
 @pytest.mark.gpubench_sweep(
@@ -37,4 +37,4 @@ def test_rfft2(gpubench, batch, n):
     """Real images of n x n."""
     x = gpubench.randn(batch, n, n)
     out_bytes = batch * n * (n // 2 + 1) * 2 * x.element_size()
-    transform(gpubench, torch.fft.rfft2, np.fft.rfft2, x, n * n, 2.5, out_bytes, batch, "image")
+    transform(gpubench, "rfft2", x, n * n, 2.5, out_bytes, batch, "image")

@@ -19,6 +19,8 @@ WIDTH, TABLE = 128, 100_000
 BINS = 1 << 16
 VOCABULARY, KEPT = 50_257, 50
 """Tokens of GPT-2, and how many of them a sampler keeps."""
+LEVELS = 201
+"""Heights of a running sum: differences of two have at most the 8 bits of bfloat16."""
 COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**3, 10**4, 10**5, 10**6, 10**7]}
 
 pytestmark = pytest.mark.gpubench(size="n")
@@ -128,8 +130,10 @@ def test_unique(gpubench, n):
 @WITH_NUMPY
 @ONE_COUNT
 def test_cumsum(gpubench, n):
-    """A running sum of ones and minus ones: each is a small whole number, exact in whatever order it is added up."""
-    steps = gpubench.randn(n).sign()
+    """A running sum of whole numbers of which no stretch adds up to more than 200: every partial sum is exact, in
+    bfloat16 too, in whatever order they are added up."""
+    levels = gpubench.randint(LEVELS, (n + 1,))
+    steps = (levels[1:] - levels[:-1]).to(gpubench.dtype)
     work = {"items": n, "flops": n, "nbytes": 2 * steps.nbytes}
     if gpubench.implementation == "numpy":
         gpubench(np.cumsum, gpubench.numpy(steps), threads=1, **work)

@@ -12,14 +12,16 @@ factors multiply to the matrix, and are orthogonal, is checked beside.
 import math
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
 from gpubench.errors import WrongAnswer
+from gpubench.measure.data import as_tensor
 from gpubench.measure.precision import ROUNDOFF
 
-pytestmark = pytest.mark.gpubench(full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(
+    full_dtypes=["float64"], implementations=["torch", "numpy"], full_implementations=["cupy", "jax"], size="n"
+)
 
 FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]
 SHAPES = pytest.mark.gpubench_sweep("batch, n", smoke=[(2, 16)], quick=[(1, 512)], full=FULL)
@@ -39,17 +41,21 @@ def identity(gpubench, n):
 
 
 def measure(gpubench, function, *tensors, check=True, flops, batch, nbytes=None):
-    """Time ``function(linalg, *tensors)`` with torch.linalg or numpy.linalg, whose functions have the same names."""
-    in_numpy = gpubench.implementation == "numpy"
-    linalg, inputs = (np.linalg, [*map(gpubench.numpy, tensors)]) if in_numpy else (torch.linalg, tensors)
+    """Time ``function(linalg, *tensors)``: the functions of torch.linalg, numpy.linalg and others have the same names.
+
+    JAX compiles them one by one: of a whole it would leave out the factors that aren't returned.
+    """
+    linalg, inputs = gpubench.xp.linalg, [*map(gpubench.array, tensors)]
+    call = partial(function, linalg)
+    call.applies_variant = True
     work = {"flops": batch * flops, "nbytes": nbytes or sum(t.nbytes for t in tensors), "items": batch}
     reference = check if check is True else partial(check, linalg, inputs[0])
-    gpubench(partial(function, linalg), *inputs, check=reference, unit="matrix", **work)
+    gpubench(call, *inputs, check=reference, unit="matrix", **work)
 
 
 def in_double(array):
     """An array or tensor as a float64 tensor on the CPU."""
-    return torch.as_tensor(array).cpu().double()
+    return as_tensor(array).cpu().double()
 
 
 def require_equal(what, left, right, dtype):
@@ -152,12 +158,12 @@ def checked(reference, dtype, linalg, given, *args):
 
 
 def lstsq(linalg, a, b):
-    """By QR on every device; NumPy knows only the SVD."""
+    """By QR on every device; other libraries know only the SVD."""
     return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
 
 
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
-    """A fit of n unknowns to 4 n equations, by QR; NumPy takes the SVD, which costs more and forgives more."""
+    """A fit of n unknowns to 4 n equations, by QR; other libraries take the SVD, which costs more and forgives more."""
     a, b = gpubench.randn(TALL * n, n), gpubench.randn(TALL * n, 1)
     measure(gpubench, lstsq, a, b, flops=2 * n**2 * (TALL * n - n / 3), batch=1)

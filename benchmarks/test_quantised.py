@@ -8,6 +8,7 @@ dtype is bfloat16, which they stand in for.
 import pytest
 import torch
 
+from gpubench.devices import CPU
 from gpubench.errors import Unmeasurable
 from gpubench.measure import budget
 from gpubench.measure.clock import DeviceClock, repeat
@@ -45,13 +46,14 @@ def require(gpubench, product, n, *operands):
     thousands of times as long as another: no work is counted that would say so before."""
     if gpubench.data.meta:
         return
-    small, clock = min(n, SMALL), DeviceClock([gpubench.home])
+    home = CPU if gpubench.home.simulated else gpubench.home
+    small, clock = min(n, SMALL), DeviceClock([home])
     few = [each if each.dim() < 2 else each[:small, :small] for each in operands]
     try:
         call_s = min(repeat(lambda: product(*few), clock, least=1, most=3, seconds=0.1))
     except (AttributeError, RuntimeError, NotImplementedError, ValueError) as error:
         raise Unmeasurable(f"no such product here: {' '.join(str(error).split())[:120]}") from None
-    if not gpubench.home.accelerator:
+    if not home.accelerator:
         budget.require(call_s * (n / small) ** 3, f"estimated from n = {small}", gpubench.allowance, slack=budget.SLACK)
 
 

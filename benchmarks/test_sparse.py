@@ -48,6 +48,8 @@ def test_csr(gpubench, width, n):
     if not gpubench.data.meta:
         try:
             multiply(*matrix, dense)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, NotImplementedError) as error:
             raise Unmeasurable(f"no sparse product on {gpubench.home}: {' '.join(str(error).split())[:150]}") from error
     gpubench(multiply, *matrix, dense, **work)

@@ -147,7 +147,7 @@ def test_large_part(gpubench, network, part, batch):
 
 @pytest.mark.gpubench(size="width")
 @pytest.mark.parametrize("widened", ["first layer", "all layers"])
-@pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 4, 16], full=[1, 2, 4, 8, 16])
+@pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 16], full=[1, 2, 4, 8, 16])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 128])
 def test_width(gpubench, widened, width, batch):
     """Why is my GPU no faster, and what if I widen the network? The CIFAR-10 tutorial's question and exercise."""

@@ -11,6 +11,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time
     from .devices import Device, register
+    from .implementations import Implementation, register_implementation
     from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
     from .report.results import Results
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Device", "Gpubench", "Results", "Run", "__version__", "add_wait", "load", "load_ipython_extension", "read",
-    "register", "time", "timer",
+    "Device", "Gpubench", "Implementation", "Results", "Run", "__version__", "add_wait", "load",
+    "load_ipython_extension", "read", "register", "register_implementation", "time", "timer",
 ]  # fmt: skip
 
 _HOMES = {
-    "Device": "devices", "Gpubench": "measure.fixture", "Results": "report.results", "Run": "runfile.schema",
+    "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "implementations",
+    "Results": "report.results", "Run": "runfile.schema", "register_implementation": "implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
     "read": "runfile.reader", "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
 }  # fmt: skip

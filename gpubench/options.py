@@ -104,6 +104,8 @@ OPTIONS = (
            " repeatable", "DTYPE", (), choices=DTYPES),
     Option("variant", "variants", WHAT, f"how networks are run: {', '.join(VARIANTS)}; repeatable", "VARIANT", (),
            choices=VARIANTS),
+    Option("implementation", "implementations", WHAT, "library that does the work: torch, numpy, cupy, jax, or all that"
+           " are installed (default: torch, with numpy beside it); repeatable", "NAME", ()),
     Option("preset", "preset", CARE, "smoke (checks that the code runs), glance (a first look: a dozen benchmarks in"
            " about 90 seconds), quick (default) or full (takes longest)", "PRESET", "quick", choices=PRESETS),
     Option("threads", "threads", CARE, "CPU threads for torch and NumPy (default: all cores that may be used)", "N",

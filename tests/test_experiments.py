@@ -142,7 +142,7 @@ def test_validation_that_is_killed_among_its_tests_repeats_none_of_them(rehearsa
 
 
 def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_path):
-    log, step = "run-quick/run.ledger.jsonl", "--step=quick"
+    log, step = "run-quick-networks/run.ledger.jsonl", "--step=quick networks"
     ends = lambda events: [event for event in events if event["event"] == "end"]  # noqa: E731
     before = ends(rehearsal.kill_once(tmp_path / "first", log, lambda events: len(ends(events)) >= 6, step))
     rehearsal.finish(tmp_path / "second", step, f"--from={tmp_path / 'first/validation.tar.gz'}")
@@ -169,7 +169,7 @@ def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal,
 
 def content_of_run(archive):
     with tarfile.open(archive) as file:
-        return [json.loads(file.extractfile("run-quick/run.json").read())]
+        return [json.loads(file.extractfile("run-quick-networks/run.json").read())]
 
 
 def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp_path):
@@ -184,11 +184,35 @@ def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp
         assert heading in page
 
 
-def test_validation_resumes_no_journal_that_it_did_not_begin(tmp_path):
+@pytest.fixture
+def validate_gpu():
     spec = importlib.util.spec_from_file_location("validate_gpu", EXPERIMENTS / "validate_gpu.py")
-    validate_gpu = importlib.util.module_from_spec(spec)
-    sys.modules["validate_gpu"] = validate_gpu
-    spec.loader.exec_module(validate_gpu)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["validate_gpu"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_validation_measures_every_file_of_benchmarks_and_says_what_half_an_hour_holds(validate_gpu):
+    steps = validate_gpu.all_steps()
+    files = {path.stem.removeprefix("test_") for path in (EXPERIMENTS.parent.parent / "benchmarks").glob("test_*.py")}
+    measured = [(step.preset, name) for step in steps for name in step.families]
+    assert len(measured) == len(set(measured))
+    assert {name for preset, name in measured if preset == "quick"} == files
+    assert {name for preset, name in measured if preset == "full"} == files - set(validate_gpu.PARALLEL)
+    assert [name for preset, name in measured if preset == "quick"][:4] == ["models", "matmul", "llm", "serving"]
+    lines = list(validate_gpu.listing({}))
+    (end,) = (place for place, line in enumerate(lines) if line.startswith("---"))
+    held = steps[:end]
+    assert sum(step.seconds for step in held) <= 1800 < sum(step.seconds for step in steps[: end + 1])
+    assert {step.preset for step in held if step.families} == {"quick"}
+    assert all(step.seconds <= validate_gpu.LIMIT_S for step in held)
+    assert {name for step in held for name in step.families} == files - set(validate_gpu.PARALLEL)
+    goes_on = ["over several calls" in line for line in lines[end + 1 :]]
+    assert goes_on == [step.seconds > 540 for step in steps[end:]]
+
+
+def test_validation_resumes_no_journal_that_it_did_not_begin(tmp_path, validate_gpu):
     ledger = tmp_path / "run.ledger.jsonl"
     assert not validate_gpu.adopt(ledger, ["/here/benchmarks/test_matmul.py"])
     run = {"event": "run", "paths": ["/there/benchmarks/test_matmul.py"], "inode": 1}
@@ -196,7 +220,7 @@ def test_validation_resumes_no_journal_that_it_did_not_begin(tmp_path):
         ledger.write_text(json.dumps(run | {"options": options}) + "\n")
         with pytest.raises(validate_gpu.Refused):
             validate_gpu.adopt(ledger, ["/here/benchmarks/test_matmul.py"])
-    options = ["--gpubench-preset=quick", "-m", "not gpubench_parallel"]
+    options = ["--gpubench-preset=quick", "--gpubench-device=cuda"]
     ledger.write_text(json.dumps(run | {"options": options}) + "\n" + json.dumps({"event": "start"}) + "\n")
     assert validate_gpu.adopt(ledger, ["/here/benchmarks/test_matmul.py"])
     first, second, _ = ledger.read_text().split("\n")

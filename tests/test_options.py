@@ -58,6 +58,8 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def some_value(option: Option) -> str:
+    if option.name == "implementation":
+        return "numpy"
     return option.choices[-1] if option.choices else {int: "3", float: "5.0"}.get(option.type, "cpu")
 
 

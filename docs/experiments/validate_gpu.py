@@ -38,12 +38,28 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ARCHIVE = "validation.tar.gz"
 LIMIT_S, SAVED_EVERY_S = 540.0, 10.0
 """Seconds of a call, and between two savings."""
+AT_HAND_S = 1800.0
+"""Seconds for which a GPU is often at hand: the first steps fit into them, and a line says which don't."""
 PATIENCE_S = 25.0
 """What a process that is asked to stop may take to write down what it has."""
 LARGEST_LOG = 1 << 20
 LONGEST_REASON = 4000
 DISTRIBUTIONS = ("torch", "triton", "numpy", "pytest", "pytest-benchmark", "py-cpuinfo2", "msgspec", "transformers")
-FAMILIES = ("models", "matmul", "training", "elementwise", "transfer", "classic")
+REFERENCE = {
+    "networks": (("models", "matmul", "llm", "serving"), 320.0),
+    "training": (("training", "attention", "quantised"), 260.0),
+    "elementwise": (("elementwise", "transfer", "classic"), 380.0),
+    "science": (("convolution", "reductions", "irregular", "linear_algebra", "fft", "sparse", "science"), 240.0),
+}
+"""Runs of the preset quick in the order of their worth: families of benchmarks, and seconds that these take in three
+processes. ``gpubench merge`` makes one results file of theirs."""
+FULL_MIN = {
+    "models": 130, "matmul": 23, "llm": 48, "serving": 6, "training": 72, "attention": 59, "quantised": 4,
+    "elementwise": 35, "transfer": 15, "classic": 1, "convolution": 4, "reductions": 10, "irregular": 20,
+    "linear_algebra": 45, "fft": 12, "sparse": 8, "science": 14,
+}  # fmt: skip
+"""Minutes of a family in the preset full, by the number of its benchmarks: less where many are too slow or large."""
+PARALLEL = ("distributed", "data_parallel", "model_parallel")
 TESTS_LOG = "GPUBENCH_VALIDATION_TESTS"
 
 PUBLISHED: dict[str, dict[str, float]] = {
@@ -71,21 +87,35 @@ class Step:
     name: str
     text: str
     seconds: float
-    resumes: bool = False
+    families: tuple[str, ...] = ()
     tries: int = 2
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a call goes on where an earlier one was ended."""
+        return bool(self.families) or self.name == "tests"
+
+    @property
+    def preset(self) -> str:
+        """Of a reference run."""
+        return self.name.partition(" ")[0]
 
 
 def all_steps() -> list[Step]:
     """In the order of their worth."""
-    quick = Step("quick", f"reference run, preset quick: {', '.join(FAMILIES)}, in three processes", 900, resumes=True)
+    reference = "reference run, preset quick, in three processes"
     return [
-        Step("tests", "pytest -m gpu tests/, test by test", 240, resumes=True),
+        Step("tests", "pytest -m gpu tests/, test by test", 240),
         Step("figures", "matrix products, copies and launches beside published figures", 45),
         Step("timers", "our times beside torch.utils.benchmark.Timer and triton's do_bench", 75),
         Step("classic", "the classic script, as published and synchronized", 20),
         Step("pitfalls", "what is read without a synchronization, and with TF32 left on", 40),
-        quick,
-        *(Step(f"full {name}", f"preset full, {name} alone", 1200, resumes=True) for name in FAMILIES),
+        *(
+            Step(f"quick {title}", f"{reference}: {', '.join(names)}", seconds, names)
+            for title, (names, seconds) in REFERENCE.items()
+        ),
+        *(Step(f"full {name}", f"preset full, {name} alone", 60.0 * most, (name,)) for name, most in FULL_MIN.items()),
+        Step("quick parallel", f"{reference}, for several GPUs: {', '.join(PARALLEL)}", 900, PARALLEL),
     ]
 
 
@@ -208,7 +238,7 @@ def work_on(call: Call, step: Step) -> str:
     """Do a step as far as this call's time goes; its status: done, ended (it failed), resumable."""
     if step.name == "tests":
         return tests(call, step)
-    if step.name.partition(" ")[0] in ("quick", "full"):
+    if step.families:
         return reference(call, step)
     target = call.part(step.name)
     target.parent.mkdir(exist_ok=True)
@@ -324,22 +354,11 @@ def tests(call: Call, step: Step) -> str:
 
 def reference(call: Call, step: Step) -> str:
     """A run, or what is missing of it. It resumes where machine, software and code are the same."""
-    preset, _, family = step.name.partition(" ")
     folder = call.work / f"run-{step.name.replace(' ', '-')}"
-    files = [f"benchmarks/test_{name}.py" for name in ([family] if family else FAMILIES)]
+    files = [f"benchmarks/test_{name}.py" for name in step.families]
     files = [str(ROOT / name) for name in (call.suite or files)]
-    preset = "smoke" if call.small else preset
-    fresh = [
-        *files,
-        f"--preset={preset}",
-        "--processes=3",
-        "--no-charts",
-        "-o",
-        str(folder),
-        "--",
-        "-m",
-        "not gpubench_parallel",
-    ]
+    preset = "smoke" if call.small else step.preset
+    fresh = [*files, f"--preset={preset}", "--processes=3", "--no-charts", "-o", str(folder)]
     if call.device != "cuda":
         fresh.insert(len(files), f"--device={call.device}")
     ledger = folder / "run.ledger.jsonl"
@@ -372,7 +391,7 @@ def adopt(ledger: Path, files: Sequence[str]) -> bool:
     first, *rest = ledger.read_text(encoding="utf-8").split("\n")
     event = json.loads(first)
     names = [[Path(path).name for path in paths] for paths in (event.get("paths", ()), files)]
-    allowed = re.compile(r"--gpubench-(preset|device)=\w+|-m|not gpubench_parallel")
+    allowed = re.compile(r"--gpubench-(preset|device)=\w+")
     # Only a run of files of others names a folder for their names to begin in.
     roots = {f"--rootdir={Path(path).parent}" for path in event.get("paths", ())}
     strange = [option for option in event["options"] if option not in roots and not allowed.fullmatch(option)]
@@ -616,13 +635,18 @@ def begin(args: argparse.Namespace, scratch: Path) -> Call:
 
 
 def listing(state: dict[str, Any]) -> Iterator[str]:
-    """Every step: about how long it takes, and what came of it so far."""
+    """Every step: about how long it takes, and what came of it so far; where the time at hand ends."""
+    total = 0.0
     for step in all_steps():
+        before, total = total, total + step.seconds
+        if before <= AT_HAND_S < total:
+            held, at_hand = before / 60, AT_HAND_S / 60
+            yield f"--- about {held:.0f} min up to here; what follows needs more than {at_hand:.0f} min of a GPU ---"
         known = state.get("steps", {}).get(step.name, {})
         status = known.get("status", "to do")
         spent = f", {known['seconds']:.0f} s so far" if known else ""
         goes_on = ", over several calls" if step.resumes and step.seconds > LIMIT_S else ""
-        yield f"{step.name:18} about {step.seconds / 60:4.1f} min{goes_on}: {step.text} [{status}{spent}]"
+        yield f"{step.name:20} about {step.seconds / 60:5.1f} min{goes_on}: {step.text} [{status}{spent}]"
 
 
 def proceed(call: Call, chosen: Sequence[str]) -> bool:

@@ -134,7 +134,7 @@ def write_report(
         charted = material.ChartData(compared, speedups.table, chosen, scaled, trends, costs=costs)
         drawn = charting.plan(charted, every=charts.which == "all")
         pictures = charting.render(drawn, charts.formats, charts.themes)
-    written = speedup.pair_or_numpy(compared, speedups)
+    written = speedup.pair_or_libraries(compared, speedups)
     crossovers = judgement.crossover_table(written.table, Names(results))
     answered = answer.answer(compared, speedups.table, crossovers, shown, beside, costs)
     words = findings.summarise(answered, shown, compared, written, crossovers, scaled, others)

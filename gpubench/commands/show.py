@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..format import aligned, seconds_text, text, writable
+from ..implementations import TORCH
 from ..runfile.matching import kind_names, matcher, nothing_matches, shown_name
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def selected(results: pd.DataFrame, expression: str | None, timed: bool = False)
 
 
 def _name(row: dict[str, Any], several: bool) -> str:
-    name = shown_name(row["_result"].case.id) + (" numpy" if row["implementation"] == "numpy" else "")
+    library = row["implementation"]
+    name = shown_name(row["_result"].case.id) + (f" {library}" if library not in (None, "", TORCH) else "")
     return f"{row['run']}: {name}" if several else name
 
 

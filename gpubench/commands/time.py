@@ -97,8 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Returns 0 when everything was measured or skipped for a reason, 1 when a benchmark failed or was interrupted.
-    Raises UsageError for what can't be measured at all."""
+    """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
+    for what can't be measured at all, and where every benchmark was skipped."""
     wanted = benchmark_file_of(args)
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
@@ -111,9 +111,18 @@ def main(args: argparse.Namespace) -> int:
     if results is None:
         return _INCOMPLETE
     print(writable(str(results), sys.stdout.encoding))
+    if not failed and (why := _why_nothing(results)):
+        raise UsageError(f"nothing was measured: {why}")
     if args.chart:
         _draw(results, Path(args.chart), args.kind)
     return _INCOMPLETE if failed else _MEASURED
+
+
+def _why_nothing(results: Results) -> str:
+    """Why every benchmark was skipped; empty where one wasn't."""
+    rows = [result for run in results.runs for result in run.results]
+    reasons = dict.fromkeys(str(result.reason) for result in rows if result.status == "skipped")
+    return "; ".join(reasons) if all(result.status == "skipped" for result in rows) else ""
 
 
 def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> tuple[Results | None, bool]:

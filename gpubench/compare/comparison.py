@@ -131,8 +131,7 @@ def compare_sides(
     if abs(conditions.shared) >= math.log(1 + threshold):
         shared = f"all benchmarks changed alike: {change_text(math.exp(conditions.shared))}"
         notes.append(f"{shared}; this may be drift of the machine, use --interleave to find out")
-    per_run = min(sum(run.processes for run in side.runs) / len(side.runs) for side in (base, new))
-    verdicts = judge(base.cases, cases, threshold, per_run, conditions)
+    verdicts = judge(base.cases, cases, threshold, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
     contents, missing = contents_of(base, new), missing_cases(base, new)
     return Comparison(tuple(verdicts), missing, tuple(notes), threshold, len(pairs) or None, contents=contents)

@@ -155,6 +155,11 @@ def _runs(processes: _Processes) -> int:
     return len({each.process[0] for each in processes})
 
 
+def _processes_per_run(processes: _Processes) -> float:
+    """How many one more run would add of this case: a merged file counts the processes of all its parts."""
+    return len(processes) / _runs(processes)
+
+
 def _late(side: Cases) -> dict[_Process, list[float]]:
     late: defaultdict[_Process, list[float]] = defaultdict(list)
     for observations in side.values():
@@ -238,10 +243,8 @@ class _Evidence:
     busy: str = ""
 
 
-def judge(
-    base: Cases, new: Cases, threshold: float = THRESHOLD, per_run: float = 1.0, conditions: Conditions | None = None
-) -> list[Verdict]:
-    """Verdicts on the cases of both sides, in the order of the new. One more run would add ``per_run`` processes."""
+def judge(base: Cases, new: Cases, threshold: float = THRESHOLD, conditions: Conditions | None = None) -> list[Verdict]:
+    """Verdicts on the cases of both sides, in the order of the new."""
     keys = [key for key in new if key in base]
     conditions = conditions or Conditions(base, new)
     evidence = [_evidence((base[key], new[key]), conditions, threshold) for key in keys]
@@ -255,6 +258,7 @@ def judge(
         p = None if math.isnan(each.spread) and word == INCONCLUSIVE else slower_p
         reason, advice, more = each.unfit, each.remedy, None
         if word == INCONCLUSIVE and not each.unfit:
+            per_run = min(map(_processes_per_run, (base[key], new[key])))
             reason, advice, more = _explain(each, ratio, threshold, len(keys), per_run)
         words = (reason, advice, more) if word == INCONCLUSIVE else ()
         verdicts.append(Verdict(key, word, ratio, *each.times, p, each.processes, *words))

@@ -87,15 +87,22 @@ class DeviceClock:
     __name__ = "device_clock"  # pytest-benchmark writes it into the run file
 
     def __init__(self, devices: Iterable[Device]) -> None:
+        self._by_library: dict[Device, _Call] = {}
         self.use(devices)
 
     def use(self, devices: Iterable[Device]) -> None:
         """Wait for these devices from now on, and read the accelerator's clock if there is one."""
         self.devices = tuple(dict.fromkeys(devices))
         accelerators = [device for device in self.devices if device.accelerator]
-        self._waits = [device.synchronize for device in accelerators]
+        plain = [device.synchronize for device in accelerators if device not in self._by_library]
+        self._waits = [*self._by_library.values(), *plain]
         self.now = accelerators[0].now if accelerators else perf_counter
         """Reads the time without a wait: for what the host does meanwhile."""
+
+    def wait_by(self, device: Device, wait: _Call) -> None:
+        """Wait for what a library other than torch has queued on the device by that library's own means."""
+        self._by_library[device] = wait
+        self.use((*self.devices, device))
 
     def __call__(self) -> float:
         """Seconds, read once the devices are done."""

@@ -119,6 +119,31 @@ def tensors(*values: Any) -> list[torch.Tensor]:
     return bare_tensors(values, [[*module.parameters(), *module.buffers()] for module in modules])
 
 
+def as_tensor(value: Any) -> torch.Tensor:
+    """The values of a number or of an array, whichever library's, as a tensor where they lie."""
+    import numpy as np
+    import torch
+
+    if isinstance(value, np.ndarray):
+        return torch.as_tensor(value.copy())  # torch has no reversed views
+    return torch.from_dlpack(value) if is_array(value) else torch.as_tensor(value)
+
+
+def all_as_tensors(*values: Any) -> list[torch.Tensor]:
+    """All tensors and arrays in nested containers, as tensors where they lie; not those of modules."""
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_leaves(values)
+    return [as_tensor(leaf) if is_array(leaf) else leaf for leaf in leaves if is_array(leaf) or bare_tensors(leaf)]
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of another library than torch."""
+    import torch
+
+    return hasattr(value, "__dlpack__") and not isinstance(value, torch.Tensor)
+
+
 @functools.cache
 def dispatch_mode() -> Any:
     """The base class of what sees each of torch's operations. torch's own class has its compiler imported, two seconds

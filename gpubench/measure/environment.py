@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from .. import devices
 from ..devices.cpu import cache_sizes, cores, resolve_vector_math
 from ..errors import UsageError
+from ..implementations import library_versions
 
 T = TypeVar("T")
 VARIABLES = re.compile(
@@ -72,6 +73,7 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) 
         "cpu": {"model": facts[0]["label"], **shared, "machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()},
         "devices": facts,
         "torch": _build(torch) if torch else None,
+        "libraries": library_versions(),
         "precision": switches() or None,
         "threads": torch.get_num_threads() if torch else None,
         "interop_threads": torch.get_num_interop_threads() if torch else None,

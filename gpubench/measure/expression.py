@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import Unrepeatable, UsageError, WrongAnswer
+from ..implementations import TORCH
 
 if TYPE_CHECKING:
     import torch
@@ -114,8 +115,8 @@ class Fixture(Protocol):
         """Where to make tensors."""
         ...
 
-    def numpy(self, tensor: torch.Tensor) -> Any:
-        """The same memory as an array."""
+    def array(self, tensor: torch.Tensor) -> Any:
+        """The same values for the implementation."""
         ...
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -247,7 +248,7 @@ class Snippet:
             made = f"{', '.join(missing)} = {', '.join(['randn(n, n)'] * len(missing))}"
             how = f"make them in the setup, for example {made!r} with the size n=256,1024,4096"
             raise UsageError(f"unknown names {', '.join(missing)}: {how}")
-        if bench.implementation == "numpy":
+        if bench.implementation != TORCH:
             namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
         measure_call(bench, function_of(self.text, namespace), self.check)
 
@@ -359,11 +360,11 @@ def dtype_of(values: Any) -> str | None:
 
 
 def _arrays(bench: Fixture, value: Any) -> Any:
-    """The value with NumPy arrays in place of tensors, of the same memory."""
+    """The value with arrays of the implementation in place of tensors."""
     import torch
     from torch.utils import _pytree
 
-    return _pytree.tree_map(lambda leaf: bench.numpy(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+    return _pytree.tree_map(lambda leaf: bench.array(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def is_name(text: str) -> bool:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs, to_builtins
 
 from ..devices import CPU, Demo, Device, Load, find_device
+from ..devices.demo import EIGHT_BITS
 from ..errors import GpubenchError, Unmeasurable, UsageError
+from ..implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Transfer, Work
 from . import budget, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
-from .data import Data, bare_tensors, pinned_copy, tensors
+from .data import Data, all_as_tensors, bare_tensors, pinned_copy, tensors
 from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
@@ -73,16 +75,20 @@ class Timed:
 class Inputs:
     """What a case is made from.
 
-    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` (``torch`` or ``numpy``), ``variant``
-    (which the fixture applies to the call) and ``preset`` are names. ``data`` makes all tensors of the case, ``host``
-    makes those on the CPU that transfers need. ``home`` is the device that the case is named for. ``first``: whether
-    this process is the run's first, which counts the work and checks the results.
+    ``device`` and ``dtype`` are torch's, to make tensors with; ``implementation`` (``torch``, ``numpy``, …),
+    ``variant`` (which the fixture applies to the call) and ``preset`` are names. ``library`` is that implementation on
+    the case's device. ``data`` makes all tensors of the case, ``host`` makes those on the CPU that transfers need.
+    ``home`` is the device that the case is named for. ``first``: whether this process is the run's first, which counts
+    the work and checks the results.
     """
 
     def __init__(self, session: Session, case: Case, home: Device) -> None:
         self._session, self.case, self.home = session, case, home
         self.implementation, self.variant = case.implementation, case.variant
         self.preset, self.first = session.settings.preset, session.first
+        self.library = find_implementation(case.implementation)(home, case.dtype)
+        if not session.settings.plan:
+            self.library.open(session.threads)
         self.data, self.host = self._data(home), self._data(CPU, stream=1)
         self.dtype, self.empty, self.module = self.data.dtype, self.data.empty, self.data.module
         self.randn, self.randint = self.data.randn, self.data.randint
@@ -106,19 +112,33 @@ class Inputs:
         """A copy in page-locked host memory, which a device reads without the CPU's help."""
         return tensor if tensor.is_meta else pinned_copy(tensor)
 
+    @property
+    def xp(self) -> Any:
+        """The functions of the implementation: ``torch``, ``numpy``, ``cupy``, ``jax.numpy``."""
+        return self.library.xp
+
+    @property
+    def writes(self) -> bool:
+        """Whether the implementation can write into an array that it is given (``out=``, in place)."""
+        return self.library.writes
+
+    def array(self, tensor: torch.Tensor) -> Any:
+        """The tensor's values for the implementation: the tensor itself for torch, for others an array of theirs, which
+        shares its memory where it can."""
+        return self._array(self.library, tensor)
+
     def numpy(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
         """The tensor's own memory as a NumPy array; skips where NumPy has no such dtype."""
-        import numpy as np
-        import torch
-
-        if tensor.is_meta:
-            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
-        try:
-            array: numpy.ndarray[Any, Any] = tensor.numpy()
-        except TypeError as error:
-            raise Unmeasurable(f"NumPy has no such dtype: {error}") from error
-        assert torch.from_numpy(array).data_ptr() == tensor.data_ptr(), "NumPy got a copy, not the same memory"
+        array: numpy.ndarray[Any, Any] = self._array(find_implementation("numpy")(CPU, self.case.dtype), tensor)
         return array
+
+    @staticmethod
+    def _array(library: Implementation, tensor: torch.Tensor) -> Any:
+        if tensor.is_meta and library.name != TORCH:
+            import numpy as np
+
+            return np.broadcast_to(np.zeros((), dtype="f4"), tuple(tensor.shape))
+        return library.array(tensor)
 
     def too_few(self, reason: str) -> GpubenchError:
         """The error for missing devices: a usage error where the case's kind is required, else a skip."""
@@ -142,6 +162,8 @@ class Gpubench(Inputs):
         benchmark: Any,
         replayed: ReplayTimer | None = None,
     ) -> None:
+        if home.accelerator and not session.settings.plan:
+            _release_memory_of_others(case.implementation, home)
         # Before any data is made: what the device holds by then isn't the case's.
         self._flush = flush(home) if case.cache == "cold" else None
         if not session.settings.plan:
@@ -150,6 +172,8 @@ class Gpubench(Inputs):
         self._peak_bytes: int | None = None
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
+        if self.library.asynchronous:
+            clock.wait_by(home, self.library.wait)
         self._replayed = replayed or ReplayTimer()
         self._family = case.workload, case.device, case.dtype, case.implementation, case.variant
         """Equal for cases that differ in their size only: checking one of them tells about the others."""
@@ -226,9 +250,10 @@ class Gpubench(Inputs):
             args, kwargs = _arguments(request.setup())
         # Counted once, by the first process of a run.
         counted = count(request.function, args, kwargs) if self.first or self.home.simulated else None
-        if self.home.simulated and counted is None:
-            raise Unmeasurable(f"{self.home.label}: its model needs work that PyTorch can count on meta tensors")
         work = agree(request.work, counted)
+        if self.home.simulated and counted is None and not (work.flops or work.bytes or _operations(work)):
+            needs = "its model needs work that PyTorch can count on meta tensors, or flops= or nbytes="
+            raise Unmeasurable(f"{self.home.label}: {needs}")
         further = tuple(_present(str(name)) for name in request.devices)
         self._use([*further, *self._devices_of(request.function, args, kwargs, further=further)])
         return Prepared(request, args, kwargs, work, counted, further)
@@ -244,6 +269,7 @@ class Gpubench(Inputs):
         """Make the first call and compare its result with the reference, which is made before it."""
         request = prepared.request
         call = apply(self.case.variant, request.function, self.home)
+        call = self.library.prepared(call, prepared.args, prepared.kwargs)
         expected = self._reference(prepared)
         if isinstance(expected, Reference):
             poison(prepared.args, prepared.kwargs)
@@ -318,6 +344,8 @@ class Gpubench(Inputs):
     def _device_time(self, verified: Verified, warm: Warm, single: bool) -> dict[str, Any]:
         if verified.again is None:
             return {"device_reason": "the case sets up before every call"}
+        if not self.library.on_stream_of_torch():
+            return {"device_reason": f"{self.library.label} queues its work on a stream of its own"}
         if not single:
             return {"device_reason": "the call uses several devices"}
         return device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
@@ -330,7 +358,7 @@ class Gpubench(Inputs):
             inputs = inputs_of(function.__name__)
             return None if inputs is None else transfer(inputs, bare_tensors(timed.result), self.home)
         named = {name: value for name, value in prepared.kwargs.items() if name != "out"}
-        return transfer(bare_tensors(prepared.args, named), bare_tensors(timed.result), self.home)
+        return transfer(all_as_tensors(prepared.args, named), all_as_tensors(timed.result), self.home)
 
     def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
         """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""
@@ -381,11 +409,15 @@ class Gpubench(Inputs):
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
     def _load(self, prepared: Prepared) -> Load:
-        """What a simulated device takes its time for."""
-        counted = prepared.counted
-        assert counted is not None
+        """What a simulated device takes its time for; work that can't be counted is that of one kernel."""
+        counted, work = prepared.counted, prepared.work
         dtype = computed_dtype(self.case, self.home)
-        return Load(prepared.work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+        if counted is not None:
+            return Load(work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
+        moved = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
+        if operations := _operations(work):
+            return Load(operations, moved, 1, EIGHT_BITS)
+        return Load(work.flops or 0.0, moved, 1, dtype)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.
@@ -417,8 +449,8 @@ class Gpubench(Inputs):
     def _reference(self, prepared: Prepared) -> Reference | Check:
         if not self.first:
             return unchecked("checked by the run's first process")
-        precision, torch_only = computed_dtype(self.case, self.home), self.implementation == "torch"
-        return prepare_reference(prepared, precision, self._reference_limit_s, self._session.rates, torch_only)
+        precision = computed_dtype(self.case, self.home)
+        return prepare_reference(prepared, precision, self._reference_limit_s, self._session.rates, self.library)
 
     @property
     def _reference_limit_s(self) -> float:
@@ -474,9 +506,18 @@ class Gpubench(Inputs):
         that counts, from the call's tensors."""
         if not self.home.accelerator:
             return counted.held_bytes + counted.peak_bytes if counted else None
-        if self._peak_bytes is None or self._held_bytes is None:
-            return None
+        if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
+            return None  # another library has an allocator of its own
         return max(0, self._peak_bytes - self._held_bytes)
+
+
+def _release_memory_of_others(implementation: str, device: Device) -> None:
+    """Return what other libraries keep of the device's memory for later."""
+    if implementation != TORCH:
+        device.release_memory()
+    for name, library in LIBRARIES.items():
+        if name != implementation:
+            library.release_memory()
 
 
 def _present(name: str) -> Device:
@@ -485,6 +526,11 @@ def _present(name: str) -> Device:
     if choice.device is None:
         raise Unmeasurable(str(choice.reason))
     return choice.device
+
+
+def _operations(work: Work) -> float:
+    """Multiplications and additions that are no FLOPs, as those of numbers of 8 bits."""
+    return (work.items or 0.0) if work.unit == "operation" else 0.0
 
 
 def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

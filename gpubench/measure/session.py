@@ -8,12 +8,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..errors import UsageError
+from ..implementations import LIBRARIES, TORCH, find_implementation
 from ..options import OPTIONS
 from ..runfile.flags import Flag
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
@@ -38,6 +40,7 @@ class Settings:
     required: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
     preset: str = "quick"
     seed: int = 0
     threads: int | None = None
@@ -98,9 +101,13 @@ class Session:
     raised: list[tuple[Case, Flag]] = field(default_factory=list)
     checked: set[tuple[str, ...]] = field(default_factory=set)
     """Keys of the cases whose check passed."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Libraries that tests name, but that aren't installed, and how to install them."""
     light: bool = False
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
+    peaks: Mapping[str, Ceilings] | None = None
+    """Those that an earlier process of this run has measured."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _remeasured: int = 0
 
@@ -117,14 +124,14 @@ class Session:
         return {"cases": self.estimates, "ceilings_s": self.ceilings_s}
 
     @property
-    def _peaks(self) -> str:
+    def _effort(self) -> str:
         """With how much effort peaks are measured."""
         return "brief" if self.settings.brief else self.settings.preset
 
     @property
     def ceilings_s(self) -> float:
         """Estimated seconds for the peaks of one device."""
-        return CEILINGS_S[self._peaks] if self.settings.ceilings else 0.0
+        return CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
 
     @property
     def first(self) -> bool:
@@ -141,12 +148,14 @@ class Session:
         """Measured peaks of the collected cases' devices, by name; measured once, by a run's first process."""
         if not self.settings.ceilings or not self.first:
             return {}
+        if self.peaks is not None:
+            return dict(self.peaks)
         wanted: dict[Device, set[str]] = {}
         for case in self.collected:
             if device := find_device(case.device).device:
                 wanted.setdefault(device, set()).add(computed_dtype(case, device))
         _ = self.threads
-        return ceilings.measure_ceilings(wanted, self._peaks)
+        return ceilings.measure_ceilings(wanted, self._effort)
 
     def doubt(self, case: Case, work: Work, seconds: float, counted: Counted | None) -> list[Flag]:
         """``implausible`` if the case beats its device's ceilings, also after these were measured once more.
@@ -161,7 +170,7 @@ class Session:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and any(slow_threads(self.canary)):
             return []
-        floor, link = case.implementation == "torch", len({each.accelerator for each in used}) > 1
+        floor, link = case.implementation == TORCH, len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = computed_dtype(case, chosen) if chosen else case.dtype
         flags: list[Flag] = []
@@ -171,7 +180,7 @@ class Session:
             if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
                 break
             self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self._peaks).get(case.device)
+            again = ceilings.measure_ceilings({chosen: known.throughput}, self._effort).get(case.device)
             self.ceilings[case.device] = known.raised(again) if again else known
         return flags
 
@@ -208,6 +217,23 @@ class Session:
                 raise UsageError(str(choice.reason))
             if choice.name not in chosen:
                 raise UsageError(f"required device not measured: {choice.name} is not among {', '.join(chosen)}")
+
+    @functools.cached_property
+    def implementations(self) -> tuple[str, ...]:
+        """Names of the libraries that were asked for; none where each test's own are measured. Raises
+        :class:`UsageError` for one that doesn't exist, isn't installed or computes on none of the chosen devices."""
+        names: dict[str, None] = {}
+        for name in self.settings.implementations:
+            if name == "all":
+                names |= dict.fromkeys(each for each, library in LIBRARIES.items() if not library.why_absent())
+                continue
+            library = find_implementation(name)
+            reasons = [library.why_not_on(choice.device) for choice in self.choices if choice.device]
+            reason = library.why_absent() or (reasons[0] if reasons and all(reasons) else None)
+            if reason:
+                raise UsageError(f"implementation {name}: {reason}")
+            names[name] = None
+        return tuple(names)
 
     @property
     def accelerated(self) -> bool:

@@ -27,6 +27,10 @@ MOST_TOOLS = 6
 """Of ``sys.monitoring``, by its documentation."""
 _FUNCTIONS = "functions of "
 
+_COMPILER = "torch._inductor.compile_fx"
+_COMPILER_DEPTH = 2000
+"""The recursion limit to which torch's compiler raises a lower one, for deep models; it leaves it there."""
+
 _LOCALE = functools.partial(locale.setlocale, locale.LC_ALL)
 """Without an argument it returns the name that it takes."""
 
@@ -48,6 +52,10 @@ class State:
         if len(sys.modules) > self._modules:
             # modules add filters when they are imported, and torch's compiler wraps functions
             names -= {"warnings filters", *(name for name in names if name.startswith(_FUNCTIONS))}
+        before, now = (each["recursion limit"] for each in (self._before, after))
+        if before < now == _COMPILER_DEPTH and _COMPILER in sys.modules:
+            names.discard("recursion limit")
+            sys.setrecursionlimit(before)
         self._changed = {name: after.get(name) for name in names}
 
     def restore(self) -> tuple[Flag | None, list[str]]:

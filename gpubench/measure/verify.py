@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
 from ..errors import TooLarge, Unrepeatable, WrongAnswer
+from ..implementations import TORCH, Implementation
 from ..runfile.schema import Check
 from .budget import Rates
-from .data import apart_from, bare_tensors, dispatch_mode, require_memory, tensors
+from .data import apart_from, as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensors
 from .precision import ROUNDOFF
 from .work import Prepared, substituted
 
@@ -47,16 +48,17 @@ def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> flo
 
 
 def elements(*values: Any) -> int:
-    """Elements of all tensors and NumPy arrays in these values; those of a module's parameters not counted."""
+    """Elements of all tensors and arrays in these values; those of a module's parameters not counted."""
     import numpy as np
     from torch.utils import _pytree
 
-    arrays = [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, np.ndarray | np.generic)]
-    return sum(t.numel() for t in bare_tensors(values)) + sum(int(array.size) for array in arrays)
+    arrays = [leaf for leaf in _pytree.tree_leaves(values) if is_array(leaf) or isinstance(leaf, np.generic)]
+    return sum(t.numel() for t in bare_tensors(values)) + sum(int(math.prod(array.shape)) for array in arrays)
 
 
-def in_float64(value: Any) -> Any:
-    """A copy on the CPU, floating-point parts in float64. Modules, tensors and NumPy arrays, in any container."""
+def in_float64(value: Any, library: Implementation | None = None) -> Any:
+    """A copy on the CPU, floating-point parts in float64. Modules, tensors and arrays, in any container; arrays as
+    NumPy's, and functions of the ``library`` as those of NumPy that do the same."""
     import numpy as np
     import torch
     from torch.utils import _pytree
@@ -70,7 +72,9 @@ def in_float64(value: Any) -> Any:
             return copied.requires_grad_(leaf.requires_grad)
         if isinstance(leaf, np.ndarray):
             return leaf.astype({"f": np.float64, "c": np.complex128}.get(leaf.dtype.kind, leaf.dtype))
-        return leaf
+        if is_array(leaf):
+            return convert(as_tensor(leaf)).numpy()
+        return library.twin(leaf) if library else leaf
 
     return _pytree.tree_map(convert, value)
 
@@ -129,10 +133,8 @@ def _outputs(result: Any) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree
 
-    numbers = (np.ndarray, np.generic, int, float)
     leaves = _pytree.tree_leaves(result)
-    leaves = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]  # torch has no reversed views
-    leaves = [torch.as_tensor(x) if isinstance(x, numbers) else x for x in leaves]
+    leaves = [as_tensor(x) if is_array(x) or isinstance(x, np.generic | int | float) else x for x in leaves]
     outputs = [t.detach().to("cpu") for t in tensors(leaves)]
     return [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double() for t in outputs]
 
@@ -163,13 +165,14 @@ class Reference:
     flops: float | None
     inputs: int
     precision: str
+    library: Implementation
 
     def check(self, result: Any) -> Check:
         """Compare a result with the reference's; raises :class:`~gpubench.errors.WrongAnswer`, and
         :class:`~gpubench.errors.Unrepeatable` when the call can't be repeated in float64: a closure over float32
         tensors, for example."""
         try:
-            with poisoned():
+            with poisoned(), self.library.in_double():
                 expected = self.function(*self.args, **self.kwargs)
         except WrongAnswer:  # of a reference that also looks at what the call doesn't return
             raise
@@ -183,18 +186,18 @@ class Reference:
 
 
 def prepare_reference(
-    prepared: Prepared, precision: str, allowance: float, rates: Rates, torch_only: bool
+    prepared: Prepared, precision: str, allowance: float, rates: Rates, library: Implementation
 ) -> Reference | Check:
     """The reference, or why there will be none (an unchecked :class:`Check`).
 
-    ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``torch_only``: the
-    call works on tensors, so one without any can't be repeated in float64.
+    ``allowance``: seconds that it may take. ``precision``: the dtype whose rounding to expect. ``library``: what the
+    call computes with; one of torch works on tensors, so without any it can't be repeated in float64.
     """
     check, call, work = prepared.request.check, prepared.request.function, prepared.work
     args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
     if check is False or isinstance(check, str):
         return unchecked(check or "the case asks for no check")
-    if check is True and not tensors(args, kwargs, call) and torch_only:
+    if check is True and not tensors(args, kwargs, call) and library.name == TORCH:
         return unchecked("no tensor among the arguments to repeat the call with")
     seconds, basis = rates.estimate(work, CPU, "float64")
     if seconds is not None and 2 * seconds > allowance:
@@ -205,5 +208,6 @@ def prepare_reference(
         require_memory(size, CPU)
     except TooLarge as error:
         return unchecked(f"a float64 reference would not fit: {error}")
-    function, inputs = in_float64(call) if check is True else check, elements(args, kwargs)
-    return Reference(function, in_float64(args), in_float64(dict(kwargs)), work.flops, inputs, precision)
+    function = in_float64(call, library) if check is True else check
+    args, kwargs, inputs = in_float64(args, library), in_float64(dict(kwargs), library), elements(args, kwargs)
+    return Reference(function, args, kwargs, work.flops, inputs, precision, library)

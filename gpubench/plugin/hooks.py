@@ -23,7 +23,7 @@ from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import GLANCE, case_of, glances, parametrize
+from .parametrize import GLANCE, case_of, glances, keeps_memory, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Plugin:
                 self.session.require_devices()
             if set(self.session.settings.devices) - {"auto", "all", "cpu"}:
                 _ = self.session.choices
+            _ = self.session.implementations
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -78,6 +79,7 @@ class Plugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Tell files of the same name apart. For the supervisor: only what is missing, in an order of its own."""
+        items[:] = [item for item in items if possible(item)]
         self.ambiguous = ambiguous_files(item.nodeid for item in items)
         self.collected = list(items)
         if settings.launched():  # by torchrun: what one process measures would be measured by all at once
@@ -99,10 +101,10 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
-            several = [RANKS in fixture_names(item) for item in items]
-            if any(several) and self.session.accelerated:
+            several = [(keeps_memory(item), RANKS in fixture_names(item)) for item in items]
+            if any(map(any, several)) and self.session.accelerated:
                 # Workers keep contexts on devices, until a case of one process needs these.
-                items.sort(key=lambda item: RANKS in fixture_names(item))
+                items.sort(key=lambda item: (keeps_memory(item), RANKS in fixture_names(item)))
 
     def _names(self, item: pytest.Item) -> list[str]:
         """All names by which a test can be chosen: those that pytest knows, and those that tables show."""
@@ -243,6 +245,8 @@ class Plugin:
         if report.when == "call" and status == OK:
             record_plain(item, attempt, self.session)
         stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
+        if report.when == "teardown" and attempt.fixture:
+            attempt.fixture.library.close()
         if self.recorder:
             if stuck:
                 self.recorder.abandon(item, f"{', '.join(stuck)} can't be put back in this process")

@@ -14,6 +14,7 @@ import pytest
 from ..devices import in_use
 from ..errors import RankFailure
 from ..format import counted
+from ..implementations import LIBRARIES
 from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
 from ..runfile.writer import text_of, without_paths
@@ -75,6 +76,8 @@ def free_memory() -> None:
     gc.collect()
     for kind in {type(device) for device in (in_use() if "torch" in sys.modules else ())}:
         kind.release_memory()
+    for library in LIBRARIES.values():
+        library.release_memory()
 
 
 def summary_lines(session: Session) -> list[str]:
@@ -89,7 +92,7 @@ def summary_lines(session: Session) -> list[str]:
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
         where = f" on {case.device}" if case.device else ""
         lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id}{where}: {first.seen}")
-    return lines
+    return [*lines, *(f"measured without {name}: {why}" for name, why in session.absent.items())]
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:

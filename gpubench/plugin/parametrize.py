@@ -6,11 +6,13 @@ pytest keeps the registry, the sweep, the ids, the skips and the selection; this
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +20,11 @@ from msgspec import structs
 
 from ..devices import Choice, find_device
 from ..errors import UsageError
+from ..implementations import TORCH, Implementation, find_implementation
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.reader import plain_case, workload_of
-from ..runfile.schema import IMPLEMENTATIONS, Case, Scalar
+from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
 
@@ -33,9 +36,11 @@ _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
-    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": IMPLEMENTATIONS, "variants": VARIANTS,
-    "devices": _PLACES, "size": None,
+    "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None, "full_implementations": None,
+    "variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None,
 }  # fmt: skip
+_PLAIN = ("devices", "size", "writing")
+"""Keys whose value stays as it is; that of others becomes a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +48,19 @@ class Markers:
     """What a test's ``gpubench`` markers say; the closest marker wins, key by key.
 
     ``dtypes`` are those it can do; a test that names none does float32, and others when asked. In the preset ``full``
-    it does ``full_dtypes`` too.
+    it does ``full_dtypes`` too. ``implementations`` are measured where they are installed, ``full_implementations`` in
+    the preset ``full`` and when asked. ``writing``: values of parameters with which the call writes into an array that
+    it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them.
     """
 
     dtypes: tuple[str, ...] = ()
     full_dtypes: tuple[str, ...] = ()
-    implementations: tuple[str, ...] = ("torch",)
+    implementations: tuple[str, ...] = (TORCH,)
+    full_implementations: tuple[str, ...] = ()
     variants: tuple[str, ...] = ("eager",)
     devices: str = "any"
     size: str | None = None
+    writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Any) -> Markers:
@@ -67,8 +76,18 @@ class Markers:
                 known = _MARKER[key]
                 if known is not None and (unknown := [entry for entry in entries if entry not in known]):
                     raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
-                values.setdefault(key, value if key in ("devices", "size") else entries)
+                values.setdefault(key, value if key in _PLAIN else entries)
+        for name in (*values.get("implementations", ()), *values.get("full_implementations", ())):
+            try:
+                find_implementation(name)
+            except UsageError as error:
+                raise UsageError(f"{node.nodeid}: {error}") from None
         return cls(**values)
+
+    def installed(self, names: Collection[str]) -> list[str]:
+        """Those of the ``names`` that the test can use and that are installed."""
+        able = dict.fromkeys((*self.implementations, *self.full_implementations))
+        return [name for name in able if name in names and not find_implementation(name).why_absent()]
 
 
 def parametrize(metafunc: pytest.Metafunc, session: Session) -> None:
@@ -89,6 +108,24 @@ def glances(item: pytest.Item) -> bool:
     return bool(values) and all(values)
 
 
+def possible(item: pytest.Item) -> bool:
+    """Whether a test's implementation can write where its parameters say that the call writes."""
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    if _library(item).writes:
+        return True
+    return not any(given.get(name) in values for name, values in Markers.of(item).writing.items())
+
+
+def keeps_memory(item: pytest.Item) -> bool:
+    """Whether a test's implementation never returns a GPU's memory: then it is best measured last."""
+    return _library(item).keeps_memory
+
+
+def _library(item: pytest.Item) -> type[Implementation]:
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    return find_implementation(given.get("gpubench_implementation", TORCH))
+
+
 def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     """The identity of a collected test: what is measured, and how. ``ambiguous`` are the names of files that occur
     twice: there the folder is part of the workload's name."""
@@ -100,8 +137,21 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     size = Markers.of(item).size
-    workload = workload_of(item.nodeid, ambiguous)
+    workload = workload_of(item.nodeid, ambiguous, shipped=_shipped(item))
     return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
+
+
+def _shipped(item: pytest.Item) -> bool:
+    """Whether its file comes with gpubench, be it of another installation, or was written by ``gpubench time``."""
+    return _of_suite(item.path.parent) or bool(item.config.getoption("--gpubench-brief"))
+
+
+@functools.cache
+def _of_suite(folder: Path) -> bool:
+    """Whether it is called ``benchmarks`` and lies inside this package, or beside it in a checkout."""
+    room = Path(__file__).parent.name, Path(__file__).name
+    packages = folder.parent, folder.parent / "gpubench"
+    return folder.name == "benchmarks" and any(package.joinpath(*room).is_file() for package in packages)
 
 
 def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Collection[str]) -> Case:
@@ -130,8 +180,8 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
             continue  # the workload's own list says what to run where it exists
         variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
-        for implementation, variant, cache in itertools.product(markers.implementations, variants, caches):
-            if implementation == "torch" or _numpy_can(choice, dtype):
+        for implementation, variant, cache in itertools.product(_implementations(markers, session), variants, caches):
+            if _library_can(implementation, choice, dtype, variant):
                 reason = choice.reason or _lacking(choice, dtype, variant)
                 yield _parameters(reason, choice.name, dtype, implementation, variant, cache)
 
@@ -151,9 +201,21 @@ def _choices(markers: Markers, session: Session) -> list[Choice]:
     return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}, chosen: {names}")]
 
 
-def _numpy_can(choice: Choice, dtype: str) -> bool:
-    """NumPy knows the CPU only, and has no products of the short dtypes, or some that nobody uses."""
-    return bool(choice.device and not choice.device.accelerator and dtype in ("float32", "float64"))
+def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) -> bool:
+    """Whether the library computes on the device, if that is there, and has the dtype and the variant."""
+    library = find_implementation(implementation)
+    if implementation == TORCH:
+        return True
+    known = dtype in library.dtypes and variant in library.variants
+    return bool(known and choice.device and not library.why_not_on(choice.device))
+
+
+def _implementations(markers: Markers, session: Session) -> list[str]:
+    """Those asked for, if the test can use them; else its own, and in the preset full what is installed besides."""
+    further = markers.full_implementations if session.settings.preset == "full" else ()
+    if not session.implementations:
+        session.absent |= {name: why for name in markers.implementations if (why := _why_absent(name))}
+    return markers.installed(session.implementations or (*markers.implementations, *further))
 
 
 def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
@@ -190,11 +252,17 @@ def _variants(markers: Markers, session: Session) -> list[str]:
 
 def _nothing(markers: Markers, session: Session) -> Any:
     """A test that has none of what was asked for is one row too."""
-    asked = [*session.settings.dtypes, *session.settings.variants]
+    asked = [*session.settings.dtypes, *session.settings.variants, *session.settings.implementations]
     reason = f"not for this workload: {', '.join(asked) or 'none of its dtypes exists on the chosen devices'}"
+    if not asked and (missing := [text for name in markers.implementations if (text := _why_absent(name))]):
+        reason = "; ".join(missing)
     dtype = (markers.dtypes or ("float32",))[0]
     device, implementation, variant = session.choices[0].name, markers.implementations[0], markers.variants[0]
     return _parameters(reason, device, dtype, implementation, variant, CACHES[0])
+
+
+def _why_absent(implementation: str) -> str | None:
+    return find_implementation(implementation).why_absent()
 
 
 def _parameters(reason: str | None, *values: str) -> Any:

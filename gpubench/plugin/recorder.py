@@ -22,14 +22,14 @@ from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
-from ..runfile.reader import MOST_VALUES
-from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case
+from ..runfile.reader import MOST_VALUES, convert
+from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, write
 from ..version import __version__
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
+MEASURING_ROOMS = ("devices", "implementations", "measure", "parallel", "plugin", "runfile", "workloads")
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
@@ -45,15 +45,16 @@ def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
     return code.hexdigest()[:16]
 
 
-def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> None:
-    """Raise UsageError if an earlier session of this journal was of another machine, torch or code."""
+def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first session of this journal, if any. Raises UsageError if it was of another machine, torch or code."""
     for event in Follower(ledger, begin=True).events():
         if event["event"] == "session":
             before = event["fingerprint"]
             if changed := [key for key in before if before[key] != fingerprint.get(key)]:
                 changes = "; ".join(f"{key} was {before[key]}, is {fingerprint.get(key)}" for key in changed)
                 raise UsageError(f"this run can't be resumed, its numbers wouldn't belong together: {changes}")
-            return
+            return event
+    return None
 
 
 def require_room(cases: Mapping[str, Case], processes: int) -> None:
@@ -75,7 +76,7 @@ def require_room(cases: Mapping[str, Case], processes: int) -> None:
 def _about(session: Session) -> dict[str, Any]:
     """The top-level facts of a run that are known when it begins."""
     settings = session.settings
-    asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants")}
+    asked = {name: list(getattr(settings, name)) for name in ("devices", "dtypes", "variants", "implementations")}
     return {
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
@@ -162,7 +163,9 @@ class Recorder:
         commit = hook.pytest_benchmark_generate_commit_info(config=config)
         hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit)
         fingerprint = self._fingerprint(machine[KEY], sources)
-        require_same(self.ledger.path, fingerprint)
+        if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
+            known = earlier["gpubench"].get("ceilings") or {}
+            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], ("session", "ceilings"))
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..format import counted, seconds_text, text
+from ..implementations import implementation_label
 from ..runfile.matching import (
     ELEMENTWISE,
     IRREGULAR,
@@ -39,13 +40,14 @@ from .labels import (
     brief_name,
     device_label,
     grouped,
-    implementation_name,
+    library,
+    library_label,
     listed,
     times_range,
     times_text,
 )
 from .machines import DeviceOfRun, Purchase, Ratio, SideBySide, cheapest, money_text, purchases
-from .speedup import RESIDENT, on_accelerator
+from .speedup import RESIDENT, leading, on_accelerator
 from .sweep import rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
@@ -158,7 +160,7 @@ def answer(
     rows = [row for row in records(results) if row["_result"].times]
     named = {row["run"]: row["_run"] for row in rows}
     pairs = records(speedups)
-    inside = [row for row in pairs if row["run"] == row["baseline_run"]]
+    inside = leading([row for row in pairs if row["run"] == row["baseline_run"]])
     sides = ("run", "device", "implementation", "baseline_run", "baseline_device", "baseline_implementation")
     # across machines only where nothing is paired inside one
     groups = grouped(inside or pairs, lambda row: tuple(row[name] for name in sides))
@@ -174,7 +176,7 @@ def answer(
         sentence, cards = _NO_ANSWER, tuple(map(_undecided, cards))
     if cards:
         return Answer(sentence, noted, cards)
-    alone = [row for row in rows if row["implementation"] != "numpy"]
+    alone = [row for row in rows if not library(row)] or rows
     hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
     alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
     return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), _timings(alone), hint)
@@ -218,7 +220,8 @@ def _in_other_arithmetic(kind: str, members: list[Row]) -> dict[str, Row]:
 def _device(row: Row) -> str:
     label = device_label(row["_run"], row["device"])
     same = row["device"] == row["baseline_device"] and row["run"] == row["baseline_run"]
-    return f"{implementation_name(row['implementation'])} on {label}" if same else label
+    named = same or (library(row) and on_accelerator(row))
+    return f"{implementation_label(row['implementation'])} on {label}" if named else label
 
 
 def _told_apart(row: Row, counts: Counter[str]) -> str:
@@ -231,8 +234,8 @@ def _baseline(members: list[Row], runs: dict[str, Run]) -> str:
     first = members[0]
     threads = {row["baseline_threads"] for row in members if row["baseline_threads"]}
     label = _with_threads(runs[first["baseline_run"]], first["baseline_device"], threads)
-    if first["implementation"] != first["baseline_implementation"]:
-        label = f"{implementation_name(first['baseline_implementation'])} on {label}"
+    if first["implementation"] != first["baseline_implementation"] or (library(first) and on_accelerator(first)):
+        label = f"{implementation_label(first['baseline_implementation'])} on {label}"
     return label if first["run"] == first["baseline_run"] else f"{label} ({first['baseline_run']})"
 
 
@@ -497,8 +500,7 @@ def timing(row: Row) -> Timing:
     times, rate = row["_result"].times, rate_of(row)
     values = rate.measure(row) if rate else None
     doubt = judgement.withheld(row)
-    numpy = "NumPy" if row["implementation"] == "numpy" else ""
-    words = shown_name(row["workload"]), numpy, unverified(row["_result"]), sweep.setting_of(row)
+    words = shown_name(row["workload"]), library_label(row), unverified(row["_result"]), sweep.setting_of(row)
     return Timing(
         " ".join(filter(None, words)),
         time_text(times.median_s, labels.flagged(row)),
@@ -584,10 +586,11 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     if judged and (busy or noisy > _BUSY_SHARE * len(judged)):
-        cause = "The machine was busy" if busy else "Many results are noisy"
-        count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
-        effect = count if noisy else "all times may be too long, although no single result is noisy"
-        lines.append(f"{cause}: {effect}. Close other programs and run again.")
+        count = f"{noisy} of {len(judged)}"
+        effect = f"{count} results are noisy (*) and may be far off"
+        effect = effect if noisy else "all times may be too long, although no single result is noisy"
+        words = f"The machine was busy: {effect}" if busy else f"Many results are noisy: {count} (*) may be far off"
+        lines.append(f"{words}. Close other programs and run again.")
     if rows and all(len(row["_result"].times.processes) < 2 for row in rows):
         lines.append(SINGLE_PROCESS)
     above = [row for row in judged if (row["utilisation"] or 0) > 1]

@@ -20,7 +20,19 @@ from ..statistics import INTERVAL
 from . import labels, provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
-from .labels import Names, Row, arithmetic, case_name, device_label, family, grouped, listed, size_label, size_text
+from .labels import (
+    Names,
+    Row,
+    arithmetic,
+    case_name,
+    device_label,
+    family,
+    grouped,
+    library_label,
+    listed,
+    size_label,
+    size_text,
+)
 from .machines import DeviceOfRun, device_names
 from .metrics import METRICS
 from .render import Summary, Table, warning_lines
@@ -53,16 +65,14 @@ _NOTE = (
 
 
 def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | None = None) -> list[str]:
-    """The lines: what was measured where, warnings, the answer, what has no time, and where the files are."""
-    head = [*_wrapped(_headline(run, elapsed_s)), *_hint(answer.hint)]
-    head += [""] if answer.warnings else []
-    head += warning_lines(answer.warnings, WIDTH)
-    foot = [*_wrapped(_unmeasured(run)), *_wrapped(_places(files), "        ")]
-    body = ["", *_wrapped(answer.sentence), ""]
-    room = MOST_LINES - len(head) - len(body) - len(foot)
+    """The lines: what was measured where, the answer, warnings, what has no time, and where the files are."""
+    head = [*_wrapped(_headline(run, elapsed_s)), *_hint(answer.hint), "", *_wrapped(answer.sentence), ""]
+    head += [*warning_lines(answer.warnings, WIDTH), ""] if answer.warnings else []
+    foot = [*_wrapped(_unmeasured(run)), *_places(files)]
+    room = MOST_LINES - len(head) - len(foot)
     own = _own(run) if answer.cards else []
     own = own if len(own) <= max(1, room // 2) else [*own[: max(1, room // 2) - 1], "  …"]
-    return [*head, *body, *_table(answer, room - len(own)), *own, *foot]
+    return [*head, *_table(answer, room - len(own)), *own, *foot]
 
 
 def machine_line(run: Run) -> str:
@@ -148,10 +158,13 @@ def _unmeasured(run: Run) -> str:
     return f"Skipped: {', '.join(parts) or 0}. Failed: {len(failed)}{names}."
 
 
-def _places(files: Sequence[Path]) -> str:
+def _places(files: Sequence[Path]) -> list[str]:
+    """In a line where it is wide enough: the name of a file isn't folded."""
     page, summary, data = ([path for path in files if path.name == name] for name in _PLACES)
     parts = [f"Report  {path}   (all results, charts)" for path in page] or [f"Report  {path}" for path in summary]
-    return clean("   ".join([*parts, *(f"Data  {path}" for path in data)]))
+    parts = [clean(part) for part in (*parts, *(f"Data  {path}" for path in data))]
+    line = "   ".join(parts)
+    return parts if len(line) > WIDTH else [line] if line else []
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
@@ -233,7 +246,7 @@ def workload_table(
         times = f"{seconds_text(row['baseline_s'])} → {seconds_text(row['time_s'])}"
         times += "*" * bool(row["_result"].flags or row[BASE].flags)
         calls = "—" if row["break_even_calls"] is None or withheld(row) else f"{row['break_even_calls']:,}"
-        device = devices[row["run"], row["device"]] + " · NumPy" * (row["implementation"] == "numpy")
+        device = " · ".join(filter(None, [devices[row["run"], row["device"]], library_label(row)]))
         cells = (case_name(row), device, against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
     kinds = sorted({row["uncertainty"] for row in chosen})

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..format import ratio_text, text
+from ..implementations import TORCH, implementation_label
 from ..runfile.matching import shown_name
 from ..runfile.schema import Run, Scalar
 from .table import IMPLAUSIBLE, records
@@ -18,7 +19,6 @@ from .table import IMPLAUSIBLE, records
 Row = dict[str, Any]
 _T = TypeVar("_T")
 _LONGEST = 40
-_IMPLEMENTATIONS = {"numpy": "NumPy", "torch": "PyTorch"}
 _NOISE = re.compile(
     r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
@@ -35,21 +35,21 @@ class Names:
     def __init__(self, table: pd.DataFrame) -> None:
         rows = records(table[["run", "device", "implementation"]].drop_duplicates())
         self.several = len({row["run"] for row in rows}) > 1
-        self.mixed = {row["device"] for row in rows if row["implementation"] == "numpy"}
+        self.mixed = {row["device"] for row in rows if library(row)}
 
     def source(self, row: Row, prefix: str = "") -> str:
         """``cpu``, ``cuda:0``, ``cpu · NumPy``, with the run's name behind it where there are several."""
         name = str(row[f"{prefix}device"])
         implementation = row[f"{prefix}implementation"]
         if name in self.mixed and implementation:
-            name += f" · {implementation_name(implementation)}"
+            name += f" · {implementation_label(implementation)}"
         return shorten(f"{name} · {row[f'{prefix}run']}" if self.several else name)
 
     def baseline(self, row: Row) -> str:
         """What a speedup is measured against."""
         if row["run"] == row["baseline_run"]:
             if row["implementation"] != row["baseline_implementation"]:
-                return implementation_name(str(row["baseline_implementation"]))
+                return implementation_label(str(row["baseline_implementation"]))
             return "the CPU" if row["baseline_device"] == "cpu" else str(row["baseline_device"])
         return shorten(str(row["baseline_run"]))
 
@@ -121,9 +121,28 @@ def times_range(low: float, high: float) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def implementation_name(name: str) -> str:
-    """``NumPy`` of ``numpy``."""
-    return _IMPLEMENTATIONS.get(name, name)
+def library(row: Row, side: str = "") -> str:
+    """``numpy``: what does the work where it isn't PyTorch; empty for PyTorch, and where nobody knows."""
+    name = row.get(f"{side}implementation")  # the rows of scaling.csv have none
+    return "" if name in (None, TORCH) else str(name)
+
+
+def other_libraries(rows: Iterable[Row]) -> list[str]:
+    """The libraries beside PyTorch that have done the rows' work, NumPy first."""
+    return sorted({library(row) for row in rows} - {""}, key=lambda name: (name != "numpy", name))
+
+
+def library_label(row: Row, side: str = "") -> str:
+    """``NumPy`` where that does the work, or another library than PyTorch; else empty."""
+    return implementation_label(name) if (name := library(row, side)) else ""
+
+
+def library_on(row: Row, device: str) -> str:
+    """``NumPy``; ``H200 · CuPy`` on an accelerator of that name; of PyTorch the ``device``."""
+    if not library(row):
+        return device
+    accelerator = row["_run"].machine.device(row["device"]).accelerator
+    return f"{device} · {library_label(row)}" if accelerator else library_label(row)
 
 
 def device_label(run: Run, name: str) -> str:

@@ -39,6 +39,7 @@ from .labels import (
     device_label,
     flagged,
     grouped,
+    library,
     listed,
     shorten,
     times_range,
@@ -200,7 +201,7 @@ def _against_one(ratios: list[Ratio]) -> list[Ratio]:
 def work_lines(results: pd.DataFrame) -> list[WorkLine]:
     """By kind of work and arithmetic the benchmarks that most devices have, each at the largest size that these devices
     have in common; the plainest arithmetic of a kind leads."""
-    measured = [row for row in records(results) if row["_result"].times and row["implementation"] != "numpy"]
+    measured = [row for row in records(results) if row["_result"].times and not library(row)]
     work = [row for row in measured if kind_of(row["workload"])]
     shared: dict[tuple[str, str], list[SharedBenchmark]] = {}
     for (workload, done), rows in grouped(work, lambda row: (row["workload"], arithmetic(row))).items():

@@ -183,7 +183,7 @@ _OTHER_COLUMNS = {
         "size_name, size": "the parameter that varies, and its value",
         "rate, rate_unit": "throughput in the unit by which people judge such work",
         "status, flags, reason": "`ok` or why it has no time; what was wrong meanwhile (`implausible`: above its peak)",
-        "implementation, regime, cache, threads": "torch or numpy; resident or one-shot; hot or cold; CPU threads",
+        "implementation, regime, cache, threads": "torch, numpy, …; resident or one-shot; hot or cold; CPU threads",
     },
     "speedup.csv": {
         "speedup, low, high": "time of the baseline / time_s, and the ends of its interval (`uncertainty` says which)",
@@ -214,5 +214,5 @@ def document() -> str:
     for name, columns in _OTHER_COLUMNS.items():
         lines += ["", f"## Other columns of {name}", "", "| column | meaning |", "| --- | --- |"]
         lines += [f"| {column} | {meaning} |" for column, meaning in columns.items()]
-    numpy = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."
-    return "\n".join([*lines, "", numpy]) + "\n"
+    alone = "Where no GPU was measured, speedup.csv and crossover.csv compare PyTorch with NumPy on the same CPU."
+    return "\n".join([*lines, "", alone]) + "\n"

@@ -60,8 +60,8 @@ class Table:
 class Summary:
     """``charts`` are (title, file stem) for the pictures that were drawn in ``picture`` format.
 
-    ``lead`` are sentences, ``warnings`` stand before all tables, ``details`` are tables that are folded where that can
-    be done. ``left_out`` is one line on what was not compared, empty where there is nothing.
+    ``lead`` are sentences; ``warnings`` stand below them, before all tables. ``details`` are tables that are folded
+    where that can be done. ``left_out`` is one line on what was not compared, empty where there is nothing.
     """
 
     tables: tuple[Table, ...]
@@ -156,7 +156,7 @@ def warning_lines(warnings: Sequence[str], width: int, most: int = 3) -> list[st
 
 
 def show_summary(summary: Summary, console: Console | None = None, verbose: bool = False) -> None:
-    """Warnings first; in a pipe the same without colours. Nothing in a cell is taken for markup."""
+    """The answer, then warnings, then tables; in a pipe without colours. Nothing in a cell is taken for markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -167,10 +167,10 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
     def plain(words: str, style: str = "") -> Text:
         return Text(writable(words, console.encoding), style)
 
-    for line in warning_lines(summary.warnings, console.width):
-        console.print(plain(line, "yellow"))
     for words in summary.lead:
         console.print(plain(words))
+    for line in warning_lines(summary.warnings, console.width):
+        console.print(plain(line, "yellow"))
     for table in (*summary.tables, *(summary.details if verbose else ())):
         grid = RichTable(title=plain(table.title, "bold"), title_justify="left", caption_justify="left")
         if note := footnote(table):

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..errors import UsageError
 from ..format import aligned, counted, seconds_text, text
+from ..implementations import implementation_label
 from ..runfile import folder, reader
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run
@@ -21,7 +22,7 @@ from .answer import SINGLE_PROCESS, answer, crossings_by_pair, warnings
 from .findings import machine_line
 from .judgement import crossover_table, crossover_text, peak_text
 from .labels import Names, Row, arithmetic, brief_name, device_label, grouped, listed, times_range, times_text
-from .speedup import on_accelerator, pair, pair_or_numpy, speedup_of, times_and_ratio
+from .speedup import on_accelerator, pair, pair_or_libraries, speedup_of, times_and_ratio
 from .table import BASE, CROSSING, HIDDEN, LINE, records, results_table
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Results:
 
     @cached_property
     def _pairs(self) -> pd.DataFrame:
-        return pair_or_numpy(self.table, pair(self.table)).table
+        return pair_or_libraries(self.table, pair(self.table)).table
 
     @property
     def df(self) -> pd.DataFrame:
@@ -263,7 +264,7 @@ def _draw(ax: Axes, kind: str, lines: Sequence[tuple[sweep.Sweep, sweep.Line]]) 
 
 
 def _source(row: Row) -> tuple[str, str]:
-    return row["device"], "numpy" if row["implementation"] == "numpy" else ""
+    return row["device"], labels.library(row)
 
 
 def _size_key(row: Row) -> tuple[float, ...]:
@@ -310,9 +311,8 @@ def _cells(rows: list[Row], pairs: list[Row]) -> list[tuple[str, ...]]:
 
 
 def _source_name(row: Row) -> str:
-    if row["implementation"] == "numpy":
-        return "NumPy"
-    return "CPU" if row["device"] == "cpu" else brief_name(device_label(row["_run"], row["device"]))
+    name = "CPU" if row["device"] == "cpu" else brief_name(device_label(row["_run"], row["device"]))
+    return labels.library_on(row, name)
 
 
 def _name(row: Row, rows: Sequence[Row]) -> str:
@@ -357,7 +357,7 @@ def _tagged(cells: Sequence[Sequence[str]]) -> Iterable[tuple[str, Sequence[str]
 def _who(row: Row) -> str:
     """``H200``, ``PyTorch``; with what else tells comparisons apart."""
     inside = row["device"] == row["baseline_device"] and row["run"] == row["baseline_run"]
-    return labels.implementation_name(row["implementation"]) if inside else _source_name(row)
+    return implementation_label(row["implementation"]) if inside else _source_name(row)
 
 
 def _crossing_sentence(row: Row) -> str:
@@ -365,7 +365,7 @@ def _crossing_sentence(row: Row) -> str:
     line: sweep.Line = row[LINE]
     last = line.row
     words = crossover_text(row[CROSSING], line, row["size_parameter"])
-    base = "NumPy" if last["baseline_implementation"] == "numpy" else "the CPU"
+    base = labels.library_label(last, "baseline_") or "the CPU"
     who = f"{shown_name(last['workload'])}, {arithmetic(last)}: {_who(last)}"
     if len(line.points) == 1:
         return _single_sentence(last)
@@ -380,7 +380,7 @@ def _crossing_sentence(row: Row) -> str:
 
 def _single_sentence(row: Row) -> str:
     """``H200 is 12× (11× to 13×) as fast as the CPU.``"""
-    base = "NumPy" if row["baseline_implementation"] == "numpy" else "the CPU"
+    base = labels.library_label(row, "baseline_") or "the CPU"
     who = f"{shown_name(row['workload'])}, {arithmetic(row)}: {_who(row)}"
     if reason := judgement.withheld(row):
         return f"{who} against {base}: {reason}."

@@ -16,10 +16,11 @@ import pandas as pd
 
 from .. import statistics
 from ..errors import UsageError
+from ..implementations import TORCH
 from ..runfile.schema import REGIMES, DeviceFacts, Result, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Interval
-from .labels import Row, grouped
+from .labels import Row, grouped, library
 from .table import BASE, HIDDEN, ONE_SHOT_COLUMNS, PAIRED, SIDE, parameter_columns, records
 
 RESIDENT, ONE_SHOT = REGIMES
@@ -103,11 +104,22 @@ def pair(table: pd.DataFrame, baseline: Baseline | None = None, allow: Collectio
     return Pairs(frame, tuple(left_out))
 
 
-def pair_or_numpy(table: pd.DataFrame, pairs: Pairs) -> Pairs:
-    """The pairs, or where there are none those of PyTorch against NumPy on the same CPU."""
+def pair_or_libraries(table: pd.DataFrame, pairs: Pairs) -> Pairs:
+    """The pairs, or where there are none those of libraries on the same device."""
     if not pairs.table.empty:
         return pairs
-    return Pairs(pair(table, Baseline("implementation", "numpy")).table, pairs.left_out)
+    return Pairs(pair(table, library_baseline(table)).table, pairs.left_out)
+
+
+def library_baseline(table: pd.DataFrame) -> Baseline:
+    """What libraries are held against: NumPy, or where it wasn't measured PyTorch."""
+    return Baseline("implementation", "numpy" if (table["implementation"] == "numpy").any() else TORCH)
+
+
+def leading(pairs: list[Row]) -> list[Row]:
+    """Without those of another library than PyTorch on both sides, on an accelerator, unless there are no others."""
+    others = {id(row) for row in pairs if library(row) and library(row) == library(row, "baseline_")}
+    return [row for row in pairs if id(row) not in others or not on_accelerator(row)] or pairs
 
 
 def _groups(table: pd.DataFrame, terms: list[str]) -> list[_Rows]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import statistics
 from ..runfile.schema import Run
-from .labels import Row, case_name, grouped, shorten
+from .labels import Row, case_name, grouped, library, shorten
 from .table import records
 
 LEAST_RUNS = 6
@@ -91,7 +91,7 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
 
 def _name(row: Row) -> str:
     words = [case_name(row), f"on {row['device']}" * (row["device"] != "cpu")]
-    return " ".join(filter(None, [*words, row["implementation"] if row["implementation"] != "torch" else ""]))
+    return " ".join(filter(None, [*words, library(row)]))
 
 
 def _series(name: str, rows: Sequence[Row], level: float) -> Series:

@@ -26,10 +26,22 @@ from .answer import Answer
 from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
-from .labels import Names, Row, flagged, grouped, setting, size_label, size_text, times_text
+from .labels import (
+    Names,
+    Row,
+    flagged,
+    grouped,
+    library,
+    library_label,
+    other_libraries,
+    setting,
+    size_label,
+    size_text,
+    times_text,
+)
 from .machines import GPUS_TITLE
 from .render import Table, html_table, markdown_table
-from .speedup import RESIDENT, on_accelerator
+from .speedup import RESIDENT, leading, on_accelerator
 from .sweep import representatives, setting_of
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
@@ -50,7 +62,9 @@ _OF_PAIRS = {
     "break_even_calls": "break_even_calls", "baseline_s": "baseline_s",
 }  # fmt: skip
 _COLOURS, _SHAPES = ("d0", "d1", "d2", "d3", "d4", "d5"), 4
-"""Classes of the style sheet, for accelerators; CPUs are grey, NumPy has a colour of its own."""
+"""Classes of the style sheet, for accelerators; CPUs are grey, other libraries on them have a colour of their own."""
+_LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
+"""Colours and shapes of other libraries than PyTorch on a CPU."""
 _MOST_NAMED = 9
 """Points of a roofline that are named."""
 _MOST_TRENDS = 12
@@ -195,7 +209,7 @@ def page_data(
     pairs = {id(row["_result"]): row for row in compared}
     first = grouped(compared, lambda row: row["workload"]) or workloads
     baseline = " or ".join(dict.fromkeys(map(named.baseline, compared)))
-    on_gpu = [row for row in compared if on_accelerator(row) and named.baseline(row) == _CPU]
+    on_gpu = leading([row for row in compared if on_accelerator(row) and named.baseline(row) == _CPU])
     findings, marks = _explained(crossings, devices)
     texts: dict[Any, int] = {}
     every = []
@@ -246,15 +260,17 @@ def _page_devices(rows: Sequence[Row], naming: Naming) -> dict[_Source, dict[str
     measured = {_source(row) for row in rows if row["_result"].times}
     sources = sorted(dict.fromkeys(map(_source, rows)), key=lambda source: source not in measured)  # stable
     devices: dict[_Source, dict[str, Any]] = {}
-    accelerators = 0
+    accelerators, libraries = 0, other_libraries(rows)
     for source in sources:
         row = firsts[source]
         device = row["_run"].machine.device(row["device"])
-        numpy = " NumPy" if row["implementation"] == "numpy" else ""
-        name = f"{device.label or device.name}{numpy}"
+        name = " ".join(filter(None, [device.label or device.name, library_label(row)]))
         coloured = device.accelerator and source in measured
-        colour = _COLOURS[accelerators % len(_COLOURS)] if coloured else "numpy" if numpy else "cpu"
-        shape = accelerators % _SHAPES if coloured else 2 * bool(numpy)
+        colour, shape = "cpu", 0
+        if coloured:
+            colour, shape = _COLOURS[accelerators % len(_COLOURS)], accelerators % _SHAPES
+        elif library(row):
+            colour, shape = _LIBRARIES[libraries.index(library(row)) % len(_LIBRARIES)]
         words = {"name": name, "short": naming.device(row), "machine": row["machine"]}
         devices[source] = words | {"colour": colour, "shape": shape}
         accelerators += coloured

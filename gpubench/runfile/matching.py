@@ -38,6 +38,8 @@ _NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
 """Families about copies, and about several devices, which have tables of their own."""
 _EXPRESSIONS = "time."
 """What the names of expressions begin with: the file that they are measured in."""
+SHIPPED = frozenset((*_FAMILIES, *_NO_WORK, _EXPRESSIONS.rstrip(".")))
+"""Families of the suite and of expressions: names of the files that come with gpubench, or are written by it."""
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")

@@ -30,6 +30,7 @@ from msgspec import structs
 from ..errors import RunFileError
 from . import schema
 from .flags import ADVICE, apart
+from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
 
 LONGEST_TEXT = 2000
@@ -217,16 +218,19 @@ _INDEXED = ("cuda", "xpu")
 """Kinds whose first device is meant where no index is given."""
 
 
-def workload_of(fullname: str, ambiguous: Collection[str] = ()) -> str:
+def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = False) -> str:
     """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
 
-    ``ambiguous`` are the names of files that occur twice: there the folder is part of the name.
+    ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
+    with gpubench; another one that is called like one of them is ``test_fft`` in full.
     """
     file, _, rest = fullname.partition("::")
     place = PurePosixPath(file.replace("\\", "/"))
     stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
-    if place.name in ambiguous and place.parent.name:
+    if not shipped and place.name in ambiguous and place.parent.name:
         stem = f"{place.parent.name}/{stem}"
+    elif not shipped and stem in SHIPPED:
+        stem = f"test_{stem}"
     *classes, function = rest.partition("[")[0].split("::")
     name = function.removeprefix("test_") or function
     parts = [stem, *classes]

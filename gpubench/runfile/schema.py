@@ -19,7 +19,7 @@ KEY = "gpubench"
 SCHEMA_VERSION = 1
 SAMPLES_KEPT = 200
 
-IMPLEMENTATIONS, REGIMES = ("torch", "numpy"), ("resident", "one-shot")
+REGIMES = ("resident", "one-shot")
 OK, UNMEASURED = "ok", ("skipped", "oom", "error", "timeout", "crashed")
 
 TIMERS = ("device_clock", "timer", "replay")
@@ -65,7 +65,7 @@ class Case(Struct, frozen=True, gc=False):
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
     dtype: Annotated[str, _is("float32, tf32, bfloat16, float16 or float64; empty where none applies")] = ""
     params: Annotated[Scalars, _is("the test's own parameters")] = field(default_factory=dict)
-    implementation: Annotated[str, _is("torch or numpy; it and the next three are empty for other fixtures")] = "torch"
+    implementation: Annotated[str, _is("torch, numpy, …; it and the next three are empty for other fixtures")] = "torch"
     variant: Annotated[str, _is("eager, autocast, compile or graph")] = "eager"
     regime: Annotated[str, _is("resident: the data stays on the device; one-shot: with copies")] = "resident"
     cache: Annotated[_Cache, _is("cold: the last cache was flushed before every round")] = "hot"
@@ -257,7 +257,7 @@ class RunFacts(Struct, frozen=True):
     version: Annotated[str | None, _is("the version of gpubench")] = None
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
-    asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache")] = None
+    asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
     ceilings: Annotated[_Ceilings | None, _is("measured peaks by device")] = None
@@ -296,6 +296,7 @@ class MachineFacts(Struct, frozen=True):
     devices: Annotated[_Devices | None, _is("all devices")] = None
     cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
+    libraries: Annotated[Scalars | None, _is("versions of NumPy and, where installed, CuPy and JAX")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
     threads: Annotated[Count | None, _is("threads of torch on the CPU")] = None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import GpubenchError
 from ..format import counted, ratio_text, seconds_text, text
+from ..implementations import TORCH, implementation_label
 from ..runfile.ledger import Event
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
@@ -72,7 +73,8 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     times = Column("one call", justify="right"), Column("in all", justify="right")
     table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
     for case in cases:
-        name = case["id"] + (" (numpy)" if case["implementation"] == "numpy" else "")
+        library = case["implementation"]
+        name = case["id"] + (f" ({library})" if library not in ("", TORCH) else "")
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
         cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
@@ -254,7 +256,7 @@ class Progress:
         ordered = sorted(results.items(), key=lambda entry: (entry[0] != "CPU", entry[0]))
         parts = [_cell(name, each) for name, each in ordered]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
-        others = [median for name, median in medians.items() if name not in ("CPU", "NumPy")]
+        others = [median for name, median in medians.items() if name != "CPU" and not _library(results[name])]
         speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
         return "  ".join([place, shown_name(benchmark), *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
@@ -283,8 +285,20 @@ def _inner(value: Any, *keys: str) -> Any:
 
 def _column(end: Event) -> str:
     """The device of a result, or the library that isn't torch."""
-    record = _inner(end, "benchmark", "extra_info", KEY) or _inner(end, "case")
-    return "NumPy" if _inner(record, "implementation") == "numpy" else _short_name(str(_inner(record, "device") or ""))
+    device, library = _short_name(str(_inner(_record(end), "device") or "")), _library(end)
+    if not library:
+        return device
+    return implementation_label(library) if device == "CPU" else f"{device} {implementation_label(library)}"
+
+
+def _library(end: Event) -> str:
+    """What has done the work where it isn't torch."""
+    name = str(_inner(_record(end), "implementation") or "")
+    return "" if name == TORCH else name
+
+
+def _record(end: Event) -> Any:
+    return _inner(end, "benchmark", "extra_info", KEY) or _inner(end, "case")
 
 
 def _median_s(end: Event) -> float | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
+from gpubench.measure.data import Data
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -98,6 +103,34 @@ def test_normal_values_are_told_from_others() -> None:
             irregular.require_normal(wrong)
 
 
+class Taken:
+    """In place of the fixture: makes the inputs of a benchmark, and keeps the call that it would measure."""
+
+    implementation = "torch"
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype, self.args = dtype, ()
+        self.data = Data(CPU, dtype, seed=0)
+        self.randn, self.randint = self.data.randn, self.data.randint
+
+    def __call__(self, function: object, *args: object, **work: object) -> None:
+        self.args = args
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_running_sum_is_exact_even_if_its_parts_are_kept_in_16_bits(dtype: torch.dtype) -> None:
+    taken = Taken(dtype)
+    irregular.test_cumsum(taken, 2**20)
+    steps, _ = taken.args
+    shift, sums = 1, steps.clone()
+    while shift < len(sums):  # each pass adds up twice as long a stretch (Hillis and Steele, CACM 29, 1986)
+        sums[shift:] += sums[:-shift].clone()
+        shift *= 2
+    assert sums.dtype == dtype
+    assert torch.equal(sums.double(), steps.double().cumsum(0))
+    assert sums.unique().numel() > 200  # a sum that stands still would be exact too
+
+
 def test_how_many_different_values_are_drawn() -> None:
     drawn = np.random.default_rng(1).integers(1000, size=2000)
     assert irregular.expected_distinct(2000, 1000) == pytest.approx(len(np.unique(drawn)), rel=0.02)
@@ -132,3 +165,14 @@ def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]
             continue  # the other sign is as good
         with pytest.raises(WrongAnswer, match="rounding explains"):
             reference(Twisted(factor), matrix, matrix, dtype="float64")
+
+
+def test_a_served_decoder_can_be_listed(tmp_path: Path) -> None:
+    """Without data: its reference needs some."""
+    command = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", BENCHMARKS / "test_serving.py", "-k", "decoder"]
+    command += ["--gpubench-preset=smoke", "--gpubench-device=cpu", f"--gpubench-plan={tmp_path / 'plan.json'}"]
+    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    (case,) = json.loads((tmp_path / "plan.json").read_text())["cases"]
+    assert (case["workload"], case["skip"]) == ("serving.decoder", None)
+    assert case["call_s"] > 0

@@ -206,3 +206,26 @@ def test_what_can_t_be_merged_is_said_in_a_line(tmp_path, save, capsys) -> None:
     assert "gone.json: no such file" in capsys.readouterr().err
     assert main(["merge", str(tmp_path), "-o", str(Path(name) / "c.json")]) == 2
     assert "can't write there" in capsys.readouterr().err
+
+
+def test_a_merged_file_needs_as_many_more_runs_as_one_measured_at_once(merge, save, tmp_path, capsys) -> None:
+    """Each of its benchmarks has the processes of one part, and so has each that one more run would add."""
+
+    def advice(*files: str) -> set[str]:
+        assert main(["compare", *files, "--format=json"]) == 0
+        cases = json.loads(capsys.readouterr().out)["cases"]
+        assert [case["processes"] for case in cases] == [{"base": 3, "new": 3}] * 6
+        return {case["advice"] for case in cases}
+
+    def marks(late: float) -> list[dict[str, Any]]:
+        return [mark(f"a.{letter}", 1.0, 1.1, 0.9 + late) for letter in "abcdef"]
+
+    whole = [save(f"whole{late}.json", part(*marks(late), processes=3)) for late in (0.0, 0.01)]
+    merged = []
+    for number, late in enumerate((0.0, 0.01)):
+        merge(part(*marks(late)[:3], processes=3), part(*marks(late)[3:], processes=3))
+        merged.append(str((tmp_path / "whole" / "run.json").rename(tmp_path / f"merged{number}.json")))
+    capsys.readouterr()
+    (text,) = advice(*whole)
+    assert "more runs per side would detect a change of 5 %" in text
+    assert advice(*merged) == {text}

@@ -128,6 +128,18 @@ def test_a_benchmark_that_fails_is_a_line_and_exit_code_1(tmp_path):
     assert line.startswith("a @ b on cpu: error: RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)")
 
 
+def test_where_every_expression_was_skipped_it_ends_with_2_and_the_reason(tmp_path):
+    words = ["--setup=a = randn(n)", "--size=n=1e13", "-o=r.json"]
+    done = gpubench("time", "a + a", "a * a", *words, *SMOKE, cwd=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()[-1:]
+    assert line.startswith("gpubench time: nothing was measured: ")
+    assert " more on cpu, " in line
+    assert {each.status for each in read(tmp_path / "r.json").results} == {"skipped"}
+    done = gpubench("time", "a + a", words[0], "--size=n=8,1e13", *SMOKE, cwd=tmp_path)
+    assert done.returncode == 0, "one of two sizes was measured"
+
+
 def test_own_modules_and_numpy(tmp_path):
     (tmp_path / "mine.py").write_text("def twice(x): return x + x\n")
     words = ["twice(a)", "--import=mine", "--setup=a = randn(9)", "--against=a + a", "-o=r.json"]

@@ -162,9 +162,9 @@ def test_a_drift_that_few_cases_cannot_show_raises_no_false_alarms(cases, runs):
 
 def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     random = np.random.default_rng(2)
-    (only,) = judge(drifting(random, CASES[:1], 4), drifting(random, CASES[:1], 4, factor=1.3), per_run=3)
+    (only,) = judge(drifting(random, CASES[:1], 4), drifting(random, CASES[:1], 4, factor=1.3))
     assert only.verdict == SLOWER
-    (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0), per_run=3)
+    (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0))
     assert only.verdict == INCONCLUSIVE
     assert 10 < only.more < 30
     assert "more runs per side would detect a change of 5 %" in only.advice

@@ -15,11 +15,13 @@ from gpubench.commands.notebook import magic
 from gpubench.devices import Demo, Load, find_device, kinds, present, select
 from gpubench.devices.demo import (
     COPY_S,
+    EIGHT_BITS,
     KERNEL_S,
     LAUNCH_S,
     PAGEABLE,
     PEAK_BYTES,
     PEAK_FLOPS,
+    PEAK_OPERATIONS,
     PINNED,
     REACHED,
     WAIT_S,
@@ -58,6 +60,7 @@ def test_its_clock_passes_as_work_is_launched_and_waited_for():
         (Load(1e12, 1e6, 1, "bfloat16"), 1e12 / PEAK_FLOPS["bfloat16"] / REACHED),
         (Load(1.0, 1e9, 1, "float32"), 1e9 / PEAK_BYTES / REACHED),
         (Load(1.0, 1.0, 7, "float32"), 7 * KERNEL_S),
+        (Load(1e12, 1e6, 1, EIGHT_BITS), 1e12 / PEAK_OPERATIONS / REACHED),
     ],
 )
 def test_a_call_takes_the_longer_of_flops_bytes_and_kernels(load, seconds):
@@ -129,3 +132,45 @@ def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
     assert "new was measured on a simulated device (demo): it can't be compared with hardware" in done.stderr
     assert "simulated device" not in command("compare", "--base", made, "--new", made, cwd=tmp_path).stderr
     assert isinstance(gpubench.load(made), Results)
+
+
+DECLARED = """
+import pytest, torch
+
+def uncounted(x):
+    if x.is_meta:
+        raise NotImplementedError
+    return -x
+
+WORK = {"flops": 1e12}, {"nbytes": 1e10}, {"items": 10**12, "unit": "operation"}, {"items": 8}
+
+@pytest.mark.parametrize("work", WORK)
+def test_declared(gpubench, work):
+    gpubench(uncounted, gpubench.randn(8), **work)
+"""
+
+
+def test_work_that_is_not_counted_is_simulated_as_it_is_declared(tmp_path):
+    (tmp_path / "test_declared.py").write_text(DECLARED)
+    run = ["run", "test_declared.py", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out"]
+    done = command(*run, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    flops, nbytes, operations, items = read(tmp_path / "out" / "run.json").results
+    expected = 1e12 / PEAK_FLOPS["float32"], 1e10 / PEAK_BYTES, 1e12 / PEAK_OPERATIONS
+    for result, seconds in zip((flops, nbytes, operations), expected, strict=True):
+        assert result.times.median_s == pytest.approx(seconds / REACHED, rel=0.05)
+    assert items.status == "skipped"
+    assert items.reason.endswith("on meta tensors, or flops= or nbytes=")
+
+
+def test_attention_and_products_of_8_bits_run_on_it(tmp_path):
+    run = ["run", "--builtin", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none", "-o", "out"]
+    done = command(*run, "-k", "attention.causal or quantised.int8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = read(tmp_path / "out" / "run.json").results
+    assert {(result.workload, result.params.get("backend")) for result in results} == {
+        ("attention.causal", "flash"), ("attention.causal", "math"), ("quantised.int8", None)
+    }  # fmt: skip
+    assert {result.status: result.reason for result in results} == {"ok": None}
+    by_kernel = {result.params.get("backend"): result for result in results if result.dtype == "float32"}
+    assert by_kernel["math"].times.median_s > 2 * by_kernel["flash"].times.median_s  # several kernels, and not one

@@ -152,6 +152,27 @@ def test_what_torch_and_pytest_set_by_themselves_is_no_fault(monkeypatch):
     assert state.restore() == (None, [])
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "compiles", "named"),
+    [(1000, 2000, True, False), (1000, 2000, False, True), (1000, 2001, True, True), (3000, 2000, True, True)],
+)
+def test_the_recursion_limit_of_torchs_compiler_is_put_back_and_no_fault(
+    around, monkeypatch, before, after, compiles, named
+):
+    compiler = "torch._inductor.compile_fx"
+    if compiles:
+        monkeypatch.setitem(sys.modules, compiler, sys)
+    else:
+        monkeypatch.delitem(sys.modules, compiler, raising=False)
+    sys.setrecursionlimit(before)
+    state = State()
+    sys.setrecursionlimit(after)
+    state.compare()
+    flag, stuck = state.restore()
+    assert (flag is not None, stuck) == (named, [])
+    assert sys.getrecursionlimit() == before
+
+
 def test_a_benchmark_that_changes_nothing_costs_less_than_a_millisecond():
     def seconds():
         begin = time.process_time()

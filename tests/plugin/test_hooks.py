@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from gpubench.runfile.matching import LINEAR_ALGEBRA, kind_of
+from gpubench.runfile.reader import plain_case, read
+
 CASE = """
 import torch, pytest
 def test_neg(gpubench):
@@ -408,3 +411,27 @@ def test_the_header_names_devices_and_preset(pytester):
     result = pytester.runpytest_inprocess("-p", "gpubench.plugin", "--gpubench-device=cpu", "--gpubench-preset=smoke")
     result.stdout.fnmatch_lines(["gpubench: devices cpu, preset smoke"])
     assert "torch" not in result.stdout.str()
+
+
+def test_a_file_called_like_one_of_the_suite_is_somebodys_own(pytester):
+    """By where it lies, of whichever installation: names are those of the suite only in the suite."""
+    sources = {"benchmarks/test_fft.py": CASE, "test_time.py": CASE}
+    sources |= {"checkout/benchmarks/test_fft.py": CASE, "checkout/gpubench/plugin/parametrize.py": ""}
+    for name, source in sources.items():
+        path = pytester.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    options = "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu", "--benchmark-json=run.json"
+
+    def workloads(*files):
+        assert pytester.runpytest_inprocess(*options, *files, "--import-mode=importlib").ret == 0
+        run = read(pytester.path / "run.json")
+        return {result.workload: kind_of(result.workload) for result in run.results}
+
+    assert workloads("benchmarks", "test_time.py") == {name: name for name in ("test_fft.neg", "test_time.neg")}
+    assert workloads("checkout") == {"fft.neg": LINEAR_ALGEBRA}
+    assert workloads("checkout", "benchmarks") == {
+        "fft.neg": LINEAR_ALGEBRA,
+        "benchmarks/fft.neg": "benchmarks/fft.neg",
+    }
+    assert plain_case("a/test_models.py::test_it", {}).workload == "test_models.it"

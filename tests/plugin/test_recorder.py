@@ -98,6 +98,32 @@ def test_another_fingerprint_is_refused_by_what_differs(tmp_path):
         require_same(path, {"code": "b", "torch": "2"})
 
 
+PEAKS = """
+import os, pathlib, torch
+
+def test_crashes_once(gpubench):
+    if not pathlib.Path("begun").exists():
+        pathlib.Path("begun").touch()
+        os._exit(7)
+    gpubench(torch.neg, gpubench.randn(8))
+"""
+
+
+def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester):
+    pytester.makepyfile(test_it=PEAKS)
+    path = pytester.path / "run.ledger.jsonl"
+    options = [
+        "--gpubench-preset=smoke",
+        "--gpubench-device=cpu",
+        f"--gpubench-ledger={path}",
+        "--gpubench-process=0/1",
+    ]
+    assert [pytester.runpytest_subprocess(*options).ret for _ in range(2)] == [7, 0]
+    first, second = (event for event in read_ledger(path) if event["event"] == "session")
+    assert second["gpubench"]["ceilings"] == first["gpubench"]["ceilings"] != {}  # measured anew, they would differ
+    assert second["estimated_s"] < first["estimated_s"]
+
+
 ODD = """
 import math, torch, pytest
 

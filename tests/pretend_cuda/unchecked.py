@@ -8,6 +8,7 @@ import itertools
 import math
 import pickle
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -20,8 +21,28 @@ torch.backends.cudnn.enabled = False
 torch.backends.cuda.enable_cudnn_sdp(False)
 team._PRELOADED.append(__name__)
 
+READ_BACK = {
+    "test_solve": "pivots and an error code",
+    "test_cholesky": "an error code",
+    "test_qr": "an error code",
+    "test_svd": "an error code",
+    "test_eigh": "the size of a workspace",
+    "test_lstsq": "the size of a workspace",
+    "test_unique": "how many values differ",
+    "test_csr": "how many elements a row has",
+    "test_random_numbers": "their mean and variance",
+    "test_option_price": "the price",
+}
+"""Benchmarks of which torch or a check reads on the host what a kernel computed."""
+
 decisions = itertools.count()
 messages = dict.fromkeys(((source, target) for source in range(64) for target in range(64)), 0)
+
+
+def pytest_runtest_setup(item):
+    read = READ_BACK.get(item.originalname)
+    if read and "[cuda" in item.name:
+        pytest.skip(f"pretend kernels compute nothing, and {read} is read on the host")
 
 
 def _unchecked(*_, **__):

@@ -408,3 +408,14 @@ def test_noisy_results_are_counted_without_copies_and_without_those_above_their_
     assert answered(tmp_path, marks, devices=(records.CPU,)).warnings == ()
     (line,) = answered(tmp_path, marks[:4], devices=(records.CPU,)).warnings
     assert line.startswith("Many results are noisy: 4 of 4")  # there is nothing but copies
+
+
+def test_another_library_on_a_gpu_has_a_card_of_its_own_only_where_torch_has_none(tmp_path: Path) -> None:
+    jax = both("matmul.square", 1.0, 0.1)
+    for each in jax:
+        each["extra_info"]["gpubench"]["implementation"] = "jax"
+    (card,) = answered(tmp_path, jax).cards
+    assert card.device == "JAX on Synthetic H-GPU"
+    assert card.baseline.startswith("JAX on Synthetic CPU")
+    (card,) = answered(tmp_path, [*jax, *both("matmul.square", 1.0, 0.01)]).cards
+    assert card.device == "Synthetic H-GPU"

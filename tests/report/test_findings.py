@@ -27,7 +27,7 @@ def summarise(folder: Path, data: dict[str, Any]) -> render.Summary:
     runs = [reader.read(path)]
     results = table.results_table(runs)
     pairs = speedup.pair(results)
-    written = speedup.pair_or_numpy(results, pairs)
+    written = speedup.pair_or_libraries(results, pairs)
     crossovers = judgement.crossover_table(written.table, labels.Names(results))
     answered = answer.answer(results, pairs.table, crossovers, runs)
     return findings.summarise(answered, runs, results, written, crossovers, scaling.scaling_table(results))
@@ -332,6 +332,8 @@ def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu(tmp_path: Path) 
     assert lines[1].startswith("No GPU used: ")
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["benchmark", "time"])
     assert [i for i, line in enumerate(lines) if line.startswith("WARNING: ")] < [head]
+    (answered,) = (i for i, line in enumerate(lines) if "in matrix products" in line)
+    assert answered < lines.index(next(line for line in lines if line.startswith("WARNING: ")))
     assert len([line for line in lines[head + 1 :] if line.startswith("  ")]) >= 8
     assert "Skipped: 9 need a GPU, 6 run with --preset full only. Failed: 0." in lines
     assert "report.html" in " ".join(lines[-3:])
@@ -382,6 +384,8 @@ def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
     ]
     lines = ending(answer.Answer("."), run, [Path("a\x1b[31m\nb") / "report.html"])
     assert any("a�[31m b/report.html" in line for line in lines)
+    places = [Path(f"{'long' * 20} name") / name for name in ("report.html", "results.csv")]
+    assert [line[-11:] for line in ending(answer.Answer("."), run, places)[-2:]] == ["ts, charts)", "results.csv"]
     assert all(line.isprintable() for line in lines)
 
 

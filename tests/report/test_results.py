@@ -235,3 +235,10 @@ def test_the_chart_of_first_calls(tmp_path):
     assert svg.count("stroke-dasharray") == 3  # two lines and the legend
     with pytest.raises(UsageError, match="no first-call picture can be made of these results"):
         made(tmp_path, [mark(n, 1e-3) for n in SIZES]).chart("first-call")
+
+
+def test_other_libraries_are_named_with_the_gpu_they_ran_on(tmp_path):
+    marks = [mark(64, 1e-3), mark(64, 4e-3, implementation="jax"), mark(64, 2e-3, implementation="numpy")]
+    marks.append(mark(64, 1e-4, device="cuda:0", implementation="cupy"))
+    text = str(made(tmp_path, marks))
+    assert not [name for name in ("NumPy", "JAX", "H · CuPy") if name not in text], text

@@ -343,3 +343,28 @@ def test_the_tables_flag_what_beats_a_peak(tmp_path: Path) -> None:
     results = table.results_table([measured])
     assert [row["flags"] for row in table.records(results)] == [None, "noisy implausible"]
     assert [row["flags"] for row in table.records(speedup.pair(results).table)] == ["noisy implausible"]
+
+
+def test_other_libraries_are_held_against_numpy_or_torch_where_there_is_no_gpu(tmp_path: Path) -> None:
+    marks = [mark("cpu", 8.0), mark("cpu", 2.0, implementation="jax")]
+    for name, more, expected in (
+        ("two", [], {"jax": ("torch", 4.0)}),
+        ("three", [mark("cpu", 16.0, implementation="numpy")], {"torch": ("numpy", 2.0), "jax": ("numpy", 8.0)}),
+    ):
+        results = table.results_table([run(tmp_path, [*marks, *more], name, devices=(records.CPU,))])
+        pairs = speedup.pair_or_libraries(results, speedup.pair(results)).table
+        shown = {
+            row["implementation"]: (row["baseline_implementation"], row["speedup"]) for row in table.records(pairs)
+        }
+        assert shown == expected
+
+
+def test_another_library_leads_only_where_torch_has_no_pair(tmp_path: Path) -> None:
+    marks = [mark(device, time, implementation="jax") for device, time in (("cpu", 8.0), ("cuda:0", 2.0))]
+    alone = table.records(speedups([run(tmp_path, marks)]))
+    assert speedup.leading(alone) == alone
+    pairs = table.records(speedups([run(tmp_path, [*marks, mark("cpu", 9.0), mark("cuda:0", 1.0)])]))
+    assert [row["implementation"] for row in pairs] == ["jax", "torch"]
+    assert [row["implementation"] for row in speedup.leading(pairs)] == ["torch"]
+    across = table.records(speedups([run(tmp_path, marks)], "cuda:0"))
+    assert speedup.leading(across) == across

@@ -19,7 +19,7 @@ from gpubench.commands.report import read_all
 from gpubench.report.judgement import crossover_table
 from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
-from gpubench.report.speedup import pair, pair_or_numpy, resolve
+from gpubench.report.speedup import pair, pair_or_libraries, resolve
 from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
 from gpubench.runfile.schema import Case
@@ -106,7 +106,7 @@ def made(tmp_path: Path, *files: dict[str, Any]) -> dict[str, Any]:
         paths.append(tmp_path / f"run{i}.json")
         paths[-1].write_text(json.dumps(content))
     results = results_table(read_all(paths))
-    speedups = pair_or_numpy(results, pair(results, resolve(results, None))).table
+    speedups = pair_or_libraries(results, pair(results, resolve(results, None))).table
     data = page_data(results, speedups, crossover_table(speedups, Names(results)), scaling_table(results), ())
     return json.loads(json.dumps(data, allow_nan=False))  # as the page reads it
 
@@ -258,3 +258,12 @@ def test_which_gpu_and_which_is_cheaper_stand_before_each_gpu_against_its_cpu(tm
     assert f"H200 against L4: <strong>10×</strong> on networks. {price}</p>" in text
     gpus, picture, cpus = (text.index(words) for words in ("GPU against GPU<", 'id="picture"', "CPU against CPU<"))
     assert gpus < picture < cpus
+
+
+def test_each_library_on_a_cpu_has_a_colour(tmp_path: Path) -> None:
+    names = ("torch", "jax", "numpy")
+    marks = [records.benchmark(Case("aa.mm", "cpu", "float32", {"n": 1}, implementation=name), 1e-6) for name in names]
+    devices = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))["devices"]
+    assert [(each["short"].partition(",")[0], each["colour"], each["shape"]) for each in devices] == [
+        ("Synthetic", "cpu", 0), ("JAX", "d5", 3), ("NumPy", "numpy", 2)
+    ]  # fmt: skip

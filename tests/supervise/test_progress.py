@@ -191,3 +191,16 @@ def test_the_clock(seconds, text):
 )
 def test_an_estimate_has_two_digits(seconds, text):
     assert estimate_text(seconds) == text
+
+
+def test_another_library_is_named_and_is_no_speedup_of_the_gpu(clock, capsys):
+    shown = Progress()
+    shown.expect(3, [])
+    shown.note(session(0) | {"cases": ["a", "b", "c"], "identities": {name: case(name) for name in "abc"}})
+    capsys.readouterr()
+    shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3, "cupy")))
+    shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3, "jax")))
+    shown.note(end(0, fullname="c", benchmark=result("cpu", 2e-3)))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
+    assert "×" not in line

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...format import text
 from ..judgement import ABOVE_PEAK, withheld
-from ..labels import Row, grouped, times_range, times_text
+from ..labels import Row, grouped, library, times_range, times_text
 from ..machines import work_per_money
 from ..speedup import on_accelerator
 from .headline_chart import leading_dtype
@@ -30,7 +30,7 @@ def cost_figures(data: ChartData) -> list[Figure]:
 def price_figures(data: ChartData) -> list[Figure]:
     """One picture: work for 1.00, over that of the device that most workloads have, a CPU where there is one."""
     priced = [row for row in data.rows if (row["run"], row["device"]) in data.costs]
-    found = data.notable(row for row in priced if row["implementation"] != "numpy")
+    found = data.notable(row for row in priced if not library(row))
     places = Counter(data.naming.order(row) for each in found for row in each.rows)
     base = max(places, key=lambda place: (places[place], place), default=0)  # CPUs come last
     marks = len(places) - 1

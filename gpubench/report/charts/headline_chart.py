@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..judgement import ABOVE_PEAK, peak_text, withheld
-from ..labels import Row, grouped, listed, times_range, times_text
+from ..labels import Row, grouped, library, listed, times_range, times_text
+from ..speedup import leading
 from .layouts import NamedRows, RowMark
 from .material import ChartData, Notable, marked, plainest
 from .page import Figure, Key
@@ -13,12 +14,13 @@ from .wording import caption, hollow_marks, warning
 
 
 def headline_figures(data: ChartData) -> list[Figure]:
-    """One picture for each comparison that isn't with NumPy; shares of the peak where there is no other device."""
+    """One picture for each comparison that isn't with another library on the same device; shares of the peak where
+    there is no other device."""
     figures = []
     for rank, rows in enumerate(data.comparisons):
         if all(row["baseline_implementation"] != row["implementation"] for row in rows) and data.baseline is None:
             continue
-        figures += _speedups(data, rows, rank)
+        figures += _speedups(data, leading(rows), rank)
     return figures or _shares(data)
 
 
@@ -80,7 +82,7 @@ def leading_dtype(found: Sequence[Notable]) -> str:
 
 def _shares(data: ChartData) -> list[Figure]:
     """What each device reaches of its measured peak."""
-    found = data.notable(row for row in data.rows if row["utilisation"] and row["implementation"] != "numpy")
+    found = data.notable(row for row in data.rows if row["utilisation"] and not library(row))
     if not found:
         return []
     shown = [row for each in found for row in each.rows]

@@ -13,7 +13,7 @@ import pandas as pd
 from ...runfile.schema import Parallel
 from ..judgement import ABOVE_PEAK, too_noisy, withheld
 from ..labels import Names, Row, grouped, listed
-from ..speedup import Baseline, pair
+from ..speedup import Baseline, library_baseline, pair
 from ..sweep import Line, Point, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
@@ -83,14 +83,14 @@ class ChartData:
     @cached_property
     def comparisons(self) -> list[list[Row]]:
         """Pairs by what they are measured against, the most telling first: the CPU of the same machine, else another
-        machine; NumPy where there is nothing inside a run."""
+        machine; NumPy, or another library, where there is nothing inside a run."""
         pairs = records(self.speedups)
         if self.baseline is not None:
             return [pairs] if pairs else []
         inside = [row for row in pairs if row["run"] == row["baseline_run"]]
         across = [row for row in pairs if row["run"] != row["baseline_run"]]
-        numpy = [] if inside else records(pair(self.results, Baseline("implementation", "numpy")).table)
-        return [rows for rows in (inside, across, numpy) if rows]
+        libraries = [] if inside else records(pair(self.results, library_baseline(self.results)).table)
+        return [rows for rows in (inside, across, libraries) if rows]
 
     def on_accelerators(self, rows: Iterable[Row]) -> list[Row]:
         """Those of GPUs and the like."""

@@ -10,7 +10,7 @@ from ...format import text
 from ...runfile.matching import shown_name
 from ...runfile.schema import TIMERS
 from ..judgement import too_noisy
-from ..labels import Row, family, grouped, heading, size_label, size_text, times_text
+from ..labels import Row, family, grouped, heading, library, size_label, size_text, times_text
 from ..metrics import Rate
 from ..speedup import times_and_ratio
 from ..sweep import Line, Sweep, rate_of, sweeps, time_of
@@ -29,7 +29,7 @@ def rate_figures(data: ChartData) -> list[Figure]:
     """Rates of every family, and on demand times."""
     rates, times = [], []
     plain = data.naming.several or data.on_accelerators(data.rows)
-    rows_shown = [row for row in data.rows if not (plain and row["implementation"] == "numpy")]
+    rows_shown = [row for row in data.rows if not (plain and library(row))]
     for kind, rows in grouped(rows_shown, lambda row: family(row["workload"])).items():
         by_rate = sorted(grouped(rows, rate_of).items(), key=lambda item: -len(item[1]))
         made = [_family(data, kind, members, rate) for rate, members in by_rate if rate]
@@ -61,10 +61,11 @@ def _family(data: ChartData, kind: str, rows: list[Row], rate: Rate | None) -> F
     if sum(len(curve.points) for panel in drawn for curve in panel.curves) < 3:
         return None
     quantity = rate.label.lower() if rate else "time per call"
+    libraries = {data.naming.device(row) for row in used if library(row)}
     tops = []
     for name in [name for name in data.devices(used) if name in ends][:2]:
         most, label = max(ends[name])
-        where = f"{'with' if name.startswith('NumPy') else 'on the'} {name.partition(',')[0]}"
+        where = f"{'with' if name in libraries else 'on the'} {name.partition(',')[0]}"
         tops.append(f"{text(most, unit, 2)} {where}" + f" ({label})" * (len(drawn) > 1))
     workloads = sorted({row["workload"] for row in used})
     subject = _subject(workloads) if _is_expression(workloads[0]) else family_name(kind)
@@ -170,7 +171,9 @@ def _compared(data: ChartData, by_device: Sequence[Sequence[Line]]) -> str:
 
 
 def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
-    """A panel a workload in its plainest setting: a dashed line for the first calls, a solid one for those timed."""
+    """A panel a workload in its plainest setting: a dashed line for the first calls, a solid one for those timed. NumPy
+    prepares nothing in its first calls, and is left out where there is more."""
+    rows = [row for row in rows if row["implementation"] != "numpy"] or rows
     later, first = (sweeps(rows, measure, data.names)[0] for measure in (time_of, _first_call))
     panels: list[Panel] = []
     used: list[Row] = []
@@ -178,6 +181,8 @@ def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
     for timed, begun in zip(later, first, strict=False):
         setting = line_setting(min(begun.lines, key=lambda line: plainness(line.row)))
         kept = [line for line in begun.lines if line_setting(line) == setting][: MOST_CURVES // 2]
+        if len(panels) == MOST_PANELS or max(len(line.points) for line in kept) < 2:
+            continue
         curves: list[Curve] = []
         for line in kept:
             (same,) = (each for each in timed.lines if each.terms == line.terms)
@@ -187,15 +192,16 @@ def _first_calls(data: ChartData, rows: Sequence[Row]) -> Figure | None:
             used += line.rows
             slowest.append((line.row["first_call_s"] / line.row["time_s"], line.row))
         panels += panel_of(workload_name(timed.workload) * (len(later) > 1), timed.size, curves)
-    panels = panels[:MOST_PANELS]
     if sum(len(curve.points) for panel in panels for curve in panel.curves) < LEAST_VALUES:
         return None
     ratio, row = max(slowest, key=lambda entry: entry[0])
-    subject = _subject(sorted({row["workload"] for row in used}))
+    workloads = sorted({row["workload"] for row in used})
+    subject = _subject(workloads) if len(workloads) == 1 or all(map(_is_expression, workloads)) else "First calls"
     at = f"{size_label(row['size_name'])} = {size_text(row['size'], row['size_name'])}"
     name = f"of {workload_name(row['workload'])} " * (len(later) > 1)
     took = f"{_time_words(row['first_call_s'])} on the {data.naming.short(row)}"
     title = f"{subject}: the first call {name}takes {took}, {times_text(ratio)} a later one, at {at}"
+    title = title.replace("First calls: the", "The")
     keys = (*data.keys(used), Key("first call", "muted", "dashed"))
     chart = LinePanels(tuple(panels), "s", keys)
     words = caption(used, data.naming, "Bar at a point: interquartile range of the rounds. ", left_out=chart.left_out)

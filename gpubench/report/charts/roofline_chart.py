@@ -16,7 +16,7 @@ from ...format import text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE, compute_dtype
 from ..judgement import withheld
-from ..labels import Row, grouped, shorten
+from ..labels import Row, family, grouped, library, shorten
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .theme import DTYPE_ROLES, PX, TINY
@@ -122,7 +122,8 @@ class Roofline:
             if len(ends) == 2:
                 marks += [tuple(map(float, ends[0] + (ends[1] - ends[0]) * i / 60)) for i in range(61)]
         taken: list[tuple[float, float, float]] = []
-        for dot in sorted((dot for dot in self.dots if dot.label), key=lambda dot: -dot.y)[:_MOST_NAMED]:
+        named = (dot for dot in self.dots if dot.label)  # first the one that the title names
+        for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y))[:_MOST_NAMED]:
             wide = text_width(dot.label, TINY)
             place = _free(spots[dot], wide, size, taken, marks)
             if place:
@@ -154,7 +155,7 @@ def roofline_figures(data: ChartData) -> list[Figure]:
     """One a device whose peaks were measured: by default the GPUs', or the CPU's where there is no GPU."""
     figures = []
     accelerated = bool(data.on_accelerators(data.rows))
-    rows = sorted((row for row in data.rows if row["implementation"] != "numpy"), key=data.naming.order)
+    rows = sorted((row for row in data.rows if not library(row)), key=data.naming.order)
     for rank, members in enumerate(grouped(rows, data.naming.order).values()):
         first = members[0]
         ceilings = first["_run"].ceilings.get(first["device"])
@@ -169,7 +170,8 @@ def roofline_figures(data: ChartData) -> list[Figure]:
         title = subject = f"Roofline of the {data.naming.device(first)}"
         if best:
             title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak, in {_computed(best)}"
-        subtitle = "Roofline: work on a line is at the hardware limit; the best result of each workload is named"
+        which = "is named" if len(tallest) <= _MOST_NAMED else "is large, the fastest are named"
+        subtitle = f"Roofline: work on a line is at the hardware limit; the best result of each workload {which}"
         note = "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
         words = caption(own, data.naming, note, left_out=len(known) - len(own))
@@ -206,7 +208,7 @@ def _computed(row: Row) -> str:
 
 def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceilings: Ceilings) -> Roofline:
     """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
-    names = {id(row): workload_name(row["workload"]) for row in tallest}
+    names = dict(zip(map(id, tallest), _names([row["workload"] for row in tallest]), strict=True))
     names |= {id(best): f"{names[id(best)]} {best['utilisation']:.0%}"} if best else {}
     hollow = hollow_marks(rows, rows)
     dots = []
@@ -220,6 +222,16 @@ def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceiling
         if dtype in used
     ]
     return Roofline(tuple(dots), (*flat, *_levels(ceilings)))
+
+
+def _names(workloads: Sequence[str]) -> list[str]:
+    """``BERT``; ``serving BERT`` where the name alone is that of two workloads, or of a way to compute one."""
+    names = list(map(workload_name, workloads))
+    families = [family(workload).replace("_", " ") for workload in workloads]
+    return [
+        f"{kind} {name}" if names.count(name) > 1 or kind == "attention" else name
+        for kind, name in zip(families, names, strict=True)
+    ]
 
 
 def _levels(ceilings: Ceilings) -> list[Roof]:

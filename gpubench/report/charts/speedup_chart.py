@@ -8,8 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...implementations import implementation_label
 from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
-from ..labels import Row, family, grouped, implementation_name, listed, rounded_size, size_label, size_text, times_text
+from ..labels import Row, family, grouped, library, listed, rounded_size, size_label, size_text, times_text
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .layouts import Curve, LinePanels, Mark, Panel, panel_of
@@ -49,11 +50,11 @@ def speedup_figures(data: ChartData) -> list[Figure]:
         defaults = _leading([(workload, kept[RESIDENT][0]) for workload, _, kept in workloads]) if rank == 0 else []
         for workload, rows, kept in workloads:
             order = 1.0 + defaults.index(workload) * 0.1 if workload in defaults else 9.0 + 20 * rank
-            numpy = all(row["baseline_implementation"] == "numpy" for row in rows)
+            other = all(library(row, "baseline_") for row in rows)
             for made, shift in ((_by_regime(data, workload, kept), 0.0), (_by_dtype(data, workload, kept), 0.05)):
                 if made:
                     name = made.name if rank == 0 else f"{made.name}-{rank + 1}"
-                    default = workload in defaults and not (numpy and shift)
+                    default = workload in defaults and not (other and shift)
                     figures.append(replace(made, name=name, rank=order + shift, default=default))
     return [*figures, *break_even_figures(data)]
 
@@ -217,7 +218,8 @@ def _against(data: ChartData, rows: Sequence[Row]) -> str:
     first = rows[0]
     if first["implementation"] == first["baseline_implementation"]:
         return ""
-    return f", {data.naming.subject(first)} against {implementation_name(first['baseline_implementation'])}"
+    subjects = dict.fromkeys(data.naming.subject(row) for row in rows)
+    return f", {' and '.join(subjects)} against {implementation_label(first['baseline_implementation'])}"
 
 
 def _since(crossing: Crossing, line: Line, size: str) -> str:

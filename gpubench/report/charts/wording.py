@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from ...implementations import implementation_label
 from ...runfile.matching import shown_name
 from ...runfile.schema import Run
 from ..labels import (
@@ -15,8 +16,10 @@ from ..labels import (
     flagged,
     grouped,
     heading,
-    implementation_name,
+    library,
+    library_on,
     listed,
+    other_libraries,
     setting,
     shorten,
     size_text,
@@ -60,7 +63,8 @@ class Naming:
 
     def __init__(self, results: pd.DataFrame, labels: Mapping[tuple[str, str], str] | None = None) -> None:
         rows = [row for row in records(results) if row["_result"].times]
-        sources = {_source(row): row for row in sorted(rows, key=lambda row: row["implementation"] == "numpy")}
+        libraries = ["", *other_libraries(rows)]
+        sources = {_source(row): row for row in sorted(rows, key=lambda row: libraries.index(library(row)))}
         self.several = len({run for run, _, _ in sources}) > 1
         plain = {source: _device_name(row, labels or {}) for source, row in sources.items()}
         self._names: dict[tuple[str, str, str], str] = {}
@@ -73,9 +77,16 @@ class Naming:
             if set(rivals) - {run}:
                 name = f"{name} · {shorten(run, 24)}"
             self._names[source] = name
-            roles = ACCELERATORS if sources[source]["_run"].machine.device(device).accelerator else CPUS
-            self._roles[source] = roles[sum(role in roles for role in self._roles.values()) % len(roles)]
-        self.sources = sorted(sources, key=lambda source: self._roles[source] in CPUS)
+            self._roles[source] = self._role(sources[source], libraries)
+        self.sources = sorted(sources, key=lambda source: not _accelerated(sources[source]))
+
+    def _role(self, row: Row, libraries: Sequence[str]) -> str:
+        """CPUs are grey, and so is the first of the other libraries on them; more have the last colours of GPUs."""
+        place = libraries.index(library(row)) - 1
+        if place > 0 and not _accelerated(row):
+            return ACCELERATORS[-place % len(ACCELERATORS)]
+        roles = ACCELERATORS if _accelerated(row) else CPUS
+        return roles[sum(role in roles for role in self._roles.values()) % len(roles)]
 
     def device(self, row: Row, side: str = "") -> str:
         """``H200``; ``Xeon, 2 threads``; ``NumPy``."""
@@ -97,7 +108,7 @@ class Naming:
     def subject(self, row: Row) -> str:
         """``the H200``; ``PyTorch`` where a pair holds it against another implementation."""
         if row["implementation"] != row["baseline_implementation"]:
-            return implementation_name(str(row["implementation"]))
+            return implementation_label(str(row["implementation"]))
         return f"the {self.short(row)}"
 
     def baseline(self, rows: Sequence[Row]) -> str:
@@ -112,17 +123,20 @@ class Naming:
 
 
 def _source(row: Row, side: str = "") -> tuple[str, str, str]:
-    implementation = row.get(f"{side}implementation")  # the rows of scaling.csv have none
-    return str(row[f"{side}run"]), str(row[f"{side}device"]), "numpy" if implementation == "numpy" else ""
+    return str(row[f"{side}run"]), str(row[f"{side}device"]), library(row, side)
+
+
+def _accelerated(row: Row) -> bool:
+    return bool(row["_run"].machine.device(row["device"]).accelerator)
 
 
 def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:
-    if row["implementation"] == "numpy":
-        return "NumPy"
     machine = row["_run"].machine
     device = machine.device(row["device"])
     name = brief_name(device.label)
     name = labels.get((device.name, device.label)) or name or ("CPU" if device.name == "cpu" else device.name)
+    if library(row):
+        return library_on(row, shorten(name, 28))
     threads = machine.threads or row["threads"]
     counted = f", {threads} thread{'s' * (threads != 1)}" if threads and not device.accelerator else ""
     return f"{shorten(name, 28)}{counted}"
@@ -170,8 +184,10 @@ def settings(row: Row, brief: bool = False) -> str:
     for name, value in case.params.items():
         if name == case.size and not brief:
             words.append(f"{shorten(name, 16)} = {size_text(value, name) if isinstance(value, int | float) else value}")
-        elif value is not None and name != case.size:
+        elif isinstance(value, str) and name != case.size:
             words.append(setting(name, value))
+        elif value is not None and name != case.size:
+            words.append(setting(name, value).replace("=", " = "))
     return ", ".join(words)
 
 

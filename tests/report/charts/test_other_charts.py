@@ -176,6 +176,16 @@ def test_equal_devices_are_told_apart(tmp_path: Path) -> None:
     assert sorted(device for _, device in costs) == ["cuda:0", "cuda:1"]
 
 
+def test_libraries_on_a_cpu_look_different(tmp_path: Path) -> None:
+    case = {"workload": "aa.mm", "device": "cpu", "dtype": "float32", "params": {"n": 9}, "size": "n"}
+    names = ("torch", "jax", "numpy", "mlx")
+    marks = [records.benchmark(Case(**case, implementation=name), 1e-6) for name in names]
+    data = chart_data(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert {data.naming.device(row).partition(",")[0]: data.naming.role(row) for row in data.rows} == {
+        "Synthetic": "cpu0", "NumPy": "cpu1", "JAX": "accelerator3", "mlx": "accelerator2"
+    }  # fmt: skip
+
+
 def test_cpu_and_gpu_are_in_every_panel_of_a_rate(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run())["throughput-matmul"]
     assert isinstance(figure.chart, LinePanels)
@@ -256,6 +266,45 @@ def test_a_roofline_is_one_panel_with_the_best_of_each_workload_named(tmp_path: 
     assert axes.get_xlim()[0] < min(dot.x for dot in chart.dots) < max(dot.x for dot in chart.dots) < axes.get_xlim()[1]
     assert axes.get_ylim()[0] < 1e9
     assert axes.get_ylim()[1] > 1e13
+
+
+def test_names_on_a_roofline_are_told_apart_and_that_of_the_title_is_the_last_to_go(tmp_path: Path) -> None:
+    alike = [
+        mark(name, 1.0, flops=1e12, bytes=1e9) for name in ("models.bert", "serving.bert", "models.vit", "science.blur")
+    ]
+    (figure,) = rooflines(tmp_path, [*alike, mark("attention.causal", 1.0, flops=2e12, bytes=1e9)])
+    assert isinstance(figure.chart, Roofline)
+    assert {dot.label for dot in figure.chart.dots} == {
+        "models BERT", "serving BERT", "ViT", "image blur", "attention causal 20%"
+    }  # fmt: skip
+    many = [mark(f"mine.w{i}", 1.0, flops=1e11 * 1.5**i, bytes=1e9) for i in range(12)]
+    many += [mark(f"mine.v{i}", 1.0, flops=1e10 * 1.5**i, bytes=1e7) for i in range(12)]
+    (figure,) = rooflines(tmp_path, [*many, mark("mine.best", 0.01, flops=1e8, bytes=1.9e9)])
+    shown = {note.get_text() for note in drawn(figure).canvas.axes[0].texts if note.arrow_patch}
+    assert "mine.best 95%" in shown
+    assert len(shown) <= 16
+    assert "the fastest are named" in figure.subtitle
+
+
+def test_the_first_call_that_a_title_names_is_drawn_and_numpy_makes_none(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(
+            Case(f"science.w{i}", device, "float32", {"n": n}, size="n", devices=(device,), implementation=library),
+            1e-3,
+            first_call_s=2e-3 * (i + 1),
+        )
+        for i in range(8)
+        for n in (10, 100)
+        for device, library in (("cpu", "torch"), ("cpu", "numpy"))
+        if not (i == 0 and n == 10)  # one size is no line
+    ]
+    (figure,) = plan(tmp_path, records.run_file(marks), kinds=("first_call",)).values()
+    chart = figure.chart
+    assert isinstance(chart, LinePanels)
+    assert [panel.title for panel in chart.panels] == [f"w{i}" for i in range(1, 7)]
+    assert [len(panel.curves) for panel in chart.panels] == [2] * 6
+    assert figure.title == "The first call of w6 takes 14 ms on the Synthetic, 14× a later one, at n = 100"
+    assert faults(drawn(figure)) == []
 
 
 def test_work_whose_bytes_cross_a_link_stands_under_no_memory(tmp_path: Path) -> None:

@@ -1,0 +1,227 @@
+"""Implementations: the libraries that can do a benchmark's work. Each is one file here, or one class that a plugin
+registers, and is imported when a benchmark needs it, never before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..devices import Device
+from ..errors import Unmeasurable, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+TORCH = "torch"
+"""The implementation that works on the fixture's own tensors; all others get arrays."""
+ENTRY_POINTS = "gpubench.implementations"
+"""The group of entry points by which an installed package adds a library, under the library's name."""
+
+
+class Implementation(ABC):
+    """A library on the device of one case; a subclass is a library.
+
+    :func:`register_implementation` adds one, which must define what is abstract here, :attr:`name`, :attr:`label` and
+    :attr:`module`. A case's object is opened before the case makes its inputs, and closed when its test is over.
+    """
+
+    name: ClassVar[str]
+    """The value of the parameter ``implementation``."""
+    label: ClassVar[str]
+    """The name as people write it."""
+    module: ClassVar[str]
+    """What is imported."""
+    install: ClassVar[str] = ""
+    """The command that installs it."""
+    distributions: ClassVar[tuple[str, ...]] = ()
+    """Names of the packages whose versions matter, as pip knows them."""
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    """Those that the library has and people use."""
+    variants: ClassVar[tuple[str, ...]] = ("eager",)
+    """Variants that a call on its arrays can have."""
+    writes: ClassVar[bool] = True
+    """Whether a call can write into an array that it is given."""
+    asynchronous: ClassVar[bool] = False
+    """Whether a call may return before its work is done; then :meth:`wait` is what waits."""
+
+    keeps_memory: ClassVar[bool] = False
+    """Whether a GPU's memory that it has once taken stays taken until the process ends."""
+
+    def __init__(self, device: Device, dtype: str) -> None:
+        self.device, self.dtype = device, dtype
+
+    @classmethod
+    def why_absent(cls) -> str | None:
+        """Why the library can't be imported, in words a person can act on; ``None`` where it is installed. Imports
+        nothing."""
+        if cls.module in sys.modules:
+            present = sys.modules[cls.module] is not None
+        else:
+            present = importlib.util.find_spec(cls.module) is not None
+        how = f": {cls.install}" if cls.install else ""
+        return None if present else f"{cls.label} is not installed{how}"
+
+    @classmethod
+    @abstractmethod
+    def why_not_on(cls, device: Device) -> str | None:
+        """Why the library can't compute on this device, or ``None``. Imports nothing and initializes nothing."""
+
+    @classmethod
+    def versions(cls) -> dict[str, str]:
+        """Versions of those :attr:`distributions` that are installed."""
+        found = {}
+        for name in cls.distributions:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[name] = importlib.metadata.version(name)
+        return found
+
+    @classmethod  # noqa: B027
+    def release_memory(cls) -> None:
+        """Return memory that the library keeps, but doesn't use, to the devices."""
+
+    def open(self, threads: int) -> None:
+        """Import the library, have it use so many CPU threads if it can be told, and the precision of the case's dtype.
+
+        Raises :class:`~gpubench.errors.Unmeasurable` where the library is broken or finds no such device.
+        """
+        self._import()
+
+    def close(self) -> None:  # noqa: B027
+        """Put back what :meth:`open` has set."""
+
+    @classmethod
+    def _import(cls) -> Any:
+        try:
+            return importlib.import_module(cls.module)
+        except (ImportError, OSError) as error:  # OSError: a shared library of it is missing
+            raise Unmeasurable(cls.why_absent() or f"{cls.label} can't be imported: {_line(error)}") from error
+
+    @property
+    def xp(self) -> Any:
+        """The library's functions on arrays, called as NumPy's or the array API standard's are."""
+        return self._import()
+
+    @abstractmethod
+    def array(self, tensor: torch.Tensor) -> Any:
+        """A tensor's values as an array of this library on the case's device; the same memory where it can be."""
+
+    def prepared(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The function as people call it in this library, for calls like the one with these arguments. A function with
+        ``applies_variant`` set is called as it is."""
+        return function
+
+    def wait(self) -> None:  # noqa: B027
+        """Return once the work of all calls is done, where the library is :attr:`asynchronous`."""
+
+    def on_stream_of_torch(self) -> bool:
+        """Whether its work lies between two marks on torch's current stream, made before and after the call."""
+        return False
+
+    @contextlib.contextmanager
+    def in_double(self) -> Iterator[None]:
+        """Within: a call on float64 arrays computes in float64, on the CPU if the library can."""
+        yield
+
+    def twin(self, value: Any) -> Any:
+        """What does the same in NumPy, to check results with: of the namespace, its parts and their functions, and of
+        a ``functools.partial`` with any of these. Other values are returned as they are."""
+        if isinstance(value, functools.partial):
+            named = {name: self.twin(each) for name, each in value.keywords.items()}
+            return functools.partial(self.twin(value.func), *map(self.twin, value.args), **named)
+        if callable(value) or isinstance(value, type(sys)):
+            import numpy
+
+            for part in ("", "linalg", "fft"):
+                space, counterpart = (getattr(each, part, each) if part else each for each in (self.xp, numpy))
+                if value is space:
+                    return counterpart
+                name = next((name for name, each in vars(space).items() if each is value), None)
+                if name is not None:
+                    return getattr(counterpart, name, value)
+        return value
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+LIBRARIES: dict[str, type[Implementation]] = {}
+"""Registered libraries by name."""
+
+_Library = TypeVar("_Library", bound=type[Implementation])
+
+
+def register_implementation(library: _Library) -> _Library:
+    """Add a library to this process, in place of one of the same name; a class decorator."""
+    LIBRARIES[library.name] = library
+    return library
+
+
+@functools.cache
+def _load_entry_points() -> None:
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        if entry.name not in LIBRARIES:
+            register_implementation(entry.load())
+
+
+def find_implementation(name: str) -> type[Implementation]:
+    """The library of this name; entry points are asked for one that isn't known. Raises :class:`UsageError`, naming
+    those that exist."""
+    if name not in LIBRARIES:
+        _load_entry_points()
+    if name not in LIBRARIES:
+        raise UsageError(f"unknown implementation {name!r}: choose from {', '.join(LIBRARIES)}")
+    return LIBRARIES[name]
+
+
+def implementation_label(name: str) -> str:
+    """``NumPy`` of ``numpy``; a name that isn't known here stays as it is."""
+    try:
+        return find_implementation(name).label
+    except UsageError:
+        return name
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of all libraries that are installed, but for torch, by the name of their package."""
+    return {
+        name: version for each in LIBRARIES.values() if each.name != TORCH for name, version in each.versions().items()
+    }
+
+
+@register_implementation
+class PyTorch(Implementation):
+    """PyTorch: its tensors are the case's own, and the device waits for its work."""
+
+    name, label, module = TORCH, "PyTorch", "torch"
+    dtypes = ("float32", "tf32", "bfloat16", "float16", "float64")
+    variants = ("eager", "autocast", "compile", "graph")
+
+    @classmethod
+    def why_not_on(cls, device: Device) -> None:
+        """It is what knows the device."""
+
+    def array(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor itself."""
+        return tensor
+
+    def on_stream_of_torch(self) -> bool:
+        """By what they are."""
+        return True
+
+    def twin(self, value: Any) -> Any:
+        """torch's own functions compute in float64 on the CPU."""
+        return value
+
+
+for _file in pkgutil.iter_modules(__path__):  # importing the file of a library registers it
+    importlib.import_module(f"{__name__}.{_file.name}")

@@ -1,0 +1,76 @@
+"""CuPy: NumPy's functions on NVIDIA and AMD GPUs, in the memory of the tensors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..devices import Device
+from ..errors import Unmeasurable
+from . import Implementation, register_implementation
+
+if TYPE_CHECKING:
+    import torch
+
+_TF32 = "CUPY_TF32"
+
+
+@register_implementation
+class CuPy(Implementation):
+    """Work is queued on CuPy's current stream of the case's GPU."""
+
+    name, label, module = "cupy", "CuPy", "cupy"
+    install = "pip install 'pytest-gpubench[cupy]', or the cupy package of your CUDA or ROCm"
+    distributions = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
+    dtypes = ("float32", "float16", "float64")
+    asynchronous = True
+    kinds: ClassVar[tuple[str, ...]] = ("cuda",)
+    """Kinds of device that it computes on: torch calls AMD's ``cuda`` too."""
+
+    @classmethod
+    def why_not_on(cls, device: Device) -> str | None:
+        """Anything but such GPUs."""
+        return None if device.kind in cls.kinds else "CuPy computes on CUDA and ROCm GPUs only"
+
+    @classmethod
+    def release_memory(cls) -> None:
+        """The blocks that its memory pool keeps for later."""
+        pool = getattr(sys.modules.get(cls.module), "get_default_memory_pool", None)
+        if pool:
+            pool().free_all_blocks()
+
+    def open(self, threads: int) -> None:
+        """Make the case's GPU CuPy's current one."""
+        if os.environ.get(_TF32, "0") not in ("", "0") and self.dtype == "float32":
+            raise Unmeasurable(f"{_TF32} is set, so CuPy's float32 products would be TF32: unset it")
+        cuda = self._import().cuda
+        try:
+            count = cuda.runtime.getDeviceCount()
+        except Exception as error:  # CuPy's own, of a driver that is missing or too old
+            raise Unmeasurable(f"CuPy finds no GPU: {' '.join(str(error).split())}") from error
+        if self.device.index >= count:
+            raise Unmeasurable(f"CuPy sees {count} GPU{'s' * (count != 1)}, not {self.device}")
+        self._before = cuda.Device()
+        self._gpu = cuda.Device(self.device.index)
+        self._gpu.use()
+
+    def close(self) -> None:
+        """Make the GPU current that was before."""
+        if hasattr(self, "_before"):
+            self._before.use()
+
+    def array(self, tensor: torch.Tensor) -> Any:
+        """The tensor's own memory, by DLPack."""
+        return self.xp.from_dlpack(tensor.detach().resolve_conj())
+
+    def wait(self) -> None:
+        """For all that was queued on the GPU."""
+        self._gpu.synchronize()
+
+    def on_stream_of_torch(self) -> bool:
+        """By default: both use the legacy default stream."""
+        import torch
+
+        current = getattr(torch.get_device_module(self.device.kind), "current_stream", None)
+        return bool(current and current(self.device.index).cuda_stream == self.xp.cuda.get_current_stream().ptr)

@@ -1,0 +1,163 @@
+"""JAX: compiled by XLA for the CPU, and for GPUs where its plugin for them is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..devices import Device
+from ..errors import Unmeasurable
+from . import Implementation, register_implementation
+
+if TYPE_CHECKING:
+    import torch
+
+_THREADS = ("NPROC", "PJRT_NPROC")
+"""Environment variables from which XLA takes the size of its CPU thread pools, when it makes them."""
+_KEEP = "XLA_PYTHON_CLIENT_PREALLOCATE"
+"""Whether XLA takes three quarters of a GPU's memory as soon as it sees the GPU: then nothing is left for torch."""
+_PRECISIONS = {"float32": "highest", "float64": "highest", "tf32": "tensorfloat32"}
+"""What products are computed in; by default float32 is shortened to TF32 on GPUs."""
+
+
+@register_implementation
+class Jax(Implementation):
+    """A call is compiled with its first arguments. It returns before its work is done, on a CPU too."""
+
+    name, label, module = "jax", "JAX", "jax"
+    install = "pip install 'pytest-gpubench[jax]'"
+    distributions = ("jax", "jaxlib")
+    dtypes = ("float32", "tf32", "bfloat16", "float16", "float64")
+    writes = False
+    asynchronous = True
+    keeps_memory = True
+
+    _started: ClassVar[bool] = False
+
+    def __init__(self, device: Device, dtype: str) -> None:
+        super().__init__(device, dtype)
+        self._before: dict[str, Any] = {}
+        self._result: Any = None
+
+    @classmethod
+    def why_not_on(cls, device: Device) -> str | None:
+        """GPUs, without a plugin for them."""
+        if not device.accelerator:
+            return None
+        plugins = [entry.name for entry in importlib.metadata.entry_points(group="jax_plugins")]
+        if device.kind == "cuda" and any("cuda" in name or "rocm" in name for name in plugins):
+            return None
+        return f"this JAX has no support for {device.kind}"
+
+    def open(self, threads: int) -> None:
+        """Set precision and, before XLA makes its pools, threads and memory."""
+        jax = self._start(threads)
+        platform = "gpu" if self.device.accelerator else "cpu"
+        try:
+            count = len(jax.local_devices(backend=platform))
+        except RuntimeError as error:
+            raise Unmeasurable(f"JAX finds no {platform.upper()}: {' '.join(str(error).split())}") from error
+        if self.device.index >= count:
+            raise Unmeasurable(f"JAX sees {count} GPU{'s' * (count != 1)}, not {self.device}")
+        known = jax.config
+        self._before = {
+            "jax_enable_x64": known.jax_enable_x64,
+            "jax_default_matmul_precision": known.jax_default_matmul_precision,
+        }
+        known.update("jax_enable_x64", known.jax_enable_x64 or self.dtype == "float64")
+        known.update("jax_default_matmul_precision", _PRECISIONS.get(self.dtype))
+
+    @classmethod
+    def _start(cls, threads: int) -> Any:
+        """Import it, and make its devices with the environment that it reads then."""
+        wanted = dict.fromkeys(_THREADS, str(threads)) | ({} if _KEEP in os.environ else {_KEEP: "false"})
+        with _environment(wanted if not cls._started else {}):
+            jax = cls._import()
+            if not cls._started:
+                with contextlib.suppress(RuntimeError):  # of a platform that isn't there: asked for below
+                    jax.devices()
+                import threadpoolctl
+
+                threadpoolctl.threadpool_limits(threads)  # of the LAPACK that it has loaded
+                cls._started = True
+        return jax
+
+    def close(self) -> None:
+        """Put the precision back."""
+        self._result = None
+        for name, value in self._before.items():
+            self._import().config.update(name, value)
+
+    @property
+    def xp(self) -> Any:
+        """``jax.numpy``."""
+        return self._import().numpy
+
+    def array(self, tensor: torch.Tensor) -> Any:
+        """The same memory where XLA can use it as it lies, else a copy."""
+        self.device.synchronize()
+        return self._import().dlpack.from_dlpack(tensor.detach().resolve_conj().contiguous())
+
+    def prepared(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """Compiled by ``jax.jit``; arguments that are no arrays are constants of the compiled call."""
+        call = function
+        if not getattr(function, "applies_variant", False):
+            fixed = [place for place, value in enumerate(args) if _is_constant(value)]
+            named = [name for name, value in kwargs.items() if _is_constant(value)]
+            call = self._import().jit(function, static_argnums=fixed, static_argnames=named)
+
+        def remembering(*args: Any, **kwargs: Any) -> Any:
+            self._result = result = call(*args, **kwargs)
+            return result
+
+        return remembering
+
+    def wait(self) -> None:
+        """Until the latest result is there: XLA runs the calls of one thread one after the other."""
+        if self._result is not None:
+            self._import().block_until_ready(self._result)
+
+    @contextlib.contextmanager
+    def in_double(self) -> Iterator[None]:
+        """With 64 bits, which JAX otherwise makes 32, on the CPU."""
+        jax = self._import()
+        before = jax.config.jax_enable_x64
+        jax.config.update("jax_enable_x64", True)
+        try:
+            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+                yield
+        finally:
+            jax.config.update("jax_enable_x64", before)
+
+
+def _is_constant(value: Any) -> bool:
+    """Neither arrays nor what holds some, and hashable, as ``jax.jit`` needs it."""
+    from torch.utils import _pytree
+
+    if any(hasattr(leaf, "__dlpack__") for leaf in _pytree.tree_leaves(value)):
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Within: these variables are set."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
