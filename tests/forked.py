@@ -29,6 +29,8 @@ IMPORTED = [
     "torch", "pytest", "pytest_benchmark.plugin", "scipy.special", "gpubench.plugin.hooks", "gpubench.measure.fixture",
     "gpubench.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.pipelining",
 ]  # fmt: skip
+FORKS = sys.platform == "linux"
+"""Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""
 MEASURING = "gpubench.supervise.process"
 MODULES = {("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest"}
 """What may be forked, by the first words after the name of this Python."""
@@ -75,6 +77,8 @@ class Forked:
 
 def serve() -> None:
     """Start the process that is forked, unless there is one."""
+    if not FORKS:
+        return
     forkserver.set_forkserver_preload(IMPORTED)
     with contextlib.chdir(Path(__file__).parent):  # not in the folder of a test, which then has a process left
         forkserver.ensure_running()
@@ -94,6 +98,10 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def _printed(
     module: str, words: Sequence[str], folder: Path, changes: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
+    if not FORKS:
+        command = [sys.executable, *(["-c"] if module == "-c" else ["-m", module]), *words]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run(command, cwd=folder, env=os.environ | changes, check=False, **streams)
     with tempfile.NamedTemporaryFile(prefix="forked-", suffix=".txt") as printed:
         process = Forked(module, words, (printed.name,) * 2, str(folder), os.environ | changes)
         code = process.wait(500.0)
@@ -115,7 +123,8 @@ def instead() -> Iterator[None]:
                 return Forked(module, words[1 + len(first) :], streams, folder, how["env"])
         return _started(arguments, **how)
 
-    subprocess.Popen = popen  # type: ignore[assignment,misc]
+    if FORKS:
+        subprocess.Popen = popen  # type: ignore[assignment,misc]
     try:
         yield
     finally:
@@ -125,8 +134,7 @@ def instead() -> Iterator[None]:
 def _run(module: str, words: list[str], streams: tuple[str, str], folder: str, environment: dict[str, str]) -> None:
     """In the fork: what a Python does that is started, then the module."""
     os.setpgid(0, 0)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the forked process ends with the tests
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the forked process ends with the tests
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.clear()
