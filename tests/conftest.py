@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -110,3 +111,10 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def forking():
+    """The pytest that a test starts is forked from one that has imported torch."""
+    with forked.instead():
+        yield

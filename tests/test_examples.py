@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -15,24 +16,18 @@ EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.xdist_group("examples")  # two tests look at one run
 
 
-def _run(*arguments):
+def _pytest(*arguments):
     path = os.pathsep.join([str(EXAMPLES), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
-    )  # fmt: skip
+    shared = ("-p", "gpubench.plugin", "-p", "no:cacheprovider", "--gpubench-preset=smoke", "--gpubench-no-ceilings")
+    # -p: of a package that may not be installed
+    return forked.pytest(*arguments, *shared, cwd=ROOT, PYTHONPATH=path.strip(os.pathsep))
 
 
 @pytest.fixture(scope="module")
 def run_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("examples") / "run.json"
-    quick = ("--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu")
     timer = ("--benchmark-timer=gpubench.timer", "--benchmark-max-time=0.01", "--benchmark-quiet")
-    # -p: of a package that may not be installed
-    done = _run(
-        "-m", "pytest", EXAMPLES, "-p", "gpubench.plugin", "-p", "no:cacheprovider", *quick, *timer,
-        f"--benchmark-json={path}",
-    )  # fmt: skip
+    done = _pytest(EXAMPLES, "--gpubench-device=cpu", *timer, f"--benchmark-json={path}")
     assert done.returncode == 0, done.stdout
     return path
 
@@ -48,7 +43,8 @@ def test_benchmarks_are_measured_and_checked(run_file):
 
 
 def test_a_run_compared_with_itself_has_not_changed(run_file):
-    done = _run(EXAMPLES / "compare_runs.py", run_file, run_file)
+    script = [sys.executable, EXAMPLES / "compare_runs.py", run_file, run_file]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     ratios = [float(line.split("x")[0]) for line in done.stdout.splitlines()]
     assert len(ratios) >= 5
@@ -61,9 +57,6 @@ def test_it_says_how_it_is_run(script):
 
 
 def test_a_device_that_is_absent_skips_and_says_why(tmp_path):
-    done = _run(
-        "-m", "pytest", EXAMPLES / "test_softmax.py", "-p", "gpubench.plugin", "-p", "device_npu", "-p",
-        "no:cacheprovider", "-rs", "--gpubench-preset=smoke", "--gpubench-device=npu", "--gpubench-no-ceilings",
-    )  # fmt: skip
+    done = _pytest(EXAMPLES / "test_softmax.py", "-p", "device_npu", "-rs", "--gpubench-device=npu")
     assert done.returncode == 0, done.stdout
     assert "npu:0 is not available: torch_npu can't be imported, or finds no NPU" in done.stdout

@@ -10,7 +10,7 @@ def test_it(gpubench, machine):
 """
 
 
-def test_the_conftest_of_the_docstring_measures_on_the_virtual_clock(pytester):
+def test_the_conftest_of_the_docstring_measures_on_the_virtual_clock(pytester, forking):
     block = testing.__doc__.split("::\n\n")[1].split("\n\n``pytest")[0]
     pytester.makeconftest(block.replace("\n    ", "\n").strip())
     pytester.makepyfile(TEST)

@@ -71,6 +71,7 @@ def test_the_notebook_runs_from_top_to_bottom():
         cell.pop("outputs", None)
         if cell.cell_type == "code":
             cell.outputs = []
+            cell.source = re.sub(r"^%gpubench .*", r"\g<0> --preset smoke", cell.source, flags=re.DOTALL)
     tutorial.run(notebook)
     require_six_findings(notebook)
     assert tutorial.page(notebook).count("```sh\ngpubench time ") == len(FINDINGS)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from inprocess import gpubench
 from waiting import survivors, wait_for
@@ -187,7 +188,7 @@ def test_sum(benchmark):
 
 def test_a_suite_without_torch_is_measured_without_it(folder):
     (folder / "test_mine.py").write_text(LIGHT)
-    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder)
+    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder, start=True)
     assert done.returncode == 0, done.stderr
     run = json.loads((folder / "out/run.json").read_text())
     (benchmark,) = run["benchmarks"]
@@ -492,9 +493,8 @@ def test_never(gpubench):
     assert sorted(again) == ["run again: flaky", "run again: flaky.flaky_plain"]
     assert [mark["name"].split("[")[0] for mark in run["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
     assert [row["name"].split("[")[0] for row in run["gpubench"]["unmeasured"]] == ["test_never"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpubench.plugin", "--gpubench-no-ceilings"]
-    command += ["--gpubench-preset=smoke", "--benchmark-json=alone.json", "--gpubench-device=cpu"]
-    subprocess.run([*command, "test_flaky.py"], cwd=tmp_path, check=False, capture_output=True)
+    options = ("--gpubench-no-ceilings", "--gpubench-preset=smoke", "--benchmark-json=alone.json")
+    forked.pytest("-q", "-p", "gpubench.plugin", *options, "--gpubench-device=cpu", "test_flaky.py", cwd=tmp_path)
     alone = json.loads((tmp_path / "alone.json").read_text())
     assert [mark["name"].split("[")[0] for mark in alone["benchmarks"]] == ["test_flaky", "test_flaky_plain"]
 

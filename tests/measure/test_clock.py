@@ -187,7 +187,7 @@ def test_a_case_on_two_devices_waits_for_both(virtual):
     assert bench["extra_info"]["gpubench"]["devices"] == ["virtual:0", "virtual:1"]
 
 
-def test_plain_benchmark_waits_through_the_timer_option(pytester):
+def test_plain_benchmark_waits_through_the_timer_option(pytester, forking):
     """On a device kind whose wait takes real time, ``gpubench.timer`` waits and the default timer doesn't."""
     pytester.makeconftest("""
         import time

@@ -11,6 +11,7 @@ import sys
 import types
 from typing import ClassVar
 
+import forked
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -148,7 +149,7 @@ class TestMachine:
             f"import torch, json\n{change}\n"
             "from gpubench.measure.environment import machine; print(json.dumps(machine()))"
         )
-        ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
+        ran = forked.python(f"import warnings; warnings.simplefilter('ignore')\n{code}")
         told = json.loads(ran.stdout)["precision"]
         assert (told["tf32_matmul"], told["tf32_cudnn"]) == (matmul, cudnn)
 

@@ -340,7 +340,7 @@ def test_closure(gpubench):
     assert "pass modules and tensors as arguments" in reason
 
 
-def test_a_failed_cases_tensors_are_freed(pytester):
+def test_a_failed_cases_tensors_are_freed(pytester, forking):
     pytester.makepyfile(
         test_it="""
         import gc, torch, weakref

@@ -7,7 +7,6 @@ import json
 import locale
 import os
 import resource
-import subprocess
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from inprocess import gpubench
 
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
@@ -223,8 +223,7 @@ def test_a_run_names_each_and_measures_the_rest_in_another_process(tmp_path):
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "test_it.py").write_text(CASES)
     options = ["--preset=smoke", "--processes=1", "--device=cpu", "--threads=2", "--no-ceilings"]
-    command = [sys.executable, "-m", "gpubench", "run", "bench", "-o", "out", *options]
-    subprocess.run(command, cwd=tmp_path, check=False, capture_output=True)
+    gpubench("run", "bench", "-o", "out", *options, cwd=tmp_path)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     (failed,) = run["gpubench"]["unmeasured"]
     assert failed["reason"] == "ValueError: mine (left changed: $LEFT_BEHIND)"
@@ -308,7 +307,7 @@ def test_no_tool_of_monitoring_follows_what_is_timed(monkeypatch):
 
 
 @pytest.mark.parametrize("test", ["gpubench", "benchmark"])
-def test_a_benchmark_is_timed_untraced(pytester, test):
+def test_a_benchmark_is_timed_untraced(pytester, forking, test):
     """Also a plain one, if it is recorded; pytest-benchmark itself pauses tracers in its rounds only."""
     pytester.makepyfile(
         f"""

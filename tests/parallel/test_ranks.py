@@ -2,12 +2,11 @@
 times: its device's work, not the queueing."""
 
 import json
-import subprocess
-import sys
 import types
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 
@@ -52,8 +51,9 @@ OPTIONS = ("-p", "gpubench.plugin", "--gpubench-preset=smoke", "--gpubench-no-ce
 def measured(folder, source, *options):
     """The run file of a pytest that has left no process behind."""
     (folder / "test_it.py").write_text(source)
+    forked.serve()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    subprocess.run([sys.executable, "-m", "pytest", *OPTIONS, *options], cwd=folder, capture_output=True)
+    forked.pytest(*OPTIONS, *options, cwd=folder)
     left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
     assert not psutil.wait_procs(left, timeout=30)[1]
     return json.loads((folder / "run.json").read_text())
@@ -135,7 +135,7 @@ def test_cases_of_several_devices_can_be_left_out(run):
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_with_nothing_to_time_each_case_runs_once(run, pytester):
+def test_with_nothing_to_time_each_case_runs_once(run, pytester, forking):
     pytester.makepyfile(test_it=SOURCE)
     result = pytester.runpytest_subprocess("-p", "gpubench.plugin", "--benchmark-disable", "-k", "step and none")
     result.assert_outcomes(passed=1)

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import fake_backend
 import pytest
+from inprocess import gpubench
 
 from gpubench.runfile.reader import read
 
@@ -61,19 +61,11 @@ def test_odd(benchmark, limit):
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_theirs.py").write_text(SUITE, encoding="utf-8")
-    words = [
-        sys.executable,
-        "-m",
-        "gpubench",
-        "run",
-        "test_theirs.py",
-        "--preset=smoke",
-        "--no-ceilings",
-        "--no-charts",
-    ]
-    env = {**os.environ, "PYTEST_PLUGINS": "fake_backend"}
-    env["PYTHONPATH"] = f"{Path(__file__).parents[1]}:{env.get('PYTHONPATH', '')}"
-    return subprocess.run([*words, *options], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--no-charts", *options]
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("PYTEST_PLUGINS", "fake_backend")
+        changed.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+        return gpubench(*words, cwd=folder)
 
 
 @pytest.fixture(scope="module")

@@ -214,7 +214,7 @@ def test_pytest_benchmarks_own_options_keep_working(run, pytester):
     assert json.loads(saved.read_text())["benchmarks"][0]["stats"]["rounds"] >= 9
 
 
-def test_histogram(pytester):
+def test_histogram(pytester, forking):
     if importlib.util.find_spec("pygal") is None:
         pytest.skip("pytest-benchmark's extra [histogram] is not installed")
     pytester.makepyfile(test_it=CASE)
@@ -227,21 +227,21 @@ def test_disabled_it_still_checks(run):
     run(wrong, "--benchmark-disable").assert_outcomes(passed=1, failed=1)
 
 
-def test_xdist_does_not_crash(pytester):
+def test_xdist_does_not_crash(pytester, forking):
     pytest.importorskip("xdist")
     pytester.makepyfile(test_it=CASE)
     result = pytester.runpytest_subprocess("-n2", "--gpubench-preset=smoke")
     result.assert_outcomes(passed=1)
 
 
-def test_without_pytest_benchmark_it_skips(pytester):
+def test_without_pytest_benchmark_it_skips(pytester, forking):
     pytester.makepyfile(test_it=CASE)
     result = pytester.runpytest_subprocess("-p", "no:benchmark", "-rs")
     result.assert_outcomes(skipped=1)
     assert "needs pytest-benchmark" in result.stdout.str()
 
 
-def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester):
+def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forking):
     """As pytest-codspeed does when it is active: blocks pytest-benchmark, and brings another `benchmark` fixture."""
     pytester.makeconftest("""
         import pytest
@@ -332,7 +332,7 @@ def test_a_strict_xfail_that_passes_is_no_number(run, pytester):
     assert (data["benchmarks"], row["status"], row["reason"]) == ([], "error", "[XPASS(strict)] not yet")
 
 
-def test_an_interrupted_case_is_no_number(pytester):
+def test_an_interrupted_case_is_no_number(pytester, forking):
     pytester.makepyfile(
         test_it=CASE
         + """
@@ -372,7 +372,7 @@ def test_a_users_own_fixture_of_our_name_is_left_alone(run):
     ).assert_outcomes(passed=1)
 
 
-def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(pytester):
+def test_identities_hold_no_addresses_and_tell_files_of_one_name_apart(pytester, forking):
     source = """
 import torch, pytest
 @pytest.mark.parametrize("op", [torch.neg, torch.abs, object()])

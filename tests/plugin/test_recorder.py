@@ -147,7 +147,7 @@ def test_silent(gpubench):
 """
 
 
-def test_no_value_stops_a_run(pytester):
+def test_no_value_stops_a_run(pytester, forking):
     pytester.makepyfile(test_odd=ODD)
     options = ["--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=run.json"]
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=5, failed=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import records
+from inprocess import gpubench
 
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
@@ -182,11 +182,7 @@ WORDS = (
 
 
 def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpubench", "compare", "--interleave", *words]
-    path = os.pathsep.join(sys.path)
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": path}
-    )
+    return gpubench("compare", "--interleave", *words, cwd=folder)
 
 
 def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:

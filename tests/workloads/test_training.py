@@ -140,7 +140,7 @@ def test_images_are_cropped_normalised_and_flipped():
     assert len({images[0][0].sum().item() for _ in range(20)}) > 10
 
 
-def test_the_wait_for_data_is_told_apart_from_the_step(pytester):
+def test_the_wait_for_data_is_told_apart_from_the_step(pytester, forking):
     pytester.makepyfile(test_it=FEEDING)
     result = pytester.runpytest_subprocess(
         "-p", "gpubench.plugin", "--gpubench-preset=smoke", "--benchmark-json=run.json", "--gpubench-threads=1"

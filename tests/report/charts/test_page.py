@@ -22,6 +22,7 @@ from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import (
     MOST_CURVES,
     MOST_PANELS,
+    Figure,
     Page,
     linear_axis,
     log_axis,
@@ -52,12 +53,19 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("runs", RUNS)
-def test_every_picture_can_be_read(tmp_path: Path, runs: str) -> None:
+@pytest.fixture(scope="module", params=[pytest.param(runs, marks=pytest.mark.xdist_group(runs)) for runs in RUNS])
+def pictures(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Figure, Page]]:
+    """Figures and their pages, by name; drawn once for the tests that look at them."""
+    figures = plan(tmp_path_factory.mktemp("pictures"), *RUNS[request.param](), every=request.param == "GPU")
+    return {name: (figure, drawn(figure)) for name, figure in figures.items()}
+
+
+def test_every_picture_can_be_read(pictures: dict[str, tuple[Figure, Page]]) -> None:
     """At 800 pixels: nothing below 11, nothing cut, nothing on anything else, at most 700 high."""
-    figures = plan(tmp_path, *RUNS[runs](), every=runs == "GPU")
-    assert figures
-    assert {name: found for name, figure in figures.items() if (found := faults(drawn(figure)))} == {}
+    assert pictures
+    assert {name: found for name, (_, page) in pictures.items() if (found := faults(page))} == {}
 
 
 @pytest.mark.parametrize("runs", RUNS)
@@ -71,13 +79,11 @@ def test_titles_are_whole_and_no_two_are_equal(tmp_path: Path, runs: str) -> Non
         assert "…" not in figure.title
 
 
-@pytest.mark.parametrize("runs", RUNS)
-def test_each_number_of_a_title_can_be_read_in_the_picture(tmp_path: Path, runs: str) -> None:
-    figures = plan(tmp_path, *RUNS[runs](), every=runs == "GPU")
-    for name, figure in figures.items():
-        shown = words_below(drawn(figure))
+def test_each_number_of_a_title_can_be_read_in_the_picture(pictures: dict[str, tuple[Figure, Page]]) -> None:
+    for name, (figure, page) in pictures.items():
+        shown = words_below(page)
         assert [number for number in numbers(figure.title) if number not in shown] == [], (name, figure.title)
-    assert any(numbers(figure.title) for figure in figures.values())
+    assert any(numbers(figure.title) for figure, _ in pictures.values())
 
 
 @pytest.mark.parametrize("runs", RUNS)
