@@ -223,7 +223,7 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
         _tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes),
         f"PyTorch {listed(torch)}" if torch else "",
         listed(sorted({run.date for run in runs.values() if run.date})),
-        f"{' and '.join(map(str, counts))} process{'es' * (counts != [1])}" if counts else "",
+        _processes(counts),
     )
     if doubt and hollow_marks(rows, rows):
         note += f"{doubt}: noisy measurement. "
@@ -233,6 +233,12 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
     if differing := sorted({row["differs"] for row in rows if row.get("differs")}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(fact for fact in facts if fact)}. {note}".strip()
+
+
+def _processes(counts: Sequence[int]) -> str:
+    """``3 processes``, ``2 and 3 processes``, ``1 to 3 processes``."""
+    words = f"{counts[0]} to {counts[-1]}" if len(counts) > 2 else " and ".join(map(str, counts))
+    return f"{words} process{'es' * (list(counts) != [1])}" if counts else ""
 
 
 def _devices(devices: list[str], runs: dict[str, Run], naming: Naming) -> str:

@@ -427,3 +427,12 @@ def test_the_headline_keeps_the_workload_that_loses(tmp_path: Path) -> None:
     assert len(shown) < len(names)
     assert any("tabular" in name for name in shown)
     assert "slower" in figure.title
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"), [((1,), " 1 process."), ((2, 3), " 2 and 3 processes."), ((1, 2, 3), " 1 to 3 processes.")]
+)
+def test_a_caption_counts_the_processes(tmp_path: Path, counts: tuple[int, ...], says: str) -> None:
+    marks = [pair_of(f"a.b{count}", 3.0, medians=(1e-3, 1.1e-3, 1.2e-3)[:count]) for count in counts]
+    data = chart_data(tmp_path, run_of(*marks))
+    assert says in caption(data.rows, data.naming)
