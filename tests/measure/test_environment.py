@@ -12,6 +12,7 @@ import types
 from typing import ClassVar
 
 import forked
+import numpy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -78,8 +79,10 @@ class TestMachine:
     def test_what_it_holds(self):
         told = environment.machine()
         assert set(told) == {
-            *("label", "cpu", "devices", "torch", "precision", "threads", "interop_threads", "python", "os")
+            *("label", "cpu", "devices", "torch", "libraries", "precision"),
+            *("threads", "interop_threads", "python", "os"),
         }
+        assert told["libraries"]["numpy"] == numpy.__version__
         assert told["cpu"]["cores"] >= 1
         assert told["cpu"]["memory_bytes"] > 1 << 20
         assert told["cpu"]["model"] == devices.CPU.label
