@@ -42,7 +42,7 @@ messages = dict.fromkeys(((source, target) for source in range(64) for target in
 def pytest_runtest_setup(item):
     read = READ_BACK.get(item.originalname)
     if read and "[cuda" in item.name:
-        pytest.skip(f"pretend kernels compute nothing, and {read} is read on the host")
+        pytest.skip(f"pretend kernels compute nothing, and the host reads {read}")
 
 
 def _unchecked(*_, **__):
