@@ -160,7 +160,7 @@ GPT2_LAYERS, GPT2_HEADS, GPT2_HEAD_SIZE = 12, 12, 64
 
 @pytest.mark.parametrize("part", ["forward", "backward"])
 def test_fused_attention_does_as_much_work_as_is_declared(part):
-    """But for the masked half of the scores, which a causal kernel leaves out of its two products on the way forward."""
+    """But for the masked half of the scores, which a causal kernel leaves out on the way forward."""
     learner = training.trainer("gpt2", Data(Cuda(0), torch.float32, 0), 1)
     learner.forward() if part == "forward" else learner.backward()
     with flop_counter() as counter:
