@@ -42,6 +42,8 @@ def call(name: str):
     if name == "int8 product of 1024":
         a, b = (torch.randint(-127, 128, (1024, 1024), dtype=torch.int8) for _ in range(2))
         return torch._int_mm, (a, b), {}
+    if name == "sort of 10^6":
+        return torch.sort, (torch.randn(10**6),), {}
     if name == "update of LeNet, adam fused":
         learner = training.trainer("lenet", data, 2, update="adam fused")
         learner.backward()
@@ -54,7 +56,7 @@ def call(name: str):
 
 NAMES = (
     "add of 10^7, out=", "matmul of 1024, out=", "prefill of 128, 10M", "decode after 128, 125M",
-    "attention of 512, flash", "int8 product of 1024", "update of LeNet, adam fused",
+    "attention of 512, flash", "int8 product of 1024", "sort of 10^6", "update of LeNet, adam fused",
 )  # fmt: skip
 
 
