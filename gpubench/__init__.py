@@ -11,7 +11,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .commands.notebook import load, load_ipython_extension, time
     from .devices import Device, register
-    from .implementations import Implementation, register_implementation
+    from .devices.implementations import Implementation, register_implementation
     from .measure.clock import add_wait, timer
     from .measure.fixture import Gpubench
     from .report.results import Results
@@ -25,8 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "implementations",
-    "Results": "report.results", "Run": "runfile.schema", "register_implementation": "implementations",
+    "Device": "devices", "Gpubench": "measure.fixture", "Implementation": "devices.implementations",
+    "Results": "report.results", "Run": "runfile.schema", "register_implementation": "devices.implementations",
     "add_wait": "measure.clock", "load": "commands.notebook", "load_ipython_extension": "commands.notebook",
     "read": "runfile.reader", "register": "devices", "time": "commands.notebook", "timer": "measure.clock",
 }  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.implementations.cupy_arrays import CuPy
+from gpubench.devices.cupy_arrays import CuPy
 
 FUNCTIONS = {
     "": ("add", "multiply", "exp", "sum", "matmul"),

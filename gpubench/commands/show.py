@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..format import aligned, seconds_text, text, writable
-from ..implementations import TORCH
 from ..runfile.matching import kind_names, matcher, nothing_matches, shown_name
 
 if TYPE_CHECKING:
@@ -97,8 +96,9 @@ def selected(results: pd.DataFrame, expression: str | None, timed: bool = False)
 
 
 def _name(row: dict[str, Any], several: bool) -> str:
-    library = row["implementation"]
-    name = shown_name(row["_result"].case.id) + (f" {library}" if library not in (None, "", TORCH) else "")
+    from ..report.labels import library
+
+    name = " ".join(filter(None, [shown_name(row["_result"].case.id), library(row)]))
     return f"{row['run']}: {name}" if several else name
 
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from .. import devices
 from ..devices.cpu import cache_sizes, cores, resolve_vector_math
+from ..devices.implementations import library_versions
 from ..errors import UsageError
-from ..implementations import library_versions
 
 T = TypeVar("T")
 VARIABLES = re.compile(

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..devices.implementations import TORCH
 from ..errors import Unrepeatable, UsageError, WrongAnswer
-from ..implementations import TORCH
 
 if TYPE_CHECKING:
     import torch

@@ -15,8 +15,8 @@ from msgspec import structs, to_builtins
 
 from ..devices import CPU, Demo, Device, Load, find_device
 from ..devices.demo import EIGHT_BITS
+from ..devices.implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
-from ..implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Transfer, Work
 from . import budget, disturbance, environment

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
+from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import UsageError
-from ..implementations import LIBRARIES, TORCH, find_implementation
 from ..options import OPTIONS
 from ..runfile.flags import Flag
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work

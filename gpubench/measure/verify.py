@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU
+from ..devices.implementations import TORCH, Implementation
 from ..errors import TooLarge, Unrepeatable, WrongAnswer
-from ..implementations import TORCH, Implementation
 from ..runfile.schema import Check
 from .budget import Rates
 from .data import apart_from, as_tensor, bare_tensors, dispatch_mode, is_array, require_memory, tensors

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ..devices import in_use
+from ..devices.implementations import LIBRARIES
 from ..errors import RankFailure
 from ..format import counted
-from ..implementations import LIBRARIES
 from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
 from ..runfile.writer import text_of, without_paths

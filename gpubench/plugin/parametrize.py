@@ -19,8 +19,8 @@ import pytest
 from msgspec import structs
 
 from ..devices import Choice, find_device
+from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
-from ..implementations import TORCH, Implementation, find_implementation
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.reader import plain_case, workload_of

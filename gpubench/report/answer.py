@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from ..devices.implementations import implementation_label
 from ..format import counted, seconds_text, text
-from ..implementations import implementation_label
 from ..runfile.matching import (
     ELEMENTWISE,
     IRREGULAR,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from ..devices.implementations import TORCH, implementation_label as implementation_label
 from ..format import ratio_text, text
-from ..implementations import TORCH, implementation_label
 from ..runfile.matching import shown_name
 from ..runfile.schema import Run, Scalar
 from .table import IMPLAUSIBLE, records

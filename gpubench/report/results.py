@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..devices.implementations import implementation_label
 from ..errors import UsageError
 from ..format import aligned, counted, seconds_text, text
-from ..implementations import implementation_label
 from ..runfile import folder, reader
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run

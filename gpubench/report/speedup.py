@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from .. import statistics
+from ..devices.implementations import TORCH
 from ..errors import UsageError
-from ..implementations import TORCH
 from ..runfile.schema import REGIMES, DeviceFacts, Result, Times
 from ..runfile.utilisation import compute_dtype
 from ..statistics import INTERVAL, Interval

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from ..devices.implementations import TORCH, implementation_label
 from ..errors import GpubenchError
 from ..format import counted, ratio_text, seconds_text, text
-from ..implementations import TORCH, implementation_label
 from ..runfile.ledger import Event
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean

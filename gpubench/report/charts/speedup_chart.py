@@ -8,9 +8,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...implementations import implementation_label
 from ..judgement import ABOVE_PEAK, MEASURES, Crossing, crossing_of, too_noisy, withheld
-from ..labels import Row, family, grouped, library, listed, rounded_size, size_label, size_text, times_text
+from ..labels import (
+    Row,
+    family,
+    grouped,
+    implementation_label,
+    library,
+    listed,
+    rounded_size,
+    size_label,
+    size_text,
+    times_text,
+)
 from ..speedup import ONE_SHOT, RESIDENT
 from ..sweep import Line, Sweep, sweeps
 from .layouts import Curve, LinePanels, Mark, Panel, panel_of

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from ...implementations import implementation_label
 from ...runfile.matching import shown_name
 from ...runfile.schema import Run
 from ..labels import (
@@ -16,6 +15,7 @@ from ..labels import (
     flagged,
     grouped,
     heading,
+    implementation_label,
     library,
     library_on,
     listed,

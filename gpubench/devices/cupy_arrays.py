@@ -6,9 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..devices import Device
 from ..errors import Unmeasurable
-from . import Implementation, register_implementation
+from .base import Device
+from .implementations import Implementation, register_implementation
 
 if TYPE_CHECKING:
     import torch

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..devices import Device
 from ..errors import Unmeasurable
-from . import Implementation, register_implementation
+from .base import Device
+from .implementations import Implementation, register_implementation
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gpubench.devices import CPU
-from gpubench.implementations.jax_arrays import Jax
+from gpubench.devices.jax_arrays import Jax
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import as_tensor
 
@@ -179,7 +179,7 @@ THREADS = """
 import os, sys
 from pathlib import Path
 from gpubench.devices import CPU
-from gpubench.implementations.jax_arrays import Jax
+from gpubench.devices.jax_arrays import Jax
 before = dict(os.environ)
 Jax(CPU, "float32").open(int(sys.argv[1]))
 import jax

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from gpubench import implementations
-from gpubench.devices import CPU
+from gpubench.devices import CPU, implementations
+from gpubench.devices.cupy_arrays import CuPy
+from gpubench.devices.implementations import LIBRARIES, Implementation, NumPy, find_implementation, implementation_label
+from gpubench.devices.jax_arrays import Jax
 from gpubench.errors import UsageError
-from gpubench.implementations import LIBRARIES, Implementation, find_implementation, implementation_label
-from gpubench.implementations.cupy_arrays import CuPy
-from gpubench.implementations.jax_arrays import Jax
-from gpubench.implementations.numpy_arrays import NumPy
 from gpubench.testing import VirtualDevice
 
 FIFTH = """
@@ -169,7 +167,7 @@ def test_a_test_of_nothing_else_is_one_row(pytester, no_jax):
     [
         ("jax", f"gpubench: implementation jax: {MISSING}"),
         ("cupy", "gpubench: implementation cupy: CuPy is not installed: *"),
-        ("nmupy", "gpubench: unknown implementation 'nmupy': choose from torch, cupy, jax, numpy*"),
+        ("nmupy", "gpubench: unknown implementation 'nmupy': choose from torch, numpy, cupy, jax*"),
     ],
 )
 def test_asking_for_what_is_not_there_is_an_error(pytester, no_jax, monkeypatch, name, complaint):
