@@ -16,7 +16,7 @@ from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
-from ..format import seconds_text
+from ..format import bytes_text, seconds_text
 from ..runfile.flags import FEW, NOISY, Flag
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
@@ -204,7 +204,8 @@ def impossible(
     slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
     use = utilisation(work, seconds, dtype, ceilings, link)
     if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
-        yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({use.of})")
+        of = use.of + (f" of {bytes_text(use.footprint_bytes)}" if use.footprint_bytes else "")
+        yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
         least = seconds_text(ceilings.launch_floor_s)
         yield Flag("implausible", f"{seconds_text(seconds)}, and the least that launching anything takes is {least}")

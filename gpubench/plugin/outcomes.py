@@ -19,6 +19,7 @@ from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
 from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt
+from .parametrize import shown_library
 
 LONGEST_REASON = 500
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
@@ -37,7 +38,8 @@ def note(
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             if attempt.case.implementation == "" and item.get_closest_marker("skip") is None:
                 estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": None}
-            session.estimates.append(attempt.case.as_dict() | {"fullname": item.nodeid} | estimate)
+            shown = {"fullname": item.nodeid, "library": shown_library(item)}
+            session.estimates.append(attempt.case.as_dict() | shown | estimate)
         return status, reason
     if status == OK and report.when == "call":
         session.unmeasured.pop(item.nodeid, None)  # a rerun

@@ -121,6 +121,12 @@ def keeps_memory(item: pytest.Item) -> bool:
     return _library(item).keeps_memory
 
 
+def shown_library(item: pytest.Item) -> str:
+    """The label of a test's implementation; empty for torch, which nobody needs to be told of."""
+    library = _library(item)
+    return "" if library.name == TORCH else library.label
+
+
 def _library(item: pytest.Item) -> type[Implementation]:
     given = getattr(getattr(item, "callspec", None), "params", {})
     return find_implementation(given.get("gpubench_implementation", TORCH))

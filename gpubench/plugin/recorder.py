@@ -26,10 +26,11 @@ from ..runfile.reader import MOST_VALUES, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, write
 from ..version import __version__
+from .parametrize import shown_library
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-MEASURING_ROOMS = ("devices", "implementations", "measure", "parallel", "plugin", "runfile", "workloads")
+MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
@@ -219,6 +220,7 @@ class Recorder:
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
+        facts["library"] = shown_library(item)
         if status == OK:
             benchmark = stats.as_dict(include_data=True)
             _thin_samples(benchmark)

@@ -51,6 +51,7 @@ _NEEDED: dict[str, dict[str, Any]] = {
 _OPTIONAL: dict[str, tuple[str, Any, None]] = {
     "run": ("deadline_s", Annotated[float, Meta(gt=0)] | None, None),
     "session": ("estimated_s", float | None, None),
+    "end": ("library", str | None, None),
 }
 _KINDS = {
     name: defstruct(name, [*keys.items(), *([_OPTIONAL[name]] if name in _OPTIONAL else [])], kw_only=True)

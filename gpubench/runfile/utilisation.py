@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..format import bytes_text
 from .schema import Ceilings, Scalar, Work
 
 PLAUSIBLE = 1.3
@@ -21,11 +20,15 @@ WINOGRAD = 2.25
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``."""
+    """``fraction`` of the speed that the ceiling ``of`` allows; ``bound`` is ``bandwidth`` or ``throughput``.
+
+    ``footprint_bytes``: how much that ceiling moved, where it depends on it.
+    """
 
     fraction: float
     bound: str
     of: str
+    footprint_bytes: float | None = None
 
 
 def utilisation(
@@ -46,8 +49,8 @@ def utilisation(
     found = []
     band = ceilings.bandwidth_for(work.bytes) if work.bytes else None
     if work.bytes and band:
-        of = f"{band.pattern} of {bytes_text(band.footprint_bytes)}"
-        found.append(Utilisation(work.bytes / band.byte_per_s / seconds, "bandwidth", of))
+        share = work.bytes / band.byte_per_s / seconds
+        found.append(Utilisation(share, "bandwidth", band.pattern, band.footprint_bytes))
     if work.flops and (rate := ceilings.throughput.get(dtype)):
         found.append(Utilisation(work.flops / rate / seconds, "throughput", f"{dtype} matmul"))
     return max(found, key=lambda use: use.fraction, default=None)

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ..devices.implementations import TORCH, implementation_label
 from ..errors import GpubenchError
 from ..format import counted, ratio_text, seconds_text, text
 from ..runfile.ledger import Event
@@ -73,8 +72,7 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     times = Column("one call", justify="right"), Column("in all", justify="right")
     table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
     for case in cases:
-        library = case["implementation"]
-        name = case["id"] + (f" ({library})" if library not in ("", TORCH) else "")
+        name = case["id"] + (f" ({case['library']})" if case["library"] else "")
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
         cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
@@ -288,13 +286,12 @@ def _column(end: Event) -> str:
     device, library = _short_name(str(_inner(_record(end), "device") or "")), _library(end)
     if not library:
         return device
-    return implementation_label(library) if device == "CPU" else f"{device} {implementation_label(library)}"
+    return library if device == "CPU" else f"{device} {library}"
 
 
 def _library(end: Event) -> str:
     """What has done the work where it isn't torch."""
-    name = str(_inner(_record(end), "implementation") or "")
-    return "" if name == TORCH else name
+    return str(end.get("library") or "")
 
 
 def _record(end: Event) -> Any:

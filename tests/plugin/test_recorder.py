@@ -124,6 +124,27 @@ def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester
     assert second["estimated_s"] < first["estimated_s"]
 
 
+LIBRARIES = """
+import numpy, pytest, torch
+
+@pytest.mark.gpubench(implementations=["torch", "numpy"])
+def test_neg(gpubench):
+    x = gpubench.randn(8)
+    if gpubench.implementation == "numpy":
+        gpubench(numpy.negative, gpubench.numpy(x))
+    else:
+        gpubench(torch.neg, x)
+"""
+
+
+def test_the_journal_tells_a_reader_that_knows_no_library_what_to_call_it(pytester, forking):
+    pytester.makepyfile(test_it=LIBRARIES)
+    options = ["--gpubench-preset=smoke", "--gpubench-no-ceilings", "--gpubench-device=cpu"]
+    pytester.runpytest_subprocess(*options, "--benchmark-json=run.json").assert_outcomes(passed=2)
+    ends = [each for each in read_ledger(pytester.path / "run.ledger.jsonl") if each["event"] == "end"]
+    assert [each["library"] for each in ends] == ["", "NumPy"]
+
+
 ODD = """
 import math, torch, pytest
 

@@ -96,12 +96,12 @@ def test_one_is_no_plural(clock, capsys):
     assert "1 benchmark, about" in capsys.readouterr().err
 
 
-def case(device, implementation="torch"):
-    return {"id": "a.b[float32-n=8]", "device": device, "implementation": implementation}
+def case(device):
+    return {"id": "a.b[float32-n=8]", "device": device}
 
 
-def result(device, median, implementation="torch"):
-    return {"stats": {"median": median}, "extra_info": {"gpubench": case(device, implementation)}}
+def result(device, median):
+    return {"stats": {"median": median}, "extra_info": {"gpubench": case(device)}}
 
 
 def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
@@ -112,7 +112,7 @@ def test_each_finished_benchmark_is_a_line_with_all_its_devices(clock, capsys):
     shown.note(session(0) | {"cases": names, "identities": identities})
     capsys.readouterr()
     shown.note(end(0, fullname="gpu", benchmark=result("cuda:0", 1e-3)))
-    shown.note(end(0, fullname="numpy", benchmark=result("cpu", 4e-3, "numpy")))
+    shown.note(end(0, fullname="numpy", benchmark=result("cpu", 4e-3), library="NumPy"))
     assert capsys.readouterr().err == ""
     shown.note(end(0, fullname="cpu", benchmark=result("cpu", 2e-3)))
     (line,) = capsys.readouterr().err.splitlines()
@@ -198,8 +198,8 @@ def test_another_library_is_named_and_is_no_speedup_of_the_gpu(clock, capsys):
     shown.expect(3, [])
     shown.note(session(0) | {"cases": ["a", "b", "c"], "identities": {name: case(name) for name in "abc"}})
     capsys.readouterr()
-    shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3, "cupy")))
-    shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3, "jax")))
+    shown.note(end(0, fullname="a", benchmark=result("cuda:0", 1e-3), library="CuPy"))
+    shown.note(end(0, fullname="b", benchmark=result("cpu", 4e-3), library="JAX"))
     shown.note(end(0, fullname="c", benchmark=result("cpu", 2e-3)))
     (line,) = capsys.readouterr().err.splitlines()
     assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
