@@ -40,6 +40,9 @@ MOST_DRIFT = 3.0
 """More than this many standard deviations is a change and not drift."""
 LEAST_CASES = 5
 """With fewer cases, a change of one can't be told from drift."""
+STEADIER = 4.0
+"""By this factor the processes of a case that doesn't follow the machine's speed agree better as they are than at usual
+speed. Chance does that in one comparison of a hundred (F test of two spreads with 4 degrees of freedom each)."""
 SMOKE_RUN = "smoke run: too few rounds"
 FEW_PAIRS = "machine busy: too few undisturbed pairs of runs"
 ONE_PROCESS = "one process per side: its noise is unknown"
@@ -49,6 +52,17 @@ BUSY = "the machine was busy: measure again, use fewer --threads, or use --inter
 
 _Processes = Sequence[Observation]
 _Process = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drift:
+    """What the machine did to some cases. ``speed`` is subtracted, logarithms by side and process; empty where nothing
+    is. ``shared`` is the logarithm of what they share between the sides, ``hidden`` the standard deviation from run to
+    run of a drift that can't be told from a change of a case."""
+
+    speed: Sequence[Mapping[_Process, float]] = ()
+    shared: float = 0.0
+    hidden: float = 0.0
 
 
 class Conditions:
@@ -61,31 +75,43 @@ class Conditions:
         self._accompanied = [busy_processes(side) for side in (base, new)]
         base, new = _calm(base), _calm(new)
         keys = [key for key in new if key in base]
-        self._speed: list[dict[_Process, float]] = []
-        """Logarithms by side and process; empty where no drift is subtracted."""
-        self.shared = 0.0
-        """Logarithm of the drift that all cases share between the sides."""
-        self.drift = 0.0
-        """Standard deviation from run to run of a drift that can't be told from a change of a case."""
+        self._drift = self._steady_drift = _Drift()
+        self._steady: frozenset[CaseKey] = frozenset()
+        """Cases that don't follow the machine's speed, as those that wait: they drift by themselves."""
         self.pairs = pairs
         self.common: Change | None = None
         """The change that all cases share in pairs of runs: a change of the code unless it is ``shared`` drift."""
         if moved or len(keys) < LEAST_CASES:
-            self.drift = 0.0 if pairs else RUN_DRIFT
+            self._drift = _Drift(hidden=0.0 if pairs else RUN_DRIFT)
             return
-        speeds = _speeds(keys, (base, new))
         if pairs:
+            speeds = _speeds(keys, (base, new))
             changes = self.in_pairs(*map(_run_means, speeds))
             if len(changes) > 1:
-                self._speed, self.common = speeds, statistics.paired_change(changes, PAIR_SPREAD)
+                self.common = statistics.paired_change(changes, PAIR_SPREAD)
                 proven = min(self.common.larger_p(), self.common.inverse().larger_p()) <= FALSE_DISCOVERIES
-                self.shared = 0.0 if proven else self.common.log
+                self._drift = _Drift(speeds, 0.0 if proven else self.common.log)
             return
-        shared = [median(side.values()) for side in speeds]
-        runs = [len({run for run, _ in side}) for side in speeds]
-        # A change that all cases share is a change only if it exceeds any drift; otherwise it is subtracted.
-        if abs(shared[1] - shared[0]) <= MOST_DRIFT * RUN_DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1]):
-            self._speed, self.shared = speeds, shared[1] - shared[0]
+        self._drift = _drift(keys, (base, new))
+        steady = [key for key in keys if self._is_steady(key, (base[key], new[key]))]
+        if len(steady) >= LEAST_CASES:
+            self._steady, self._steady_drift = frozenset(steady), _drift(steady, (base, new))
+            self._drift = _drift([key for key in keys if key not in self._steady], (base, new))
+
+    @property
+    def shared(self) -> float:
+        """Logarithm of the drift that the cases share between the sides."""
+        return self._drift.shared
+
+    def _is_steady(self, key: CaseKey, sides: tuple[_Processes, _Processes]) -> bool:
+        """Divided by the speed of its process it would only get the noise of the other cases."""
+        times = [[each.median_s for each in side] for side in sides]
+        divided = [[each.median_s / self.speed(key, i, each) for each in side] for i, side in enumerate(sides)]
+        before, after = (statistics.pooled_spread(*each) for each in (times, divided))
+        return max(before, LEAST_SPREAD) * STEADIER < after
+
+    def _drift_of(self, key: CaseKey) -> _Drift:
+        return self._steady_drift if key in self._steady else self._drift
 
     def disturbed(self, side: int, observation: Observation) -> bool:
         """By the thread canary, or by delayed rounds of all other cases: a case that became bimodal doesn't show a
@@ -129,18 +155,23 @@ class Conditions:
         before, after = (any(self.disturbed(i, each) for each in side[key]) for i, side in enumerate((base, new)))
         return before != after
 
-    def speed(self, side: int, observation: Observation) -> float:
-        """The factor by which that process was slower than usual in all cases."""
-        return math.exp(self._speed[side][observation.process]) if self._speed else 1.0
+    def speed(self, key: CaseKey, side: int, observation: Observation) -> float:
+        """The factor by which that process was slower than usual, in all cases that drift as this one does."""
+        speeds = self._drift_of(key).speed
+        return math.exp(speeds[side][observation.process]) if speeds else 1.0
 
     def in_pairs(self, before: Mapping[int, float], after: Mapping[int, float]) -> list[float]:
         """The difference of each pair, from what each run of base and of new has."""
         return [after[late] - before[early] for early, late in self.pairs if early in before and late in after]
 
-    def hidden_variance(self, observations: _Processes) -> float:
+    def hidden_variance(self, key: CaseKey, observations: _Processes) -> float:
         """Variance of the mean of their logarithms by the drift that they don't show: a run's processes share it."""
         count, runs = len(observations), _runs(observations)
-        return self.drift**2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
+        return self.hidden(key) ** 2 / runs * ((count - runs) / (count - 1) if count > 1 else 1.0)
+
+    def hidden(self, key: CaseKey) -> float:
+        """Standard deviation from run to run of a drift that can't be told from a change of this case."""
+        return self._drift_of(key).hidden
 
 
 def _run_means(values: Mapping[_Process, float]) -> dict[int, float]:
@@ -172,6 +203,17 @@ def _calm(side: Cases) -> Cases:
     """Without smoke runs, whose rounds are few, and without processes whose threads waited for each other."""
     kept = {key: [each for each in cases if not each.smoke and not each.contended] for key, cases in side.items()}
     return {key: cases for key, cases in kept.items() if cases}
+
+
+def _drift(keys: Sequence[CaseKey], sides: tuple[Cases, Cases]) -> _Drift:
+    """Of cases that drift alike. What all share is a change only if it exceeds any drift, else it is subtracted."""
+    if len(keys) < LEAST_CASES:
+        return _Drift(hidden=RUN_DRIFT)
+    speeds = _speeds(keys, sides)
+    before, after = (median(side.values()) for side in speeds)
+    runs = [len({run for run, _ in side}) for side in speeds]
+    limit = MOST_DRIFT * RUN_DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1])
+    return _Drift(speeds, after - before) if abs(after - before) <= limit else _Drift()
 
 
 def _speeds(keys: Sequence[CaseKey], sides: tuple[Cases, Cases]) -> list[dict[_Process, float]]:
@@ -247,7 +289,7 @@ def judge(base: Cases, new: Cases, threshold: float = THRESHOLD, conditions: Con
     """Verdicts on the cases of both sides, in the order of the new."""
     keys = [key for key in new if key in base]
     conditions = conditions or Conditions(base, new)
-    evidence = [_evidence((base[key], new[key]), conditions, threshold) for key in keys]
+    evidence = [_evidence(key, (base[key], new[key]), conditions, threshold) for key in keys]
     slower = statistics.benjamini_hochberg([each.slower_p for each in evidence])
     faster = statistics.benjamini_hochberg([each.faster_p for each in evidence])
     tails = tail(slower, FALSE_DISCOVERIES), tail(faster, FALSE_DISCOVERIES)
@@ -312,7 +354,9 @@ def _least_change(threshold: float) -> float:
     return (1 + threshold) * (1 - 1e-9)
 
 
-def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float) -> _Evidence:
+def _evidence(
+    key: CaseKey, sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float
+) -> _Evidence:
     """From the processes that count; none where fewer than two a side are left of more."""
     base, new = conditions.counting(sides)
     counts = len(base), len(new)
@@ -324,21 +368,21 @@ def _evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, thre
     if min(counts) < 2 and sum(counts) < 4:
         return _single_evidence(base, new)
     if conditions.pairs:
-        return _paired_evidence((base, new), conditions, threshold)
-    evidence = _pooled_evidence(base, new, conditions, threshold)
+        return _paired_evidence(key, (base, new), conditions, threshold)
+    evidence = _pooled_evidence(key, (base, new), conditions, threshold)
     if conditions.unequal(sides, (base, new)):
-        return _stricter(evidence, (base, new), conditions, busy)
+        return _stricter(key, evidence, (base, new), conditions, busy)
     return evidence
 
 
 def _stricter(
-    evidence: _Evidence, sides: tuple[_Processes, _Processes], conditions: Conditions, busy: str
+    key: CaseKey, evidence: _Evidence, sides: tuple[_Processes, _Processes], conditions: Conditions, busy: str
 ) -> _Evidence:
     """Where more processes of one side were disturbed, what disturbed them may have delayed most rounds of the others
     too, but not all. So the fastest rounds of the slower side must be slower than the other side's medians as well."""
-    hidden = sum(map(conditions.hidden_variance, sides))
+    hidden = sum(conditions.hidden_variance(key, side) for side in sides)
     medians, fastest = (
-        [[seconds(each) / conditions.speed(i, each) for each in side] for i, side in enumerate(sides)]
+        [[seconds(each) / conditions.speed(key, i, each) for each in side] for i, side in enumerate(sides)]
         for seconds in (attrgetter("median_s"), attrgetter("least_s"))
     )
     slower = statistics.pooled_change(fastest[1], medians[0], LEAST_SPREAD, hidden)
@@ -352,7 +396,9 @@ def _stricter(
     )
 
 
-def _paired_evidence(sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float) -> _Evidence:
+def _paired_evidence(
+    key: CaseKey, sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float
+) -> _Evidence:
     """From runs of both sides in turn, each the mean of its processes, which share the machine's state.
 
     With enough cases the change is what this case changed more than all did, plus what all changed from run to run of
@@ -361,7 +407,7 @@ def _paired_evidence(sides: tuple[_Processes, _Processes], conditions: Condition
     tests, measured = [], []
     for seconds in (attrgetter("median_s"), attrgetter("fast_s")):
         before, after = (
-            _run_means({each.process: math.log(seconds(each) / conditions.speed(i, each)) for each in side})
+            _run_means({each.process: math.log(seconds(each) / conditions.speed(key, i, each)) for each in side})
             for i, side in enumerate(sides)
         )
         changes = conditions.in_pairs(before, after)
@@ -397,13 +443,15 @@ def _hides_change(ratio: Interval, test: Change, least: float) -> bool:
     return not 1 / least < ratio.value < least and 1 / least < math.exp(test.log) < least
 
 
-def _pooled_evidence(base: _Processes, new: _Processes, conditions: Conditions, threshold: float) -> _Evidence:
+def _pooled_evidence(
+    key: CaseKey, sides: tuple[_Processes, _Processes], conditions: Conditions, threshold: float
+) -> _Evidence:
     """The ratio is of measured times; the tests are of times divided by the speed of their process."""
-    sides = (base, new)
-    hidden = conditions.hidden_variance(base) + conditions.hidden_variance(new)
+    base, new = sides
+    hidden = conditions.hidden_variance(key, base) + conditions.hidden_variance(key, new)
     medians = [[each.median_s for each in side] for side in sides]
     at_usual_speed = [
-        [[seconds(each) / conditions.speed(i, each) for each in side] for i, side in enumerate(sides)]
+        [[seconds(each) / conditions.speed(key, i, each) for each in side] for i, side in enumerate(sides)]
         for seconds in (attrgetter("median_s"), attrgetter("fast_s"))
     ]
     tests = tuple(statistics.pooled_change(new_s, base_s, LEAST_SPREAD, hidden) for base_s, new_s in at_usual_speed)
@@ -418,7 +466,7 @@ def _pooled_evidence(base: _Processes, new: _Processes, conditions: Conditions, 
         (len(base), len(new)),
         shared=_hides_change(ratio, tests[0], least),
         runs=min(map(_runs, sides)),
-        drift=conditions.drift if hidden else 0.0,
+        drift=conditions.hidden(key) if hidden else 0.0,
         measured=measured,
         tests=tests,
     )

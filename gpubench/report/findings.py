@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -54,6 +55,8 @@ _REASONS = (
 )
 _PLACES = ("report.html", "summary.md", "results.csv")
 _MOST_ROWS = 40
+_MAYBE_EMPTY = ("with copies", "calls", "faster from")
+"""Columns that a report of CPUs, or of one size, has nothing for."""
 _OF_SEVERAL = (
     " Range: its 95% interval; with (8), the lowest and highest of so many benchmarks, of which the median is given, of"
     " two the lower."
@@ -249,17 +252,32 @@ def workload_table(
         device = " · ".join(filter(None, [devices[row["run"], row["device"]], library_label(row)]))
         cells = (case_name(row), device, against, times, speedup_words(row))
         body.append((*cells, copies_text(row), calls, since))
+    columns = ("benchmark", "device", "against", "time", "speedup", *_MAYBE_EMPTY)
     kinds = sorted({row["uncertainty"] for row in chosen})
     note = f"In brackets: {', '.join(kinds)}"
     if not all(kind.startswith(INTERVAL) for kind in kinds):
         note += " (the range of one process is no confidence interval; use --processes 3)"
-    note += ". Calls: on the same data on the device, until its copies are amortized (— = never). "
-    note += "Faster from: the smallest size above which it always is; unsure where the interval allows another answer."
+    table = _with_content(Table("Speedup", columns, tuple(body[:most])))
+    note += "."
+    if "calls" in table.columns:
+        note += " Calls: on the same data on the device, until its copies are amortized (— = never)."
+    if "faster from" in table.columns:
+        note += " Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."
     note += " Speedup —: above the measured peak." * any(cells[4] == "—" for cells in body)
     if len(body) > most:
         note += f" {len(body) - most} more are in speedup.csv."
-    columns = ("benchmark", "device", "against", "time", "speedup", "with copies", "calls", "faster from")
-    return Table("Speedup", columns, tuple(body[:most]), note)
+    return replace(table, note=note)
+
+
+def _with_content(table: Table) -> Table:
+    """Without the columns in which no row has anything: a CPU needs no copies."""
+    kept = [
+        i
+        for i, name in enumerate(table.columns)
+        if name not in _MAYBE_EMPTY or any(row[i] != "—" for row in table.rows)
+    ]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[i] for i in kept), rows=rows)
 
 
 def overview(results: pd.DataFrame) -> Table:

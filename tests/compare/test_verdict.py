@@ -138,6 +138,24 @@ def test_a_machine_that_was_slower_for_a_while_proves_nothing_but_a_case_that_st
     assert [key for key, word in found.items() if word == SLOWER] == [CASES[2]]
 
 
+def mixed(random, slower=None):
+    """Five cases that wait, and five that follow a machine whose speed changes from process to process and run."""
+    speeds = np.exp(random.normal(0, 0.05) + random.normal(0, 0.1, 3))
+    sides = {key: np.exp(random.normal(0, 0.002, 3)) for key in CASES[:5]}
+    sides |= {key: speeds * np.exp(random.normal(0, 0.05, 3)) for key in CASES[5:]}
+    times = {key: observed((1.2 if key == slower else 1.0) * each) for key, each in sides.items()}
+    return {key: [replace(one, process=(0, i)) for i, one in enumerate(each)] for key, each in times.items()}
+
+
+def test_what_waits_does_not_drift_with_what_computes():
+    random = np.random.default_rng(15)
+    found = [words(judge(mixed(random), mixed(random, slower=CASES[0]))) for _ in range(100)]
+    assert sum(each[CASES[0]] == SLOWER for each in found) >= 95  # 47 of them if all drift alike
+    assert sum(each[key] != SAME for each in found for key in CASES[1:5]) <= 4
+    alarms = sum(SLOWER in words(judge(mixed(random), mixed(random))).values() for _ in range(200))
+    assert alarms <= 10  # of 5 expected at most
+
+
 def drifting(random, keys, runs=1, processes=3, drift=0.05, factor=1.0):
     """Runs of several processes, each run faster or slower than the last as a whole."""
     found = {key: [] for key in keys}

@@ -52,8 +52,6 @@ def test_speedups(tmp_path: Path) -> None:
         "against": "the CPU",
         "time": "1.00 ms → 110 µs",
         "speedup": "9.1× (8.7× to 9.5×)",
-        "with copies": "—",
-        "calls": "—",
         "faster from": "n between 10³ and 10⁶",
     }
 
@@ -151,7 +149,7 @@ def test_copies_and_the_calls_that_amortize_them_stand_beside_the_speedup(tmp_pa
     peaks = {"cuda:0": {"throughput": {"float32": 1e9}}}
     data = records.run_file(gpu_marks(moved=2e-3, work={"flops": 1e12}), devices=both, ceilings=peaks)
     (row,) = rows(summarise(tmp_path, data), "Speedup")
-    assert (row["speedup"], row["with copies"], row["calls"], row["faster from"]) == ("—", "—", "—", "unsure")
+    assert (row["speedup"], row["faster from"], "with copies" in row, "calls" in row) == ("—", "unsure", False, False)
 
 
 def test_launch_bound_until(tmp_path: Path) -> None:
