@@ -1,6 +1,6 @@
 """What do ordinary benchmark files get from ``gpubench run``? Prints; asserts nothing.
 
-    python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 2]   # in a project
+    python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 6]   # in a project
     python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a test that got 20 % slower, and none
 
 ``agree`` measures the files with ``pytest --benchmark-enable`` and with ``gpubench run --processes 1`` in turn, and
@@ -73,6 +73,7 @@ def medians(path: Path) -> dict[str, float]:
 
 
 def agree(files: list[str], turns: int) -> None:
+    """The control is pytest-benchmark against itself, its odd turns against its even ones: what the machine leaves."""
     times: dict[str, list[dict[str, float]]] = {"pytest-benchmark": [], "gpubench": []}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(turns):
@@ -80,23 +81,27 @@ def agree(files: list[str], turns: int) -> None:
                 out = Path(folder) / f"{name}{turn}"
                 path = by_pytest(files, out) if name != "gpubench" else by_gpubench(files, out, "--processes=1")
                 times[name].append(medians(path))
-    plain, ours = ({case for each in times[name] for case in each} for name in times)
-    print(f"cases: {len(plain)} by pytest-benchmark, {len(ours)} by gpubench; only one has {sorted(plain ^ ours)}")
-    ratios, noise = {}, {}
-    for case in plain & ours:
-        sides = [[each[case] for each in times[name] if case in each] for name in times]
-        ratios[case] = statistics.geometric_mean(sides[1]) / statistics.geometric_mean(sides[0])
-        noise[case] = max(max(side) / min(side) for side in sides)
-    logs = list(map(math.log, ratios.values()))
-    print(f"gpubench / pytest-benchmark: {math.exp(statistics.median(logs)):.3f} (median of the cases)")
-    close = [case for case, ratio in ratios.items() if abs(math.log(ratio)) <= math.log(1 + CLOSE)]
-    steady = [case for case in ratios if noise[case] <= 1 + CLOSE]
-    both = len(set(close) & set(steady))
-    print(
-        f"within 5 %: {len(close)} of {len(ratios)}; of those whose own runs agree within 5 %: {both} of {len(steady)}"
-    )
-    for case in sorted(ratios, key=lambda case: -abs(math.log(ratios[case])))[:8]:
-        print(f"  {ratios[case]:.3f} (its own runs: {noise[case]:.3f})  {case}")
+    plain, ours = times.values()
+    cases, others = ({case for each in side for case in each} for side in (plain, ours))
+    print(f"cases: {len(cases)} by pytest-benchmark, {len(others)} by gpubench; only one has {sorted(cases ^ others)}")
+    shared = sorted(cases & others)
+    against = {
+        "gpubench / pytest-benchmark": {case: between(plain, ours, case) for case in shared},
+        "pytest-benchmark / itself": {case: between(plain[::2], plain[1::2], case) for case in shared},
+    }
+    for name, ratios in against.items():
+        close = sum(abs(math.log(ratio)) <= math.log(1 + CLOSE) for ratio in ratios.values())
+        middle = math.exp(statistics.median(map(math.log, ratios.values())))
+        print(f"{name}: {middle:.3f} in the middle of the cases, within 5 % in {close} of {len(ratios)}")
+    ratios, noise = against.values()
+    for case in sorted(shared, key=lambda case: -abs(math.log(ratios[case])))[:8]:
+        print(f"  {ratios[case]:.3f} (itself: {noise[case]:.3f})  {case}")
+
+
+def between(base: list[dict[str, float]], new: list[dict[str, float]], case: str) -> float:
+    """Ratio of the middle turns of both."""
+    before, after = (statistics.median(each[case] for each in side if case in each) for side in (base, new))
+    return after / before
 
 
 def verdicts(pairs: int) -> None:
@@ -136,7 +141,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("question", choices=["agree", "verdicts"])
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=20)
     args = parser.parse_args()
     if args.question == "agree":
