@@ -1,7 +1,10 @@
 """Benchmarks of others, with pytest-benchmark's own fixture, under ``gpubench run``."""
 
+import contextlib
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import fake_backend
@@ -59,12 +62,18 @@ def test_odd(benchmark, limit):
 """
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+@contextlib.contextmanager
+def backend_and_suite(folder: Path) -> Iterator[None]:
     (folder / "test_theirs.py").write_text(SUITE, encoding="utf-8")
-    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--no-charts", *options]
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PYTEST_PLUGINS", "fake_backend")
         changed.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+        yield
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--no-charts", *options]
+    with backend_and_suite(folder):
         return gpubench(*words, cwd=folder)
 
 
@@ -89,6 +98,28 @@ def test_work_on_an_accelerator_is_waited_for(results):
     assert neg.median_s == pytest.approx(2e-3, rel=0.02)
     assert single.median_s >= 2e-3
     assert neg.timer == single.timer == "timer"
+
+
+def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
+    words = ["--benchmark-timer=gpubench.timer", "--benchmark-json=plain.json", "--benchmark-max-time=0.1", "-k", "neg"]
+    with backend_and_suite(tmp_path):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_theirs.py", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fake_medians(tmp_path / "plain.json") == pytest.approx([2e-3, 2e-3], rel=0.02)
+
+
+def test_a_comparison_in_turn_waits_too(tmp_path):
+    sides = ["--interleave", sys.executable, sys.executable, "--paths", "test_theirs.py", "-k", "theirs.neg"]
+    with backend_and_suite(tmp_path):
+        done = gpubench("compare", *sides, "--preset=smoke", "--no-ceilings", "--output=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for side in ("base", "new"):
+        assert fake_medians(tmp_path / "out" / side / "000.json") == pytest.approx([2e-3, 2e-3], rel=0.02)
+
+
+def fake_medians(path: Path) -> list[float]:
+    return [result.times.median_s for result in read(path).results if "neg[fake" in result.fullname]
 
 
 def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
