@@ -107,7 +107,8 @@ def _table(answer: Answer, room: int) -> list[str]:
             cells = [tuple(map(_shorter, (*row[:2], *row[3:]))) for row in cells]  # no range
         lines += [*title, *aligned(cells, WIDTH)]
     if answer.times:
-        lines += aligned([TIMING_COLUMNS, *answer.times], WIDTH)
+        times = _with_content(Table("Times", TIMING_COLUMNS, answer.times))
+        lines += aligned([times.columns, *times.rows], WIDTH)
     if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
         lines.append("  ◐ worth it only while the data stays on the device between calls")
     if (signs := _signs(answer)) and len(lines) < room:
@@ -221,7 +222,7 @@ def answer_tables(answered: Answer) -> tuple[Table, ...]:
         starred, dashed = (any(sign in cell for timed in answered.times for cell in timed[1:]) for sign in "*—")
         note = "* noisy: see the column flags of results.csv." * starred
         note += f"{' ' * starred}— above the measured peak, which can't be." * dashed
-        tables.append(Table("Times", TIMING_COLUMNS, answered.times, note))
+        tables.append(_with_content(Table("Times", TIMING_COLUMNS, answered.times, note)))
     return tuple(tables)
 
 
@@ -270,12 +271,15 @@ def workload_table(
 
 
 def _with_content(table: Table) -> Table:
-    """Without the columns in which no row has anything: a CPU needs no copies."""
-    kept = [
-        i
-        for i, name in enumerate(table.columns)
-        if name not in _MAYBE_EMPTY or any(row[i] != "—" for row in table.rows)
-    ]
+    """Without the columns in which no row has anything: a CPU needs no copies, a test that declares no work no rate."""
+    if not table.rows:
+        return table
+    filled = {
+        name
+        for name, *cells in zip(table.columns, *table.rows, strict=True)
+        if any(cell and (cell != "—" or name not in _MAYBE_EMPTY) for cell in cells)
+    }
+    kept = [i for i, name in enumerate(table.columns) if name in filled]
     rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
     return replace(table, columns=tuple(table.columns[i] for i in kept), rows=rows)
 
@@ -383,4 +387,5 @@ def _cell(name: str, row: Row) -> str:
 def _time_table(rows: Sequence[Row]) -> Table:
     """A row for each workload and dtype measured, at its largest size."""
     groups = grouped(rows, lambda row: (row["workload"], arithmetic(row), row["device"], row["implementation"]))
-    return Table("Times", TIMING_COLUMNS, tuple(timing(representative(members)) for members in groups.values()))
+    rows_shown = tuple(timing(representative(members)) for members in groups.values())
+    return _with_content(Table("Times", TIMING_COLUMNS, rows_shown))

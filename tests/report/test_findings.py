@@ -56,6 +56,12 @@ def test_speedups(tmp_path: Path) -> None:
     }
 
 
+def test_a_column_in_which_nothing_was_measured_is_no_column(tmp_path: Path) -> None:
+    plain = [records.benchmark(Case("theirs.parse", "", "", {}), 1e-3)]
+    words = summarise(tmp_path, records.run_file(plain))
+    assert rows(words, "Times") == [{"benchmark": "theirs.parse", "time": "1.00 ms"}]
+
+
 def spread_marks(times: dict[int, tuple[tuple[float, ...], tuple[float, ...]]]) -> dict[str, Any]:
     """Times of the processes on the CPU and on the device, at each size."""
     marks = [
