@@ -51,7 +51,7 @@ def by_pytest(files: list[str], out: Path) -> Path:
         "-p",
         "no:cacheprovider",
         "-p",
-        "no:gpubench",
+        "no:gpubench.plugin",
     ]
     command += [f"--benchmark-json={path}", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
