@@ -66,24 +66,31 @@ def _switches() -> list[Any]:
 
 
 def float32_state() -> tuple[Any, ...]:
-    """All switches of float32 products: the older ones, unless the program has set the newer, and the newer."""
+    """All switches of float32 products: the two older ones, ``None`` where torch can't tell since the program has set
+    some of the newer, and the newer."""
     import torch
 
+    older = torch.get_float32_matmul_precision, lambda: torch.backends.cudnn.allow_tf32
+    return *map(_readable, older), *(switch.fp32_precision for switch in _switches())
+
+
+def _readable(read: Callable[[], Any]) -> Any:
     try:
-        legacy = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        return read()
     except RuntimeError:
-        legacy = None
-    return legacy, *(switch.fp32_precision for switch in _switches())
+        return None
 
 
 def set_float32_state(state: tuple[Any, ...]) -> None:
     """Set what :func:`float32_state` returned."""
     import torch
 
-    if state[0]:
-        torch.set_float32_matmul_precision(state[0][0])
-        torch.backends.cudnn.allow_tf32 = state[0][1]
-    for switch, value in zip(_switches(), state[1:], strict=True):
+    precision, allow_tf32, *newer = state
+    if precision is not None:
+        torch.set_float32_matmul_precision(precision)
+    if allow_tf32 is not None:
+        torch.backends.cudnn.allow_tf32 = allow_tf32
+    for switch, value in zip(_switches(), newer, strict=True):
         switch.fp32_precision = value
 
 

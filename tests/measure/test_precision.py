@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from gpubench import devices
-from gpubench.measure.precision import apply, autocast_dtype, compiled, computed_dtype, matmul_precision
+from gpubench.measure.precision import (
+    apply,
+    autocast_dtype,
+    compiled,
+    computed_dtype,
+    float32_state,
+    matmul_precision,
+    set_float32_state,
+)
 from gpubench.runfile.schema import Case
 
 
@@ -109,3 +117,23 @@ def test_the_caches_of_an_older_compiler_are_switched_off_too(monkeypatch, known
     monkeypatch.setitem(sys.modules, "torch._inductor.config", older)
     compiled(lambda x: x)
     assert older.force_disable_caches is True
+
+
+def test_the_older_switches_are_put_back_where_torch_can_tell_only_one_of_them():
+    conv = getattr(torch.backends.cudnn, "conv", None)
+    if not hasattr(conv, "fp32_precision"):
+        pytest.skip("this torch has no fp32_precision")
+    usual = [(switch, switch.fp32_precision) for switch in (conv, torch.backends.cudnn.rnn)]
+    conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision = "ieee", "tf32"
+    try:
+        with pytest.raises(RuntimeError):
+            _ = torch.backends.cudnn.allow_tf32
+        before = float32_state()
+        torch.set_float32_matmul_precision("medium")
+        set_float32_state(before)
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert float32_state() == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        for switch, value in usual:
+            switch.fp32_precision = value
