@@ -1,6 +1,7 @@
 """gpubench: how much faster is the GPU than the CPU, in numbers that can be trusted.
 
-Each public name is imported when it is first used: importing this package loads neither torch nor pandas.
+Each public name is imported when it is first used: importing this package loads neither torch nor pandas. ``dir`` lists
+none of them before, since there are tools that read all that every module lists (freezegun), in the middle of a test.
 """
 
 import importlib
@@ -36,7 +37,3 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
