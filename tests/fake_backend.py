@@ -11,7 +11,7 @@ on it at once, while a queue per device pretends that the work is still under wa
 - ``backend.pending(i)`` counts the operations queued since something last waited for device ``i``,
   ``backend.launched(i)`` all of them; ``backend.synchronize_count`` counts the calls to ``synchronize()``.
 - ``backend.memory_bytes`` is the memory of each device; what doesn't fit raises ``torch.OutOfMemoryError``.
-- ``backend.now`` and ``backend.sleep`` are the clock; replace both for a virtual one.
+- ``backend.now`` and ``backend.sleep`` are the clock; those of a :class:`VirtualClock` can replace both.
 
 Operations that mix devices raise as on real ones; scalars and indices may come from the CPU. Autograd works on each
 device and across them, autocast for products, convolutions, attention, softmax, norms, sums and losses.
@@ -49,6 +49,20 @@ _AUTOCAST_FLOAT32 = "softmax.int log_softmax.int layer_norm group_norm nll_loss_
 
 def _counter(name: str) -> Callable[..., int]:
     return lambda self, device=None: getattr(self._devices[self.index(device)], name)
+
+
+class VirtualClock:
+    """Stands still but for a tick at every reading, and for what is slept, however busy the machine is."""
+
+    def __init__(self, tick_s: float = 1e-7) -> None:
+        self.time, self.tick_s = 0.0, tick_s
+
+    def now(self) -> float:
+        self.time += self.tick_s
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
 
 
 class Backend(types.ModuleType):

@@ -12,20 +12,6 @@ from gpubench import devices
 COSTS = {"launch_s": 5e-6, "delay_s": 2e-5, "copy_byte_per_s": 1e9, "watts": 250.0, "profiled": False}
 
 
-class Clock:
-    """Stands still but for a tick at every reading, and for what is slept."""
-
-    def __init__(self):
-        self.time = 0.0
-
-    def now(self):
-        self.time += 1e-10
-        return self.time
-
-    def sleep(self, seconds):
-        self.time += seconds
-
-
 class Event:
     """A moment on the device's clock."""
 
@@ -39,7 +25,7 @@ class Event:
         return 1e3 * (end.at - self.at)
 
 
-CLOCK = Clock()
+CLOCK = fake_backend.VirtualClock(tick_s=1e-10)
 
 
 class Scripted(devices.TorchDevice):

@@ -60,21 +60,14 @@ def test_what_is_not_known_of_it_stays_empty(measured):
 
 SUITE = """
 import pytest
-from fake_backend import backend
+from fake_backend import VirtualClock, backend
 from fake_cupy import queue
 from gpubench.devices import Device
 
-class Clock:  # only what sleeps takes time, however busy the machine is
-    time = 0.0
-    def __call__(self):
-        self.time += 1e-7
-        return self.time
-    def sleep(self, seconds):
-        self.time += seconds
-
-queue.now = backend.now = virtual = Clock()
+virtual = VirtualClock()
+queue.now = backend.now = virtual.now
 queue.sleep = backend.sleep = virtual.sleep
-Device.now = staticmethod(virtual)
+Device.now = staticmethod(virtual.now)
 
 @pytest.mark.gpubench(implementations=["cupy"])
 def test_add(gpubench):

@@ -17,18 +17,11 @@ pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_
 
 SUITE = """
 import pytest, torch
-from fake_backend import backend
+from fake_backend import VirtualClock, backend
 from gpubench.measure import clock
 
-class Clock:  # only what sleeps takes time, however busy the machine is
-    time = 0.0
-    def __call__(self):
-        self.time += 1e-7
-        return self.time
-    def sleep(self, seconds):
-        self.time += seconds
-
-clock.perf_counter = backend.now = virtual = Clock()
+virtual = VirtualClock()
+clock.perf_counter = backend.now = virtual.now
 backend.sleep = virtual.sleep
 
 def neg(x):
