@@ -3,10 +3,12 @@
     python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 6]   # in a project
     python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a test that got 20 % slower, and none
 
-``agree`` measures the files with ``pytest --benchmark-enable`` and with ``gpubench run --processes 1`` in turn, and
-compares their cases by full name and their medians. ``verdicts`` judges runs of a suite of ten tests, three processes a
-run, against each other: one of five that compute gets 20 % slower, and one of five that wait, whose times a neighbour
-on the machine hardly disturbs. Only one of a kind, since a suite that changes alike counts as drift of the machine.
+``agree`` measures the files with ``pytest --benchmark-enable``, plain and with one more call before rounds are counted
+(as gpubench does: where the first call compiles, pytest-benchmark times five), and with ``gpubench run --processes 1``
+in turn, and compares their cases by full name and their medians. ``verdicts`` judges runs of a suite of ten tests,
+three processes a run, against each other: one of five that compute gets 20 % slower, and one of five that wait, whose
+times a neighbour on the machine hardly disturbs. Only one of a kind, since a suite that changes alike counts as drift
+of the machine.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from gpubench.runfile.reader import read
@@ -40,7 +43,10 @@ def test_wait(benchmark, ms):
 KINDS = ("compute", "wait")
 
 
-def by_pytest(files: list[str], out: Path) -> Path:
+WARM = ["--benchmark-warmup=on", "--benchmark-warmup-iterations=1"]
+
+
+def by_pytest(files: list[str], out: Path, *options: str) -> Path:
     path = out.with_suffix(".json")
     command = [
         sys.executable,
@@ -53,7 +59,7 @@ def by_pytest(files: list[str], out: Path) -> Path:
         "-p",
         "no:gpubench.plugin",
     ]
-    command += [f"--benchmark-json={path}", *files]
+    command += [f"--benchmark-json={path}", *options, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not path.exists():
         raise SystemExit(f"plain_suites: pytest wrote no results: {done.stdout[-500:]}")
@@ -74,26 +80,32 @@ def medians(path: Path) -> dict[str, float]:
 
 def agree(files: list[str], turns: int) -> None:
     """The control is pytest-benchmark against itself, its odd turns against its even ones: what the machine leaves."""
-    times: dict[str, list[dict[str, float]]] = {"pytest-benchmark": [], "gpubench": []}
+    turn: dict[str, Callable[[Path], Path]] = {
+        "pytest-benchmark": lambda out: by_pytest(files, out),
+        "pytest-benchmark, warm": lambda out: by_pytest(files, out, *WARM),
+        "gpubench": lambda out: by_gpubench(files, out, "--processes=1"),
+    }
+    times: dict[str, list[dict[str, float]]] = {name: [] for name in turn}
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(turns):
-            for name in list(times) if turn % 2 else reversed(times):
-                out = Path(folder) / f"{name}{turn}"
-                path = by_pytest(files, out) if name != "gpubench" else by_gpubench(files, out, "--processes=1")
-                times[name].append(medians(path))
-    plain, ours = times.values()
+        for number in range(turns):
+            for name in list(turn) if number % 2 else reversed(turn):
+                times[name].append(medians(turn[name](Path(folder) / f"{name}{number}")))
+    plain, warm, ours = times.values()
     cases, others = ({case for each in side for case in each} for side in (plain, ours))
     print(f"cases: {len(cases)} by pytest-benchmark, {len(others)} by gpubench; only one has {sorted(cases ^ others)}")
     shared = sorted(cases & others)
     against = {
         "gpubench / pytest-benchmark": {case: between(plain, ours, case) for case in shared},
         "pytest-benchmark / itself": {case: between(plain[::2], plain[1::2], case) for case in shared},
+        "gpubench / pytest-benchmark, warm": {case: between(warm, ours, case) for case in shared},
+        "pytest-benchmark, warm / itself": {case: between(warm[::2], warm[1::2], case) for case in shared},
     }
     for name, ratios in against.items():
         close = sum(abs(math.log(ratio)) <= math.log(1 + CLOSE) for ratio in ratios.values())
         middle = math.exp(statistics.median(map(math.log, ratios.values())))
         print(f"{name}: {middle:.3f} in the middle of the cases, within 5 % in {close} of {len(ratios)}")
-    ratios, noise = against.values()
+    _, _, ratios, noise = against.values()
+    print("farthest from the warm:")
     for case in sorted(shared, key=lambda case: -abs(math.log(ratios[case])))[:8]:
         print(f"  {ratios[case]:.3f} (itself: {noise[case]:.3f})  {case}")
 

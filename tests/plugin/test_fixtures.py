@@ -49,6 +49,21 @@ def test_unnamed(benchmark):
 def test_nothing(benchmark):
     benchmark(neg, 1)
 
+compiled = set()
+
+def compile_and_neg(x):
+    virtual.sleep(1e-3 if x in compiled else 1.0)
+    compiled.add(x)
+    return -x
+
+@pytest.mark.benchmark(max_time=0.2)
+def test_compiled(benchmark):
+    benchmark(compile_and_neg, 1)
+
+@pytest.mark.benchmark(max_time=0.2, warmup=False)
+def test_compiled_cold(benchmark):
+    benchmark(compile_and_neg, 2)
+
 @pytest.mark.parametrize("limit", [float("inf"), float("nan"), None, "", "größer", [1] * 900, Shape(3), torch.float32])
 def test_odd(benchmark, limit):
     benchmark(neg, 1)
@@ -115,6 +130,20 @@ def fake_medians(path: Path) -> list[float]:
     return [result.times.median_s for result in read(path).results if "neg[fake" in result.fullname]
 
 
+def test_a_first_call_that_compiles_takes_no_rounds_from_the_others(results):
+    compiled, cold = (results[name].times for name in ("test_compiled", "test_compiled_cold"))
+    assert [compiled.median_s, cold.median_s] == pytest.approx([1e-3, 1e-3], rel=0.01)
+    assert compiled.rounds == 2 * 100
+    assert cold.rounds == 2 * 2  # the preset's fewest
+
+
+def test_a_project_that_wants_no_warm_up_has_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--benchmark-warmup=off")
+    done = run(tmp_path, "-k", "theirs.compiled", "--processes=1")
+    assert done.returncode == 0, done.stderr
+    assert [result.times.rounds for result in read(tmp_path / "out/run.json").results] == [3, 3]
+
+
 def test_a_device_is_that_of_a_parameter_or_of_memory_or_unknown(results):
     devices = {name: result.device for name, result in results.items()}
     assert devices["test_neg[cpu-8]"] == "cpu"
@@ -149,7 +178,7 @@ def test_the_list_knows_them(tmp_path):
     done = run(tmp_path, "--list")
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.strip().startswith("theirs.")]
-    assert len(rows) == 14
+    assert len(rows) == 16
     assert all(row.rstrip().endswith("0.15 s") for row in rows)
     assert not (tmp_path / "out").exists()
 
