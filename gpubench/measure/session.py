@@ -103,6 +103,8 @@ class Session:
     """Keys of the cases whose check passed."""
     absent: dict[str, str] = field(default_factory=dict)
     """Libraries that tests name, but that aren't installed, and how to install them."""
+    plain: bool = False
+    """Whether nothing that is measured uses the fixture ``gpubench``: then threads are as the suite has set them."""
     light: bool = False
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
@@ -242,8 +244,15 @@ class Session:
 
     @functools.cached_property
     def threads(self) -> int:
-        """CPU threads in use, set on first asking for torch and NumPy alike."""
-        return (self.settings.threads or cores()) if self.light else environment.set_threads(self.settings.threads)
+        """CPU threads in use; but for a plain suite of which none were asked, set on first asking for torch and NumPy
+        alike."""
+        if self.light:
+            return self.settings.threads or cores()
+        if self.plain and self.settings.threads is None:
+            import torch
+
+            return torch.get_num_threads()
+        return environment.set_threads(self.settings.threads)
 
     def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""

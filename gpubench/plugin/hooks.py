@@ -133,7 +133,8 @@ class Plugin:
         if not measured or self.config.option.collectonly or self.session.settings.plan:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
-        self.session.light = not ours and "torch" not in sys.modules
+        self.session.plain = not ours
+        self.session.light = self.session.plain and "torch" not in sys.modules
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         if path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]

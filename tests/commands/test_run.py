@@ -184,6 +184,12 @@ def test_sum(benchmark):
     benchmark(sum, [1])
     assert not {"torch", "numpy", "scipy", "pandas"} & set(sys.modules)
 """
+ONE_THREAD = """
+import torch
+torch.set_num_threads(1)
+def test_it(benchmark):
+    assert benchmark(torch.get_num_threads) == 1
+"""
 
 
 def test_a_suite_without_torch_is_measured_without_it(folder):
@@ -196,6 +202,13 @@ def test_a_suite_without_torch_is_measured_without_it(folder):
     assert run["machine_info"]["gpubench"]["torch"]["version"]
     assert "Mine.sum takes" not in done.stderr
     assert "mine.sum" in done.stderr
+
+
+def test_a_suite_of_plain_benchmarks_keeps_its_threads(folder):
+    (folder / "test_mine.py").write_text(ONE_THREAD)
+    done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "out/run.json").read_text())["machine_info"]["gpubench"]["threads"] == 1
 
 
 def test_all_skipped_for_a_reason_is_no_failure(folder):
