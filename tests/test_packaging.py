@@ -118,3 +118,11 @@ def copied(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes((ROOT / name).read_bytes())
     return target
+
+
+@pytest.mark.xdist_group("packaging")
+def test_the_versions_in_use_keep_groups_of_tests_in_one_worker(request):
+    """pytest-xdist appends the group to the test's id, to which some versions of pytest allow nothing."""
+    if not hasattr(request.config, "workerinput"):
+        pytest.skip("needs a worker of pytest-xdist")
+    assert request.node.nodeid.endswith("@packaging")

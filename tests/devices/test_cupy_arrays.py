@@ -9,7 +9,10 @@ from pathlib import Path
 import fake_backend
 import pytest
 
-pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+pytestmark = [
+    pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
+    pytest.mark.xdist_group("cupy"),  # three look at one run
+]
 
 ROOT = Path(__file__).parents[2]
 FILES = [f"benchmarks/test_{name}.py" for name in ("elementwise", "matmul", "fft", "linear_algebra")]

@@ -37,6 +37,8 @@ from gpubench.runfile.schema import Check, Work
 from gpubench.testing import VirtualDevice, VirtualMachine
 from gpubench.workloads import models, training
 
+pytestmark = pytest.mark.xdist_group("distributed")  # most use the same two workers
+
 
 @pytest.fixture(scope="module")
 def two():

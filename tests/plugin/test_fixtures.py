@@ -13,7 +13,10 @@ from inprocess import gpubench
 
 from gpubench.runfile.reader import read
 
-pytestmark = pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available()))
+pytestmark = [
+    pytest.mark.skipif(bool(fake_backend.available()), reason=str(fake_backend.available())),
+    pytest.mark.xdist_group("plain benchmarks"),  # most look at one run
+]
 
 SUITE = """
 import pytest, torch

@@ -22,9 +22,10 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 HOSTILE = '<script>alert(1)</script>"&=1+1'
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
-)
+pytestmark = [
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"),
+    pytest.mark.xdist_group("browser"),  # one browser for all
+]
 
 
 @pytest.fixture(scope="module")
