@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import posixpath
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,22 +86,31 @@ def show_table(comparison: Comparison) -> None:
 
 def lead_lines(comparison: Comparison) -> list[str]:
     """What changed; what is inconclusive, why, and what would settle it; how the machine disturbed it."""
-    in_turn = comparison.pairs is not None
+    in_turn, labels = comparison.pairs is not None, _labels(comparison)
     lines = []
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
         if changed:
-            named = [f"{shorten(str(each.key), 60)} {change_text(each.ratio.value)}" for each in changed[:_NAMED]]
+            named = [f"{shorten(labels[each.key], 72)} {change_text(each.ratio.value)}" for each in changed[:_NAMED]]
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
     groups = _inconclusive(comparison)
     for cause, group in list(groups.items())[:_NAMED]:
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause
-        lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn)}")
+        lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
     if left := sum(map(len, list(groups.values())[_NAMED:])):
         lines.append(f"Inconclusive ({left}), for other reasons: see the table.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NAMED])]
+
+
+def _labels(comparison: Comparison) -> dict[CaseKey, str]:
+    """What each benchmark is called: tests by their ids, but for the folders, or the file, that all of them share."""
+    keys = [each.key for each in (*comparison.verdicts, *comparison.missing)]
+    files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
+    shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
+    shared = f"{min(files)}::" if len(files) == 1 else shared
+    return {key: str(key).removeprefix(shared) for key in keys}
 
 
 def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
@@ -166,19 +176,25 @@ def _sorted(comparison: Comparison) -> list[Verdict]:
 
 
 def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) -> Table:
-    rows = []
+    rows, labels = [], _labels(comparison)
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
         interval = _interval_text(ratio) if each.bounded else "—"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
-        name, processes = shorten(str(each.key), 90), f"{base}" if base == new else f"{base}, {new}"
+        name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
         rows.append((name, each.verdict, *times, processes, each.reason))
     notes = []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
         notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
-    return Table(title, _COLUMNS, tuple(rows), " ".join(notes))
+    said = {"interval"} if {row[3] for row in rows} == {"—"} else set()
+    reasons = {each.reason for each in comparison.verdicts}
+    if len(reasons) == 1:  # in a line above the table, with the processes
+        said |= {"reason"} if "" in reasons else {"reason", "processes"}
+    kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
+    cells = tuple(tuple(row[i] for i in kept) for row in rows)
+    return Table(title, tuple(_COLUMNS[i] for i in kept), cells, " ".join(notes))
 
 
 def _interval_text(ratio: Interval) -> str:
@@ -189,7 +205,7 @@ def _interval_text(ratio: Interval) -> str:
     return f"{least:.3g} … {most:.3g}×"
 
 
-def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool) -> str:
+def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mapping[CaseKey, str]) -> str:
     """What a conclusive result takes, for the cases that need least and most."""
     solvable = sorted((each for each in advised if each.more is not None), key=lambda each: each.more or 0)
     if not solvable:
@@ -197,7 +213,7 @@ def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool) -> str:
     least, most = solvable[0], solvable[-1]
     words = _capital(least.advice)
     if most.more != least.more:
-        words += f" in {shorten(str(least.key))}, {most.more} in {shorten(str(most.key))}"
+        words += f" in {shorten(labels[least.key])}, {most.more} in {shorten(labels[most.key])}"
     hopeless = len(advised) - len(solvable)
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
@@ -208,7 +224,8 @@ def _capital(words: str) -> str:
 
 
 def _remarks(comparison: Comparison) -> tuple[Table, Table]:
-    rows = [(str(each.key), f"{each.side}: {each.reason}") for each in comparison.missing]
+    labels = _labels(comparison)
+    rows = [(labels[each.key], f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
     missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
@@ -237,12 +254,12 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
     from ..report.charts.page import Figure, Key
 
     verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
-    left = len(verdicts) - _MOST_DRAWN
+    left, labels = len(verdicts) - _MOST_DRAWN, _labels(comparison)
     rows = []
     for each in verdicts if left <= 0 else [*verdicts[: _MOST_DRAWN // 2], *verdicts[-_MOST_DRAWN // 2 :]]:
         ends = (each.ratio.low, each.ratio.high) if each.bounded else ()
         mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
-        rows.append(NamedRow("", str(each.key), "", (mark,)))
+        rows.append(NamedRow("", labels[each.key], "", (mark,)))
     caption = (
         "Point: time after / time before. Thick line: its interval (95%, where changed or inconclusive over all "
         "benchmarks together); a benchmark that was timed in one process only has none. "

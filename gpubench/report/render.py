@@ -40,9 +40,11 @@ _STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
 """A quantity or a ratio with a star."""
 _LEAST = 4
 """Width to which every column may shrink."""
-_JOINTS = re.compile(r"(?<=[–_/=])(?=\S)|(?<=\.)(?=[^\W\d])")
+_WORD = 30
+"""Words up to this width come before prose."""
+_JOINTS = re.compile(r"(?<=[–_/=\[:])(?=\S)|(?<=\.)(?=[^\W\d])|(?<=[^\W_]-)(?=\S)")
 """Where a word that is too long may be broken: in a range, in a name, never in a number."""
-_QUANTITY = re.compile(r"[\d.,]+ \S{1,12}")
+_QUANTITY = re.compile(r"[-+]?[\d.,]+ \S{1,12}")
 """A number and its unit count as one word."""
 
 
@@ -186,7 +188,8 @@ def show_summary(summary: Summary, console: Console | None = None, verbose: bool
 def fit_columns(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     """The cells, the head included, with line breaks that make the columns together ``room`` wide.
 
-    The widest columns shrink first: all down to their longest word, and only then to the longest piece of a word.
+    The widest columns shrink first: all down to their longest word (but what is longer than a third of the room gives
+    way to the others' words), and only then to the longest piece of a word.
     """
     columns = [[str(cell) for cell in column] for column in zip(*rows, strict=True)]
     widths = [max(map(cell_len, column)) for column in columns]
@@ -194,6 +197,8 @@ def fit_columns(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
     kinds: tuple[Callable[[str], list[str]], ...] = (_words, _pieces, lambda _: ["-" * _LEAST])
     for parts in kinds:
         least = [max(cell_len(part) for cell in column for part in parts(cell)) for column in columns]
+        if parts is _words:
+            least = [min(each, max(_WORD, room // 3)) for each in least]
         while sum(widths) > room and any(width > bound for width, bound in zip(widths, least, strict=True)):
             widest = max((width, i) for i, width in enumerate(widths) if width > least[i])[1]
             widths[widest] -= 1

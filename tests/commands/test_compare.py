@@ -519,9 +519,29 @@ def test_a_disturbed_side_is_a_line_and_no_rows(save, capsys) -> None:
     assert any("other programs used the cores" in note for note in document["notes"])
     few = save("few.json", run_file(names=names[:6])), save("few-busy.json", others(run_file(names=names[:6]), 0, 1))
     assert main(["compare", *few]) == 0
-    table = " ".join(capsys.readouterr().out.split("Comparison")[1].split())
-    assert "reason" in table
-    assert "machine busy" in table
+    lead, table = capsys.readouterr().out.split("\nComparison")
+    assert lead.startswith("Inconclusive (6), machine busy: in 0 of 3 processes of base and 2 of 3 of new.")
+    assert [f"w.w{i}" in table for i in range(7)] == [True] * 6 + [False]
+    assert "reason" not in table
+    assert "processes" not in table
+
+
+@pytest.mark.parametrize(
+    ("names", "called"),
+    [
+        (("b/x_test.py::test_f[1]", "b/x_test.py::test_f[2]"), "test_f[1]"),
+        (("b/c/x_test.py::test_f[1]", "b/d/x_test.py::test_f[1]"), "c/x_test.py::test_f[1]"),
+        (("x_test.py::test_f", "b/y_test.py::test_f"), "b/y_test.py::test_f"),
+        (("b/x_test.py::test_f", "own.case"), "test_f"),
+    ],
+)
+def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, names, called) -> None:
+    data = plain(run_file(names=tuple(f"w.w{i}" for i in range(len(names)))))
+    for mark, name in zip(data["benchmarks"], names, strict=True):
+        mark["fullname"] = name
+    path = save("run.json", data)
+    assert main(["compare", path, save("again.json", data | {"datetime": "2026-02-01T12:00:00+00:00"})]) == 0
+    assert f"│ {called} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("order", ["abababababab", "abbaabbaabba"])
