@@ -177,7 +177,8 @@ def answer(
     if cards:
         return Answer(sentence, noted, cards)
     alone = [row for row in rows if not library(row)] or rows
-    hint = "" if any(map(on_accelerator, rows)) else _gpu_hint(runs)
+    on_devices = any(row["device"] for row in rows)  # of others' benchmarks they may be unknown
+    hint = _gpu_hint(runs) if on_devices and not any(map(on_accelerator, rows)) else ""
     alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
     return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), _timings(alone), hint)
 
@@ -486,13 +487,20 @@ def _one_price_sentence(compared: SideBySide, bought: Sequence[Purchase], costs:
 
 
 def _timings(rows: list[Row]) -> tuple[Timing, ...]:
-    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS."""
+    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS;
+    where that leaves room, further settings of the user's own."""
     kinds = representatives(rows)
     mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
     known = [members for kind, members in kinds.items() if kind in WORK_KINDS]
     in_turn = [members[i] for i in range(MOST_TIMES) for members in known if i < len(members)]
-    chosen = {id(row) for row in [*mine, *in_turn][:MOST_TIMES]}
-    return tuple(timing(row) for members in kinds.values() for row in members if id(row) in chosen)
+    further = [row for own in mine for row in rows if row["workload"] == own["workload"] and row is not own]
+    chosen = {id(row) for row in [*mine, *in_turn, *further][:MOST_TIMES]}
+    shown = [row for members in kinds.values() for first in members for row in _with_settings(first, further)]
+    return tuple(timing(row) for row in shown if id(row) in chosen)
+
+
+def _with_settings(first: Row, further: Sequence[Row]) -> list[Row]:
+    return [first, *(row for row in further if row["workload"] == first["workload"])]
 
 
 def timing(row: Row) -> Timing:
@@ -536,12 +544,21 @@ def _cpu_sentence(rows: list[Row]) -> str:
         shown = ", ".join(filter(None, details))
         parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
-        row = next(iter(kinds.values()))[0]
-        parts = [f"{shown_name(row['workload'])} takes {timing(row).time}"]
+        parts = [_range_words(rows)]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
     found = f"{', '.join(parts)}.{_threads_pay(rows)}"
     return f"{machine}: {found}" if machine else f"{found[:1].upper()}{found[1:]}"
+
+
+def _range_words(rows: Sequence[Row]) -> str:
+    """The times of benchmarks that are of no kind, from the shortest to the longest."""
+    in_order = sorted(rows, key=lambda row: row["_result"].times.median_s)
+    ends = in_order[0], in_order[-1]
+    (least, name), (most, other) = ((timing(row).time, shown_name(row["workload"])) for row in ends)
+    if len(rows) == 1:
+        return f"{name} takes {least}"
+    return f"{len(rows)} benchmarks take {least}{f' ({name})' * (name != other)} to {most} ({other})"
 
 
 def _threads_pay(rows: list[Row]) -> str:

@@ -149,7 +149,7 @@ def skip_kind(reason: str) -> tuple[str, str]:
     for pattern, many, single in _REASONS:
         if re.search(pattern, reason):
             return many, single
-    return reason[:60], reason[:60]
+    return (labels.shorten(reason, 60),) * 2
 
 
 def _unmeasured(run: Run) -> str:

@@ -189,6 +189,24 @@ def test_a_cpu_alone_has_its_times_and_a_hint(tmp_path: Path) -> None:
     assert noisy.time == "10 ms*"  # no third digit of what may be far off
 
 
+def test_benchmarks_of_no_kind_have_their_range_and_rows_for_several_settings(tmp_path: Path) -> None:
+    """A folder of two parametrised tests isn't told by one time, and its table has room."""
+    marks = [mark(name, "cpu", 1e-3 * n, n=n) for name in ("mine.a", "mine.b") for n in (1, 2, 30)]
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    assert found.sentence == "Synthetic CPU, 2 threads: 6 benchmarks take 1.00 ms (mine.a) to 30.0 ms (mine.b)."
+    assert [cells.name.replace(" float32, n=", " ") for cells in found.times] == [
+        *("mine.a 30", "mine.a 1", "mine.a 2", "mine.b 30", "mine.b 1", "mine.b 2")
+    ]
+    one = answered(tmp_path, marks[:1], devices=(records.CPU,))
+    assert one.sentence == "Synthetic CPU, 2 threads: mine.a takes 1.00 ms."
+
+
+def test_without_a_known_device_there_is_no_hint_on_gpus(tmp_path: Path) -> None:
+    """Of a suite that doesn't use torch."""
+    marks = [mark("mine.a", "", 1e-3)]
+    assert answered(tmp_path, marks, devices=(records.CPU,)).hint == ""
+
+
 def test_a_rate_above_its_peak_is_neither_led_with_nor_shown(tmp_path: Path) -> None:
     marks = [
         mark("matmul.square", "cpu", 0.01, work={"flops": 1e9}),

@@ -395,4 +395,4 @@ def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
 
 @pytest.mark.parametrize("reason", ["", "x" * 300])
 def test_an_unknown_reason_is_shown_short(reason: str) -> None:
-    assert skip_kind(reason) == (reason[:60], reason[:60])
+    assert set(skip_kind(reason)) == {f"{'x' * 59}…" if reason else ""}
