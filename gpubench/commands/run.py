@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     against = "what speedups are measured against, see gpubench report (default: the CPU)"
     output.add_argument("--baseline", metavar="NAME", help=against)
     add_chart_arguments(output)
-    longest = "stop a benchmark that takes longer, in seconds (default: 120; full: 600)"
+    longest = "stop a benchmark that takes longer, in seconds (default: 120; with PATH, or --preset full, 600)"
     advanced.add_argument("--deadline", type=float, metavar="S", help=longest)
     options.declare(groups)
     parser.epilog = "What follows -- goes to pytest unchanged, for example: gpubench run -- --benchmark-min-rounds=20"
@@ -203,7 +203,7 @@ def _resumed(args: argparse.Namespace, progress: Progress) -> Supervisor:
 def _deadline(args: argparse.Namespace) -> float:
     if args.deadline is not None and not args.deadline > 0:
         raise UsageError(f"the deadline must be above 0 s, not {args.deadline:g}")
-    return float(args.deadline or (600.0 if args.preset == "full" else 120.0))
+    return float(args.deadline or (600.0 if args.paths or args.preset == "full" else 120.0))
 
 
 def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:

@@ -106,7 +106,7 @@ def lead_lines(comparison: Comparison) -> list[str]:
 
 def _labels(comparison: Comparison) -> dict[CaseKey, str]:
     """What each benchmark is called: tests by their ids, but for the folders, or the file, that all of them share."""
-    keys = [each.key for each in (*comparison.verdicts, *comparison.missing)]
+    keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
     files = {key.name.partition("::")[0] for key in keys if "::" in key.name}
     shared = f"{posixpath.commonpath(files)}/" if files and posixpath.commonpath(files) else ""
     shared = f"{min(files)}::" if len(files) == 1 else shared

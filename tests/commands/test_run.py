@@ -204,11 +204,14 @@ def test_a_suite_without_torch_is_measured_without_it(folder):
     assert "mine.sum" in done.stderr
 
 
-def test_a_suite_of_plain_benchmarks_keeps_its_threads(folder):
+def test_a_plain_suite_keeps_its_threads_and_has_ten_minutes_a_benchmark(folder):
+    """As in pytest alone, where none is stopped."""
     (folder / "test_mine.py").write_text(ONE_THREAD)
     done = gpubench("run", "test_mine.py", *SMOKE, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "out/run.json").read_text())["machine_info"]["gpubench"]["threads"] == 1
+    began = json.loads((folder / "out/run.ledger.jsonl").read_text().splitlines()[0])
+    assert (began["event"], began["deadline_s"]) == ("run", 600)
 
 
 def test_all_skipped_for_a_reason_is_no_failure(folder):
