@@ -92,11 +92,12 @@ class Conditions:
                 proven = min(self.common.larger_p(), self.common.inverse().larger_p()) <= FALSE_DISCOVERIES
                 self._drift = _Drift(speeds, 0.0 if proven else self.common.log)
             return
-        self._drift = _drift(keys, (base, new))
+        crowded = any(2 * len(busy) > len(late) for busy, late in zip(self._accompanied, self._late, strict=True))
+        self._drift = _drift(keys, (base, new), crowded)
         steady = [key for key in keys if self._is_steady(key, (base[key], new[key]))]
         if len(steady) >= LEAST_CASES:
-            self._steady, self._steady_drift = frozenset(steady), _drift(steady, (base, new))
-            self._drift = _drift([key for key in keys if key not in self._steady], (base, new))
+            self._steady, self._steady_drift = frozenset(steady), _drift(steady, (base, new), crowded)
+            self._drift = _drift([key for key in keys if key not in self._steady], (base, new), crowded)
 
     @property
     def shared(self) -> float:
@@ -205,15 +206,16 @@ def _calm(side: Cases) -> Cases:
     return {key: cases for key, cases in kept.items() if cases}
 
 
-def _drift(keys: Sequence[CaseKey], sides: tuple[Cases, Cases]) -> _Drift:
-    """Of cases that drift alike. What all share is a change only if it exceeds any drift, else it is subtracted."""
+def _drift(keys: Sequence[CaseKey], sides: tuple[Cases, Cases], crowded: bool) -> _Drift:
+    """Of cases that drift alike. What all share is a change only if it exceeds any drift, else it is subtracted; on a
+    ``crowded`` machine, where other programs used the cores during most processes of a side, any drift is possible."""
     if len(keys) < LEAST_CASES:
         return _Drift(hidden=RUN_DRIFT)
     speeds = _speeds(keys, sides)
     before, after = (median(side.values()) for side in speeds)
     runs = [len({run for run, _ in side}) for side in speeds]
     limit = MOST_DRIFT * RUN_DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1])
-    return _Drift(speeds, after - before) if abs(after - before) <= limit else _Drift()
+    return _Drift(speeds, after - before) if crowded or abs(after - before) <= limit else _Drift()
 
 
 def _speeds(keys: Sequence[CaseKey], sides: tuple[Cases, Cases]) -> list[dict[_Process, float]]:

@@ -501,6 +501,15 @@ def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
     assert "quieter machine" in lead[1]
 
 
+def test_what_all_benchmarks_share_on_a_crowded_machine_is_no_change_of_the_code(save, capsys) -> None:
+    """All 40 % slower: a neighbour does that, and here there was one all the time."""
+    quiet = save("base.json", run_file()), save("new.json", run_file(wobble=0.4))
+    assert {case["verdict"] for case in compared(capsys, *quiet)[1]["cases"]} == {"slower"}
+    crowded = save("b.json", others(run_file(), 0, 1)), save("n.json", others(run_file(wobble=0.4), 0, 1))
+    code, document = compared(capsys, *crowded)
+    assert (code, {case["verdict"] for case in document["cases"]}) == (0, {"inconclusive"})
+
+
 def test_a_disturbed_side_is_a_line_and_no_rows(save, capsys) -> None:
     names = tuple(f"w.w{i}" for i in range(30))
     busy = others(run_file(1.3, names=names), 0, 1, 2)
