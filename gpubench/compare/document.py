@@ -32,6 +32,8 @@ SUMMARY_LIMIT = 1024 * 1024
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
 """More benchmarks that are inconclusive for one and the same reason are a line and no rows."""
+_WIDEST = 4.0
+"""Nobody can use an interval that is wider than by this factor."""
 _NAMED = 3
 """So many benchmarks are named in a line."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
@@ -179,7 +181,8 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     rows, labels = [], _labels(comparison)
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
-        interval = _interval_text(ratio) if each.bounded else "—"
+        wide = each.verdict == INCONCLUSIVE and ratio.high > _WIDEST * ratio.low
+        interval = "—" if not each.bounded else "unknown" if wide else _interval_text(ratio)
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
         rows.append((name, each.verdict, *times, processes, each.reason))

@@ -117,6 +117,7 @@ class Card:
     device: str
     baseline: str
     rows: tuple[AnswerRow, ...]
+    accelerator: bool = True
 
 
 class Timing(NamedTuple):
@@ -167,7 +168,7 @@ def answer(
     crossings = crossings_by_pair(crossovers)
     counts = Counter(_device(members[0]) for members in groups.values())
     cards = tuple(
-        Card(members[0]["run"], _told_apart(members[0], counts), _baseline(members, named), body)
+        Card(*_sides(members, counts, named), body, on_accelerator(members[0]))
         for members in groups.values()
         if (body := _card_rows(members, crossings))
     )
@@ -223,6 +224,13 @@ def _device(row: Row) -> str:
     same = row["device"] == row["baseline_device"] and row["run"] == row["baseline_run"]
     named = same or (library(row) and on_accelerator(row))
     return f"{implementation_label(row['implementation'])} on {label}" if named else label
+
+
+def _sides(members: list[Row], counts: Counter[str], runs: dict[str, Run]) -> tuple[str, str, str]:
+    """The run, its device, and what that is measured against: two alike are told apart by their runs' names."""
+    device, baseline = _told_apart(members[0], counts), _baseline(members, runs)
+    alike = baseline.startswith(f"{device} (") and members[0]["run"] != members[0]["baseline_run"]
+    return members[0]["run"], f"{device} ({members[0]['run']})" if alike else device, baseline
 
 
 def _told_apart(row: Row, counts: Counter[str]) -> str:

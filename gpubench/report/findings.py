@@ -61,10 +61,10 @@ _OF_SEVERAL = (
     " Range: its 95% interval; with (8), the lowest and highest of so many benchmarks, of which the median is given, of"
     " two the lower."
 )
-_NOTE = (
-    "Each benchmark at its largest size. With copies: inputs and results copied for every call. Worth it: at least "
-    "1.5× at the low end of the 95% interval, ✓ with copies, ◐ if the data stays on the device."
-)
+_NOTE = "Each benchmark at its largest size."
+_WITH_COPIES = " With copies: inputs and results copied for every call."
+_WORTH_IT = " Worth it: at least 1.5× at the low end of the 95% interval"
+_OF_COPIES = ", ✓ with copies, ◐ if the data stays on the device"
 
 
 def ending(answer: Answer, run: Run, files: Sequence[Path], elapsed_s: float | None = None) -> list[str]:
@@ -209,15 +209,13 @@ def summarise(
 
 def answer_tables(answered: Answer) -> tuple[Table, ...]:
     """A table a card; the times where there is none."""
-    tables = [
-        Table(
-            f"{card.device} against {card.baseline}",
-            ANSWER_COLUMNS,
-            tuple(row.cells for row in card.rows),
-            _NOTE + _OF_SEVERAL * any(row.count > 1 for row in card.rows),
-        )
-        for card in answered.cards
-    ]
+    tables = []
+    for card in answered.cards:
+        title, rows = f"{card.device} against {card.baseline}", tuple(row.cells for row in card.rows)
+        table = _with_content(Table(title, ANSWER_COLUMNS, rows))
+        copied, several = "with copies" in table.columns, any(row.count > 1 for row in card.rows)
+        note = f"{_NOTE}{_WITH_COPIES * copied}{_WORTH_IT}{_OF_COPIES * copied}.{_OF_SEVERAL * several}"
+        tables.append(replace(table, note=note))
     if answered.times:
         starred, dashed = (any(sign in cell for timed in answered.times for cell in timed[1:]) for sign in "*—")
         note = "* noisy: see the column flags of results.csv." * starred

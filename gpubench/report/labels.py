@@ -147,8 +147,10 @@ def library_on(row: Row, device: str) -> str:
 
 def device_label(run: Run, name: str) -> str:
     """What a person calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
-    knows no other."""
-    label = run.machine.device(name).label or (run.machine.label if name == "cpu" else "")
+    knows no other. An unknown one is the machine, or ``unknown device`` where that has accelerators."""
+    if not name and any(each.accelerator for each in run.machine.devices):
+        return "unknown device"
+    label = run.machine.device(name).label or (run.machine.label if name in ("cpu", "") else "")
     twins = [each for each in run.machine.devices if each.label == label]
     label = re.sub(r"\((R|TM|C)\)", "", label, flags=re.IGNORECASE)
     label = shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name

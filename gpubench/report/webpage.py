@@ -119,7 +119,9 @@ def webpage(
 def _title(answer: Answer, first: Sequence[Table]) -> str:
     if any(table.title == GPUS_TITLE for table in first):
         return "Which GPU is faster?"
-    return "How much faster is the GPU?" if answer.cards else "How fast is this machine?"
+    if any(card.accelerator for card in answer.cards):
+        return "How much faster is the GPU?"
+    return "Which machine is faster?" if answer.cards else "How fast is this machine?"
 
 
 def _shown(warnings: Sequence[str]) -> Sequence[str]:
