@@ -29,6 +29,8 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+_BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
+"""Where projects usually keep theirs."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -96,7 +98,11 @@ def _choose(args: argparse.Namespace) -> str:
             raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
         return FIRST_WORDS
     if args.builtin or not project.paths:
-        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
+        folders = [
+            name for name in _BENCHMARK_FOLDERS if Path(name).is_dir() and Path(name).resolve() != process.suite()
+        ]
+        yours = f" (yours: gpubench run {folders[0]})" if folders and not args.builtin else ""
+        return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
     args.paths = [*project.paths]
     return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..errors import UsageError
 from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
-from ..runfile.reader import clean
+from ..runfile.reader import clean, workload_of
 from .samples import CaseKey, Side, alternating_pairs, ceiling_ratios, doubts, machine_differences
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, Verdict, judge, overall, percent
 
@@ -143,7 +143,8 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     matches = matcher(expression)
 
     def fits(key: CaseKey) -> bool:
-        return matches([key.name, key.device or "cpu", key.implementation])
+        shown = [workload_of(key.name)] if "::" in key.name else []  # of a test's id what tables show
+        return matches([key.name, *shown, key.device or "cpu", key.implementation])
 
     verdicts = tuple(each for each in comparison.verdicts if fits(each.key))
     missing = tuple(each for each in comparison.missing if fits(each.key))

@@ -551,6 +551,7 @@ def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, name
     path = save("run.json", data)
     assert main(["compare", path, save("again.json", data | {"datetime": "2026-02-01T12:00:00+00:00"})]) == 0
     assert f"│ {called} " in capsys.readouterr().out
+    assert main(["compare", path, path.replace("run.json", "again.json"), "-k", "x.f or y.f"]) == 0
 
 
 @pytest.mark.parametrize("order", ["abababababab", "abbaabbaabba"])

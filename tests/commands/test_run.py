@@ -406,6 +406,14 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     assert run["gpubench"]["preset"] == "smoke"
 
 
+def test_who_has_benchmarks_learns_how_they_are_measured_instead_of_the_suite(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    done = gpubench("run", "--list", "-k", "elementwise.add", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = "measuring the suite that comes with gpubench (yours: gpubench run benchmarks); starting"
+    assert first in done.stderr.splitlines()[0]
+
+
 def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     done = gpubench("run", "--list", "--builtin", "-k", "elementwise.add", cwd=project)
     assert done.returncode == 0, done.stderr
