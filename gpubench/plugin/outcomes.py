@@ -36,8 +36,8 @@ def note(
         if report.when == "call" or (report.when == "setup" and status != OK):
             known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
-            if attempt.case.implementation == "" and item.get_closest_marker("skip") is None:
-                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": None}
+            if attempt.case.implementation == "":
+                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": _marked(item)}
             shown = {"fullname": item.nodeid, "library": shown_library(item)}
             session.estimates.append(attempt.case.as_dict() | shown | estimate)
         return status, reason
@@ -49,6 +49,12 @@ def note(
         case = attempt.fixture.case if attempt.fixture else attempt.case
         session.unmeasured[item.nodeid] = Unmeasured(case, item.name, item.nodeid, status, reason)
     return status, reason
+
+
+def _marked(item: pytest.Item) -> str | None:
+    """Why a test's own mark skips it."""
+    mark = item.get_closest_marker("skip")
+    return None if mark is None else str(mark.kwargs.get("reason") or (mark.args or ["marked skip"])[0])
 
 
 def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:
