@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
-    add("--kind", required=True, metavar="KIND", help=f"what to draw: {', '.join(PICTURE_KINDS)}")
+    kinds = ", ".join(PICTURE_KINDS)
+    add("--kind", default=PICTURE_KINDS[0], metavar="KIND", help=f"what to draw: {kinds} (default: {PICTURE_KINDS[0]})")
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     add("--title", metavar="TEXT", help="title of the picture (default: what the numbers show)")

@@ -145,13 +145,23 @@ class Sequential:
         level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
         needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), change, level, most=MOST_NEEDED)
         least = least_pairs(self.cases)
-        reason = f"too few pairs: less than {least}" if len(values) < least else doubt(ratio, spread, "pairs")
+        reason = f"too few pairs: less than {least}" if len(values) < least else _doubt(values, ratio, spread)
         small = change == 1 + self.threshold
         detected = f"would detect a change of {percent(self.threshold) if small else change_text(ratio.value)}"
         if needed is None:
             return reason, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine", None
         more = max(1, max(needed, least) - len(values))
         return reason, f"about {counted(more, 'more pair')} {detected}", more
+
+
+def _doubt(values: Sequence[float], ratio: Interval, spread: float) -> str:
+    """Why so many pairs decide nothing: where they hardly vary it is their number, or a few that disagree."""
+    change = math.log(ratio.value)
+    if not ratio.low <= 1 <= ratio.high or abs(change) < 2 * spread:
+        return doubt(ratio, spread, "pairs")
+    opposite = sum(value * change < 0 for value in values)
+    others = f"{opposite} of {len(values)} say{'s' * (opposite == 1)} the opposite"
+    return f"too few pairs: {others if opposite else f'{len(values)}, which all agree'}"
 
 
 def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:

@@ -137,13 +137,15 @@ TIMING_COLUMNS = ("benchmark", "time", "throughput", "% of peak")
 class Answer:
     """``cards`` where there is a device to hold against another, ``times`` where there is only a CPU.
 
-    ``hint`` is one line on how to see a GPU, empty where there is one.
+    ``more`` of the user's own benchmarks are measured than ``times`` holds. ``hint`` is one line on how to see a GPU,
+    empty where there is one.
     """
 
     sentence: str
     warnings: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
     times: tuple[Timing, ...] = ()
+    more: int = 0
     hint: str = ""
 
 
@@ -181,7 +183,10 @@ def answer(
     on_devices = any(row["device"] for row in rows)  # of others' benchmarks they may be unknown
     hint = _gpu_hint(runs) if on_devices and not any(map(on_accelerator, rows)) else ""
     alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
-    return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), _timings(alone), hint)
+    shown = _timings(alone)
+    own = [row for row in alone if kind_of(row["workload"]) == row["workload"]]
+    more = max(0, len(own) - len(shown))
+    return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), shown, more, hint)
 
 
 def _undecided(card: Card) -> Card:

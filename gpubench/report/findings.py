@@ -107,8 +107,7 @@ def _table(answer: Answer, room: int) -> list[str]:
             cells = [tuple(map(_shorter, (*row[:2], *row[3:]))) for row in cells]  # no range
         lines += [*title, *aligned(cells, WIDTH)]
     if answer.times:
-        times = _with_content(Table("Times", TIMING_COLUMNS, answer.times))
-        lines += aligned([times.columns, *times.rows], WIDTH)
+        lines += _times(answer, room - bool(_signs(answer)))
     if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
         lines.append("  ◐ worth it only while the data stays on the device between calls")
     if (signs := _signs(answer)) and len(lines) < room:
@@ -117,6 +116,15 @@ def _table(answer: Answer, room: int) -> list[str]:
         left = len(lines) - room + 1
         lines = [*lines[: room - 1], f"  … {counted(left, 'more line')} in summary.md"]
     return lines
+
+
+def _times(answer: Answer, room: int) -> list[str]:
+    """A row for as many as there is room for, and how many more there are."""
+    times = _with_content(Table("Times", TIMING_COLUMNS, answer.times))
+    cut = answer.more or len(times.rows) + 1 > room
+    rows = times.rows[: max(1, room - 2)] if cut else times.rows
+    left = answer.more + len(times.rows) - len(rows)
+    return [*aligned([times.columns, *rows], WIDTH), *([f"  and {left} more in results.csv"] * bool(left))]
 
 
 def _signs(answer: Answer) -> str:
@@ -220,7 +228,8 @@ def answer_tables(answered: Answer) -> tuple[Table, ...]:
         starred, dashed = (any(sign in cell for timed in answered.times for cell in timed[1:]) for sign in "*—")
         note = "* noisy: see the column flags of results.csv." * starred
         note += f"{' ' * starred}— above the measured peak, which can't be." * dashed
-        tables.append(_with_content(Table("Times", TIMING_COLUMNS, answered.times, note)))
+        note += f" {answered.more} more are in results.csv." * bool(answered.more)
+        tables.append(_with_content(Table("Times", TIMING_COLUMNS, answered.times, note.strip())))
     return tuple(tables)
 
 

@@ -126,6 +126,21 @@ def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return {kind: kinds[kind] for kind in (*WORK_KINDS, *kinds) if kind in kinds}
 
 
+def slowest_first(rows: Iterable[Row]) -> list[list[Row]]:
+    """Each workload's settings at their largest size, a row for each device of it; the longest times lead."""
+    shown = []
+    for same in grouped(rows, _but_for_size).values():
+        sizes = [size_of(row, row["size_name"] or "") or 0.0 for row in same]
+        shown.append([row for row, size in zip(same, sizes, strict=True) if size == max(sizes)])
+    return sorted(shown, key=lambda same: -max(row["time_s"] for row in same))
+
+
+def _but_for_size(row: Row) -> str:
+    case = row["_result"]
+    params = [each for each in case.params.items() if each[0] != row["size_name"]]
+    return repr((case.workload, case.dtype, case.variant, case.regime, case.cache, params))
+
+
 def setting_of(row: Row) -> str:
     """``float32, out, n=4096``: the setting in which a row stands for its workload."""
     case = row["_result"]

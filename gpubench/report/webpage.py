@@ -22,13 +22,15 @@ import pandas as pd
 from ..runfile.matching import WORK_KINDS, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
-from .answer import Answer
+from .answer import Answer, time_text
+from .charts.material import LEAST_VALUES, by_file
 from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
 from .labels import (
     Names,
     Row,
+    device_label,
     flagged,
     grouped,
     library,
@@ -42,7 +44,7 @@ from .labels import (
 from .machines import GPUS_TITLE
 from .render import Table, html_table, markdown_table
 from .speedup import RESIDENT, leading, on_accelerator
-from .sweep import representatives, setting_of
+from .sweep import representatives, setting_of, slowest_first
 from .table import CROSSING, LINE, records, size_of, size_parameter
 from .trend import Trend
 
@@ -67,7 +69,7 @@ _LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
 """Colours and shapes of other libraries than PyTorch on a CPU."""
 _MOST_NAMED = 9
 """Points of a roofline that are named."""
-_MOST_TRENDS = 12
+_MOST_TRENDS, _MOST_TIMES = 12, 40
 _CPU = "the CPU"
 _RATIO = re.compile(r"\d[\d,.]*×")
 _VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
@@ -151,12 +153,14 @@ def _sections(
         figures = "".join(f'<figure data-{kind}="{i}"></figure>' for i in range(len(data[name])))
         folded += f"<details><summary>{title}</summary>{figures}</details>" if figures else ""
     links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
-    measured = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
+    timed = [row for row in data["rows"] if row[COLUMNS.index("time_s")] is not None]
+    ratio, sized = data["headline"]["ratio"], any(row[COLUMNS.index("size")] is not None for row in timed)
+    explorable = timed and (ratio or sized or not data["headline"]["groups"])
     parts = (
         ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
-        ("explore", "Explore: from which size?", _EXPLORER if measured else ""),
+        ("explore", "Explore: from which size?", _EXPLORER if explorable else ""),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
         ("method", "How it was measured", f"{_tables(method)}<p>{links}</p>"),
@@ -240,7 +244,7 @@ def page_data(
         "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
         "findings": findings,
         "crossings": marks,
-        "headline": _headline(on_gpu, places),
+        "headline": _headline(on_gpu, places) if on_gpu else _times(measured, places),
         "rooflines": _rooflines(measured, devices),
         "bars": _bars(records(scaled), devices),
         "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
@@ -266,7 +270,8 @@ def _page_devices(rows: Sequence[Row], naming: Naming) -> dict[_Source, dict[str
     for source in sources:
         row = firsts[source]
         device = row["_run"].machine.device(row["device"])
-        name = " ".join(filter(None, [device.label or device.name, library_label(row)]))
+        known = (device.label or device.name) if row["device"] else device_label(row["_run"], "")
+        name = " ".join(filter(None, [known, library_label(row)]))
         coloured = device.accelerator and source in measured
         colour, shape = "cpu", 0
         if coloured:
@@ -355,7 +360,7 @@ def _headline(on_gpu: Sequence[Row], places: Mapping[_Source, int]) -> dict[str,
         entry = groups.setdefault(heading, {}).setdefault(row["workload"], entry)
         if not withheld(row):
             text = times_text(row["speedup"]) + "*" * flagged(row)
-            mark = {"device": places[_source(row)], "speedup": _short(row["speedup"])}
+            mark = {"device": places[_source(row)], "value": _short(row["speedup"])}
             entry["marks"].append(mark | {"copies": _short(row["one_shot_speedup"]), "text": text})
     shown = [
         {"name": kind, "rows": entries}
@@ -363,6 +368,7 @@ def _headline(on_gpu: Sequence[Row], places: Mapping[_Source, int]) -> dict[str,
         if (entries := [entry for entry in named.values() if entry["marks"]])
     ]
     return {
+        "ratio": True,
         "title": "How much faster is the GPU than the CPU of the same machine?",
         "subtitle": "Each workload at the largest size measured, log scale. * noisy",
         "groups": shown,
@@ -389,6 +395,34 @@ def _headline_markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_S
             rows.append((f"{kind}: {entry['name']}", entry["setting"], f"{device} of {run}", mark["text"], copies))
     table = Table("", ("work", "setting", "device", "speedup", "with copies"), tuple(rows))
     return "\n".join(markdown_table(table)) + "\n"
+
+
+def _times(measured: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
+    """As :func:`_headline`, of one's own benchmarks that no peak is known of: how long each takes, by file."""
+    timed = [row for row in measured if row["_result"].times]
+    every = [] if any(row["utilisation"] for row in timed) else slowest_first(timed)
+    shown = by_file(every[:_MOST_TIMES]) if len(every) >= LEAST_VALUES else []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    table = []
+    for each in shown:
+        texts = [time_text(row["time_s"], flagged(row)) for row in each.rows]
+        marks = [
+            {"device": places[_source(row)], "value": _short(row["time_s"]), "copies": None, "text": text}
+            for row, text in zip(each.rows, texts, strict=True)
+        ]
+        setting_shown = _headline_setting(each.rows[0])
+        groups.setdefault(each.group, []).append({"name": each.name, "setting": setting_shown, "marks": marks})
+        words = each.rows[0]["workload"], each.detail
+        table += [(*words, row["device"], text) for row, text in zip(each.rows, texts, strict=True)]
+    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else "the slowest first"
+    columns = Table("", ("benchmark", "setting", "device", "time"), tuple(table))
+    return {
+        "ratio": False,
+        "title": "How long does each benchmark take?",
+        "subtitle": f"Time per call, {part}, log scale. * noisy",
+        "groups": [{"name": name, "rows": entries} for name, entries in groups.items()],
+        "markdown": "\n".join(markdown_table(columns)) + "\n",
+    }
 
 
 def _rooflines(rows: Sequence[Row], devices: _Devices) -> list[dict[str, Any]]:

@@ -55,6 +55,11 @@ def test_each_kind_is_one_file(run: Path, tmp_path: Path, kind: str, capsys: pyt
     assert out.read_bytes() == first
 
 
+def test_without_a_kind_it_is_the_headline(run: Path, tmp_path: Path) -> None:
+    assert chart(run, "-o", tmp_path / "a.svg") == chart(run, "--kind", "headline", "-o", tmp_path / "b.svg") == 0
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
 @pytest.mark.parametrize("kind", ["energy", "gpu-time"])
 def test_what_a_report_draws_can_be_drawn_alone(tmp_path: Path, kind: str) -> None:
     run, out = tmp_path / "gpu.json", tmp_path / "picture.svg"

@@ -312,6 +312,20 @@ def test_advice_is_for_the_change_that_was_measured():
 
 
 @pytest.mark.parametrize(
+    ("outlier", "reason"),
+    [(0.5, "too few pairs: 1 of 8 says the opposite"), (1.5, "too few pairs: 8, which all agree")],
+)
+def test_pairs_that_hardly_vary_are_not_called_noisy(outlier, reason):
+    """What is in the way is one pair, or that there are eight."""
+    seen = Sequential(40, 0.05)
+    for i in range(8):
+        factor = outlier if i == 4 else 1.5 + 0.01 * i
+        seen.add({CASES[0]: observed([1.0])}, {CASES[0]: observed([factor])})
+    (only,) = seen.look()
+    assert (only.verdict, only.reason) == (INCONCLUSIVE, reason)
+
+
+@pytest.mark.parametrize(
     ("ratio", "text"), [(1.203, "+20.3 %"), (0.9, "-10.0 %"), (3.2, "3.2× slower"), (0.00344, "291× faster")]
 )
 def test_a_change_in_words(ratio, text):

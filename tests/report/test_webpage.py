@@ -164,6 +164,21 @@ def test_a_cpu_alone_has_no_headline_and_times(tmp_path: Path) -> None:
     assert all(row["speedup"] is None and row["time_s"] for row in rows(data))
 
 
+def test_benchmarks_of_one_size_that_declare_no_work_have_a_picture_and_no_explorer(tmp_path: Path) -> None:
+    marks = [records.benchmark(Case(f"mine.w{i}", "", "", {}, devices=()), 1e-3 * (i + 1)) for i in range(3)]
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    (group,) = data["headline"]["groups"]
+    assert [(row["name"], row["marks"][0]["text"]) for row in group["rows"]] == [
+        *(("w2", "3.00 ms"), ("w1", "2.00 ms"), ("w0", "1.00 ms"))
+    ]
+    assert "| mine.w2" in data["headline"]["markdown"]
+    assert data["devices"][0]["name"] == "Synthetic CPU"  # the machine
+    assert data["devices"][0]["short"] == "Synthetic"
+    assert main(["report", str(tmp_path / "run0.json"), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    text = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert ('id="picture"' in text, 'id="explore"' in text) == (True, False)
+
+
 def test_the_page_of_a_cpu_alone_begins_with_throughput_and_names_what_a_speedup_is_over(tmp_path: Path) -> None:
     times = {"torch": 1e-6, "numpy": 3e-6}
     marks = [

@@ -97,7 +97,6 @@ def test_opens_without_a_request_or_an_error(browser, page) -> None:
 def test_no_label_is_cut(browser, page) -> None:
     for quantity in ("speedup", "time_s"):
         opened(browser, f"{page}#quantity={quantity}")
-        browser.refresh()
         script = "return [...document.querySelectorAll('#explorer-figure svg text')].map((each) => each.getBBox())"
         boxes = browser.execute_script(script)
         assert len(boxes) > 4
@@ -137,7 +136,6 @@ def test_a_curve_that_ends_before_a_withheld_size_is_unsure(browser, tmp_path) -
     run.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, records.GPU), processes=3)))
     assert main(["report", str(run), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
     opened(browser, (tmp_path / "out/report.html").as_uri() + "#quantity=speedup")
-    browser.refresh()
     labels = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#explorer-figure svg text.strong")]
     assert any(label.startswith("unsure ") for label in labels)
     assert not any(label.startswith("10× ") for label in labels)
@@ -161,9 +159,25 @@ def test_search_sort_and_a_click_that_explores(browser, page) -> None:
     clean(browser, page)
 
 
+def test_times_of_ones_own_benchmarks_are_drawn_whole(browser, tmp_path) -> None:
+    """And a click into the numbers opens nothing, where there is no explorer."""
+    names = ("mine.short", f"mine.{'long_' * 20}name", "other.b")
+    marks = [records.benchmark(Case(name, "", "", {}, devices=()), 10.0 ** -(3 * i)) for i, name in enumerate(names)]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(marks)))
+    assert main(["report", str(tmp_path / "run.json"), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    address = (tmp_path / "out/report.html").as_uri()
+    opened(browser, address)
+    found = "[...document.querySelectorAll('#headline-figure svg text')]"
+    boxes = browser.execute_script(f"return {found}.map((each) => [each.textContent, each.getBBox()])")
+    assert {"mine", "short", "1.00 s", "other.b", "1.00 µs"} <= {words for words, _ in boxes}
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 820 for _, box in boxes)
+    assert not browser.find_elements(By.ID, "explorer-figure")
+    browser.find_element(By.CSS_SELECTOR, "#table tbody tr").click()
+    clean(browser, address)
+
+
 def test_pointer_and_keys_tell_the_numbers(browser, page) -> None:
     opened(browser, f"{page}#workload=aa.mm")
-    browser.refresh()
     picture = browser.find_element(By.ID, "explorer-figure")
     picture.send_keys(Keys.ARROW_RIGHT)
     first = text(browser, "detail")

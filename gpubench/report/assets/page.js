@@ -105,52 +105,57 @@ function apart(labels, gap, top, bottom) {
 }
 
 function drawHeadline(figure) {
-  const groups = data.headline.groups;
+  const { groups, ratio } = data.headline;
   if (!groups.length) return;
   const every = groups.flatMap((group) => group.rows);
-  const line = Math.max(44, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
+  const line = Math.max(every.some((row) => row.setting) ? 44 : 30, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
   const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
-  const right = 790, height = 138 + groups.length * 32 + every.length * line;
-  const svg = canvas(height, data.headline.title, data.headline.subtitle);
   const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
+  const legend = ratio || used.size > 1;
+  const right = 790, top = legend ? 100 : 60, height = top + 38 + groups.length * 32 + every.length * line;
+  const svg = canvas(height, data.headline.title, data.headline.subtitle);
   let x = 14;
-  for (const device of used) {
+  for (const device of legend ? used : []) {
     mark(svg, device, x, 66, false);
     x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].short).textContent);
   }
-  drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
-  x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU").textContent);
-  drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
-  drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
-  const values = every.flatMap((row) => row.marks.flatMap((each) => [each.speedup, each.copies].filter(Boolean)));
-  const scale = logScale([...values, 0.8, 1.6], left + 14, right - 60, 1.2);
-  const top = 100, bottom = height - 30;
-  drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
+  if (ratio) {
+    drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
+    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU").textContent);
+    drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
+    drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
+  }
+  const values = every.flatMap((row) => row.marks.flatMap((each) => [each.value, each.copies].filter(Boolean)));
+  const scale = logScale(ratio ? [...values, 0.8, 1.6] : values, left + 14, right - (ratio ? 60 : 90), 1.2);
+  const bottom = height - 30;
+  if (ratio) drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
   for (const tick of scale.ticks) {
     drawn(svg, "line", { x1: scale(tick), x2: scale(tick), y1: top, y2: bottom, class: "grid" });
-    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, tickRatio(tick));
+    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, ratio ? tickRatio(tick) : prefixed(tick, "s", 2));
   }
-  drawn(svg, "line", { x1: scale(1), x2: scale(1), y1: top, y2: bottom, class: "one" });
-  drawn(svg, "text", { x: scale(1) - 8, y: top - 7, class: "small", "text-anchor": "end" }, "◂ CPU faster");
-  drawn(svg, "text", { x: scale(1) + 8, y: top - 7, class: "small" }, "GPU faster ▸");
+  if (ratio) {
+    drawn(svg, "line", { x1: scale(1), x2: scale(1), y1: top, y2: bottom, class: "one" });
+    drawn(svg, "text", { x: scale(1) - 8, y: top - 7, class: "small", "text-anchor": "end" }, "◂ CPU faster");
+    drawn(svg, "text", { x: scale(1) + 8, y: top - 7, class: "small" }, "GPU faster ▸");
+  }
   let y = top;
   for (const group of groups) {
-    y += 26;
+    y += group.name ? 26 : 0;
     drawn(svg, "text", { x: 8, y, class: "strong" }, group.name);
     y += 6;
     for (const row of group.rows) {
       const middle = y + line / 2;
-      drawn(svg, "text", { x: left - 14, y: middle - 1, "text-anchor": "end" }, row.name);
-      drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, row.setting);
+      drawn(svg, "text", { x: left - 14, y: middle + (row.setting ? -1 : 5), "text-anchor": "end" }, shortened(row.name, left - 20));
+      drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, shortened(row.setting, left - 20));
       row.marks.forEach((each, i) => {
         const at = middle + (i - (row.marks.length - 1) / 2) * 16;
         const ink = data.devices[each.device].colour;
         if (each.copies) {
-          drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.speedup), y1: at, y2: at, class: `link ${ink}` });
+          drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.value), y1: at, y2: at, class: `link ${ink}` });
           mark(svg, each.device, scale(each.copies), at, true);
         }
-        mark(svg, each.device, scale(each.speedup), at, false);
-        drawn(svg, "text", { x: Math.max(scale(each.speedup), scale(each.copies || each.speedup)) + 11, y: at + 5, class: "strong halo" }, each.text);
+        mark(svg, each.device, scale(each.value), at, false);
+        drawn(svg, "text", { x: Math.max(scale(each.value), scale(each.copies || each.value)) + 11, y: at + 5, class: "strong halo" }, each.text);
       });
       y += line;
     }
@@ -162,6 +167,13 @@ function textWidth(text, weight = 400) {
   ruler ??= document.createElement("canvas").getContext("2d");
   ruler.font = `${weight} 15px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
   return ruler.measureText(text).width;
+}
+// The end tells names of one file apart.
+function shortened(text, room) {
+  let kept = text.length;
+  const words = () => (kept < text.length ? `${text.slice(0, Math.ceil(kept * 0.6))}…${text.slice(text.length - Math.floor(kept * 0.4))}` : text);
+  while (kept > 8 && textWidth(words()) > room) kept -= 1;
+  return words();
 }
 
 const FIELDS = ["workload", "dtype", "variant", "setting"];
@@ -363,7 +375,7 @@ function drawTable() {
   const body = kept.map((row) => {
     const line = element("tr", { tabindex: 0 }, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "copies", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
     const open = () => {
-      if (row.time_s == null) return;
+      if (row.time_s == null || !byId("explore")) return;
       change({ workload: row.workload, dtype: row.dtype, variant: row.variant, setting: row.setting, hidden: "" });
       byId("explore").scrollIntoView({ behavior: "instant", block: "start" });
       if (explored.includes(row)) point(explored.indexOf(row));

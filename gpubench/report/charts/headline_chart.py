@@ -1,27 +1,33 @@
-"""The headline: how much faster each kind of work is, or without a GPU how much of the measured peak it reaches."""
+"""The headline: how much faster each kind of work is, without a GPU how much of the measured peak it reaches, or of
+benchmarks that declare no work how long each takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..judgement import ABOVE_PEAK, peak_text, withheld
+from ..answer import time_text
+from ..judgement import ABOVE_PEAK, peak_text, too_noisy, withheld
 from ..labels import Row, grouped, library, listed, times_range, times_text
 from ..speedup import leading
-from .layouts import NamedRows, RowMark
-from .material import ChartData, Notable, marked, plainest
+from ..sweep import slowest_first
+from .layouts import NamedRows, RowMark, row_pitch, rows_height
+from .material import LEAST_VALUES, ChartData, Notable, by_file, marked, plainest
 from .page import Figure, Key
 from .wording import caption, hollow_marks, warning
+
+_ROOM = 550
+"""Pixels that the rows of a picture of 700 have."""
 
 
 def headline_figures(data: ChartData) -> list[Figure]:
     """One picture for each comparison that isn't with another library on the same device; shares of the peak where
-    there is no other device."""
+    there is no other device, and times where no peak is known."""
     figures = []
     for rank, rows in enumerate(data.comparisons):
         if all(row["baseline_implementation"] != row["implementation"] for row in rows) and data.baseline is None:
             continue
         figures += _speedups(data, leading(rows), rank)
-    return figures or _shares(data)
+    return figures or _shares(data) or _times(data)
 
 
 def _speedups(data: ChartData, pairs: list[Row], rank: int) -> list[Figure]:
@@ -105,3 +111,31 @@ def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
     if share > 100:
         return RowMark(None, role, f"— {ABOVE_PEAK}")
     return RowMark(share, role, peak_text(row["utilisation"]) + "*" * bool(hollow_marks([row], shown)))
+
+
+def _times(data: ChartData) -> list[Figure]:
+    """The time of each benchmark at its largest size, as many as a picture holds."""
+    every = slowest_first(data.rows)
+    if len(every) < LEAST_VALUES:
+        return []
+    pitch = row_pitch(max(map(len, every)))
+    counts = range(len(every), 0, -1)
+    shown = next(rows for count in counts if rows_height(by_file(rows := every[:count]), pitch) <= _ROOM or count < 3)
+    used = [row for rows in shown for row in rows]
+    entries = marked(by_file(shown), lambda row: _time(data, row, used))
+    least, most = (time_text(end(row["time_s"] for rows in every for row in rows), False) for end in (min, max))
+    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else "the slowest first"
+    devices = data.keys(used, "mark")
+    chart = NamedRows(entries, "s", devices if len(devices) > 1 else ())
+    known = any(mark.low is not None for entry in entries for mark in entry.marks)
+    words = caption(used, data.naming, "Thick line: 95% confidence interval. " * known, "*")
+    subtitle = f"Time per call, {part}{', each at its largest size' * any(row['size'] for row in used)}; log scale"
+    title = f"{len(every)} benchmarks take {least} to {most} per call"
+    return [Figure("headline", "headline", title, subtitle, words, chart, notice=warning(used))]
+
+
+def _time(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
+    times, role = row["_result"].times, data.naming.role(row)
+    known = not too_noisy(row["low_s"], row["high_s"])
+    interval = (row["low_s"], row["high_s"]) if known else (None, None)
+    return RowMark(times.median_s, role, time_text(times.median_s, bool(hollow_marks([row], shown))), *interval)

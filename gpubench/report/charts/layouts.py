@@ -262,9 +262,8 @@ class NamedRows:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Marks in the middle, the value beside its mark."""
-        most = max(len(entry.marks) for entry in self.entries)
         head = 20.0 if self.sides else 4.0
-        height = head + rows_height(self.entries, max(_ROW, _MARK * most + 6))
+        height = head + rows_height(self.entries, row_pitch(max(len(entry.marks) for entry in self.entries)))
         page = Page(figure, theme, height, self.keys)
         beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
         axes, middles = row_axes(page, self.entries, beside * 0.6, head)
@@ -306,6 +305,11 @@ class NamedRows:
         if at - text_width(f"◂ {before}", TINY) - 6 >= MARGIN:  # there is room left of a line at the edge
             page.text(at - 6, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
         page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
+
+
+def row_pitch(marks: int) -> float:
+    """Pixels of a row of so many marks."""
+    return max(_ROW, _MARK * marks + 6)
 
 
 def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from ...runfile.matching import shown_name
 from ...runfile.schema import Parallel
 from ..judgement import ABOVE_PEAK, too_noisy, withheld
 from ..labels import Names, Row, grouped, listed
 from ..speedup import Baseline, library_baseline, pair
-from ..sweep import Line, Point, size_of, size_parameter
+from ..sweep import Line, Point, setting_of, size_of, size_parameter
 from ..table import records
 from ..trend import Trend
 from .layouts import Curve, NamedRow, RowLabel, RowMark
@@ -199,6 +200,25 @@ def plainness(row: Row) -> tuple[bool, ...]:
     case = row["_result"].case
     forms = [value for value in case.params.values() if isinstance(value, str)]
     return case.dtype != "float32", case.variant != "eager", case.cache == "cold", not set(forms) & set(_PREALLOCATED)
+
+
+def by_file(every: Iterable[list[Row]]) -> list[Notable]:
+    """One's own benchmarks, a row of a picture each; those of a file that has several stand under its name."""
+    files = grouped(every, lambda rows: _file_and_name(rows[0]["workload"])[0])
+    alone = [rows for name, members in files.items() if not name or len(members) == 1 for rows in members]
+    found = [Notable("", shown_name(rows[0]["workload"]), setting_of(rows[0]), tuple(rows)) for rows in alone]
+    for name, members in files.items():
+        if name and len(members) > 1:
+            for rows in members:
+                own = _file_and_name(rows[0]["workload"])[1]
+                found.append(Notable(name, own, setting_of(rows[0]), tuple(rows)))
+    return found
+
+
+def _file_and_name(workload: str) -> tuple[str, str]:
+    """``imports`` and ``import_field`` of ``imports.import_field``; no file where it isn't known."""
+    kind, _, name = workload.partition(".")
+    return (kind, name) if name and shown_name(workload) == workload else ("", shown_name(workload))
 
 
 def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[NamedRow, ...]:

@@ -12,6 +12,7 @@ from ...runfile.schema import Run
 from ..labels import (
     Row,
     brief_name,
+    device_label,
     flagged,
     grouped,
     heading,
@@ -133,6 +134,8 @@ def _accelerated(row: Row) -> bool:
 def _device_name(row: Row, labels: Mapping[tuple[str, str], str]) -> str:
     machine = row["_run"].machine
     device = machine.device(row["device"])
+    if not row["device"]:
+        return shorten(brief_name(device_label(row["_run"], "")) or "unknown device", 28)
     name = brief_name(device.label)
     name = labels.get((device.name, device.label)) or name or ("CPU" if device.name == "cpu" else device.name)
     if library(row):
@@ -220,7 +223,7 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
         _threads([(case.implementation, case.threads) for case in cases]),
         listed(dtypes),
         " and ".join(variants) if variants not in ([], ["eager"]) else "",
-        _tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes),
+        _tf32([run.machine.tf32 for run in runs.values()], "tf32" in dtypes) if dtypes else "",
         f"PyTorch {listed(torch)}" if torch else "",
         listed(sorted({run.date for run in runs.values() if run.date})),
         _processes(counts),
@@ -246,7 +249,8 @@ def _devices(devices: list[str], runs: dict[str, Run], naming: Naming) -> str:
     for name, run in runs.items():
         order = [device.name for device in run.machine.devices]
         used = sorted(devices, key=lambda device: order.index(device) if device in order else len(order))
-        known = [shorten(run.machine.device(device).label, 60) for device in used if run.machine.device(device).label]
+        named = [run.machine.device(device).label if device else device_label(run, device) for device in used]
+        known = [shorten(label, 60) for label in named if label]
         counts = Counter(known or used)
         labels = ", ".join(f"{count} × {label}" if count > 1 else label for label, count in counts.items())
         words.append(f"{shorten(name)}: {labels}" if naming.several else labels)
@@ -260,7 +264,7 @@ def _threads(known: list[tuple[str, int | None]]) -> str:
     if len(set(words.values())) > 1:
         return "CPU threads: " + ", ".join(f"{name} {counts}" for name, counts in words.items())
     counts = next(iter(words.values()), "")
-    return f"{counts} CPU thread{'s' if counts != '1' else ''}" if counts else "threads unknown"
+    return f"{counts} CPU thread{'s' if counts != '1' else ''}" if counts else ""
 
 
 def _tf32(states: list[bool | None], named: bool) -> str:

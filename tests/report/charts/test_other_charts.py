@@ -202,6 +202,35 @@ def test_one_s_own_benchmark_without_work_has_a_picture_of_its_time(tmp_path: Pa
     assert figure.name == "time-mine"
 
 
+def plain(name: str, median: float, **params: Any) -> dict[str, Any]:
+    """As a test of somebody else's suite is recorded: neither device nor dtype is known."""
+    return records.benchmark(Case(name, "", "", params, devices=()), median)
+
+
+def test_benchmarks_that_declare_no_work_have_a_picture_of_their_times(tmp_path: Path) -> None:
+    times = {"imports.field": 2e-6, "imports.model": 3e-3, "regex.many": 4e-2, "alone": 1e-3}
+    marks = [plain(name, median) for name, median in times.items()]
+    figure = plan(tmp_path, records.run_file(marks), every=False)["headline"]
+    assert figure.title == "4 benchmarks take 2.00 µs to 40.0 ms per call"
+    entries = rows_of(figure).entries
+    assert [(entry.group, entry.name, entry.marks[0].words) for entry in entries] == [
+        *(("", "regex.many", "40.0 ms"), ("", "alone", "1.00 ms")),
+        *(("imports", "model", "3.00 ms"), ("imports", "field", "2.00 µs")),
+    ]
+    assert not any(words in figure.caption for words in ("unknown", "TF32"))
+    assert faults(drawn(figure)) == []
+
+
+def test_a_picture_of_times_holds_the_slowest_at_their_largest_size(tmp_path: Path) -> None:
+    marks = [plain(f"mine.w{i}", 1e-3 * (i + 1) * n, n=n) for i in range(60) for n in (1, 10)]
+    figure = plan(tmp_path, records.run_file(marks))["headline"]
+    names = [entry.name for entry in rows_of(figure).entries]
+    assert names == [f"w{i}" for i in range(59, 59 - len(names), -1)]
+    assert f"the {len(names)} slowest of 60, each at its largest size" in figure.subtitle
+    assert 15 <= len(names) <= 25
+    assert faults(drawn(figure)) == []
+
+
 def test_a_device_without_one_s_dtype_still_has_its_rates(tmp_path: Path) -> None:
     figure = plan(tmp_path, records.gpu_run())["throughput-matmul"]
     assert isinstance(figure.chart, LinePanels)
