@@ -172,7 +172,7 @@ def test_benchmarks_of_one_size_that_declare_no_work_have_a_picture_and_no_explo
         *(("w2", "3.00 ms"), ("w1", "2.00 ms"), ("w0", "1.00 ms"))
     ]
     assert "| mine.w2" in data["headline"]["markdown"]
-    assert data["devices"][0]["name"] == "Synthetic CPU"  # the machine
+    assert data["devices"][0]["name"] == "Synthetic CPU (synthetic)"  # the machine
     assert data["devices"][0]["short"] == "Synthetic"
     assert main(["report", str(tmp_path / "run0.json"), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
     text = (tmp_path / "out/report.html").read_text(encoding="utf-8")
