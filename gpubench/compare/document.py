@@ -6,6 +6,7 @@ import json
 import math
 import os
 import posixpath
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..format import counted, text, writable
-from ..report.labels import shorten
+from ..report.labels import listed, shorten
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
 from ..statistics import Interval
@@ -37,6 +38,9 @@ _WIDEST = 4.0
 _NAMED = 3
 """So many benchmarks are named in a line."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
+_LEAST_WORTH = ("processes", "reason", "interval")
+_PROSE = {"benchmark": 34, "reason": 24}
+"""Characters that a column needs which breaks between words."""
 _MOST_DRAWN = 20
 DRAWN = "Time after / time before"
 """How the titles of our pictures begin, by which they are known."""
@@ -81,9 +85,29 @@ def _named(key: CaseKey) -> dict[str, Any]:
 def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most ten lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
-    tables = (_changes("Comparison", _rows(comparison), comparison), *_remarks(comparison))
+    table = _changes("Comparison", _rows(comparison), comparison)
+    tables = (_fitting(table, shutil.get_terminal_size((120, 24)).columns), *_remarks(comparison))
     show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
+
+
+def _fitting(table: Table, width: int) -> Table:
+    """Without the columns of least worth that a terminal of so many characters has no room for."""
+    kept = list(table.columns)
+    needed = {
+        name: min(max(map(len, cells)), _PROSE.get(name, 1000))
+        for name, *cells in zip(table.columns, *((table.columns, *table.rows)), strict=True)
+    }
+    for name in _LEAST_WORTH:
+        if name in kept and sum(needed[each] + 3 for each in kept) + 1 > width:
+            kept.remove(name)
+    left = [name for name in table.columns if name not in kept]
+    if not left:
+        return table
+    places = [table.columns.index(name) for name in kept]
+    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
+    note = f"{table.note} A wider terminal shows {listed(left)} too.".strip()
+    return Table(table.title, tuple(kept), rows, note)
 
 
 def lead_lines(comparison: Comparison) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..answer import time_text
-from ..judgement import ABOVE_PEAK, peak_text, too_noisy, withheld
+from ..judgement import ABOVE_PEAK, peak_text, withheld
 from ..labels import Row, grouped, library, listed, times_range, times_text
 from ..speedup import leading
 from ..sweep import slowest_first
@@ -135,7 +135,5 @@ def _times(data: ChartData) -> list[Figure]:
 
 
 def _time(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
-    times, role = row["_result"].times, data.naming.role(row)
-    known = not too_noisy(row["low_s"], row["high_s"])
-    interval = (row["low_s"], row["high_s"]) if known else (None, None)
-    return RowMark(times.median_s, role, time_text(times.median_s, bool(hollow_marks([row], shown))), *interval)
+    words = time_text(row["time_s"], bool(hollow_marks([row], shown)))
+    return RowMark(row["time_s"], data.naming.role(row), words, row["low_s"], row["high_s"])
