@@ -100,10 +100,12 @@ class TimeLeft:
         self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
         self._to_start: set[int] = set()
+        self._start_s = START_S  # of a process, as long as the latest took: a suite may import more than torch
         self._case_s = 0.0  # of a case in the first process
-        self._left_s = 0.0  # of all that is still to come
-        self._passed_s = 0.0  # of what was measured
-        self._began = time.monotonic()
+        self._left_s = 0.0  # of all cases that are still to come
+        self._passed_s = 0.0  # of those that were measured
+        self._took_s = 0.0  # what those took
+        self._latest = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
         """Of how many processes the run will be, and what an interrupted one has done of it."""
@@ -111,40 +113,41 @@ class TimeLeft:
         for event in events:
             if event["event"] == "end" or not self.cases:
                 self.note(event)
-        self.cases, self.done, self._passed_s = self.cases - self.done, 0, 0.0
+        self.cases, self.done, self._passed_s, self._took_s = self.cases - self.done, 0, 0.0, 0.0
         self._to_start -= {event["process"] for event in events if event["event"] == "session"}
 
     def note(self, event: Event) -> None:
         """An event of the journal."""
-        if event["event"] == "session" and not self.cases:
-            self._size(event)
-        elif event["event"] == "session" and event["process"] in self._to_start:
-            self._to_start.remove(event["process"])
-            self._left_s -= START_S
-            self._passed_s += START_S
+        now = time.monotonic()
+        passed_s, self._latest = now - self._latest, now
+        if event["event"] == "session":
+            self._start_s = max(START_S, passed_s)
+            self._to_start -= {event["process"]}
+            if not self.cases:
+                self._size(event)
         elif event["event"] == "end":
             self.done += 1
             seconds = self._take_off(event)
             if event["status"] == OK:
                 self._passed_s += seconds
+                self._took_s += passed_s
 
     def seconds(self) -> float:
         """How long the run still takes."""
-        left_s = max(0.0, self._left_s)
+        left_s, starts_s = max(0.0, self._left_s), len(self._to_start) * self._start_s
         if not self._passed_s:
-            return left_s
-        pace = (time.monotonic() - self._began) / self._passed_s
+            return starts_s + left_s
+        pace = self._took_s / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
-        return left_s * (1 - trust + trust * pace)
+        return starts_s + left_s * (1 - trust + trust * pace)
 
     def _size(self, session: Event) -> None:
         first_s = float(session.get("estimated_s") or 0.0)
         self.cases = len(session["cases"]) * self.processes
-        self.estimated_s = whole_s(first_s, self.processes)
-        self._to_start = set(range(1, self.processes))
         self._case_s = first_s / max(1, len(session["cases"]))
-        self._left_s = self.estimated_s - START_S  # the first process has started
-        self._began = time.monotonic()
+        self.estimated_s = whole_s(first_s, self.processes) + self.processes * (self._start_s - START_S)
+        self._to_start = set(range(1, self.processes))  # the first process has started
+        self._left_s = whole_s(first_s, self.processes) - self.processes * START_S
 
     def _take_off(self, end: Event) -> float:
         """The estimate of a case that has ended in a process, which is no longer to come."""
