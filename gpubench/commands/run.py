@@ -28,7 +28,7 @@ from .show import add_expression, chosen
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
-FIRST_WORDS = "starting: importing PyTorch and collecting the benchmarks takes some seconds"
+FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
 _BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 """Where projects usually keep theirs."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"

@@ -129,8 +129,8 @@ def compare_sides(
         notes.append(f"the runs alternate by their time stamps: judged as {len(pairs)} pairs of base and new")
     conditions = Conditions(base.cases, cases, across_machines, pairs)
     if abs(conditions.shared) >= math.log(1 + threshold):
-        shared = f"all benchmarks changed alike: {change_text(math.exp(conditions.shared))}"
-        notes.append(f"{shared}; this may be drift of the machine, use --interleave to find out")
+        shared = f"the middle of all changes is {change_text(math.exp(conditions.shared))}"
+        notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
     verdicts = judge(base.cases, cases, threshold, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
     contents, missing = contents_of(base, new), missing_cases(base, new)

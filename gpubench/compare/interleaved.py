@@ -191,9 +191,7 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     before, after = (find_environment(name, side, args.paths, args.builtin) for name, side in sides.items())
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
-    _say(
-        f"{_measuring(before, after, args.paths)}starting: each side imports PyTorch and collects its benchmarks first"
-    )
+    _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
     collected = turns.collect()
     judge = _Judge(args, (before, after))  # collecting takes none of the budget
     workloads = {side: [_workload(name) for name in names] for side, names in collected.items()}

@@ -46,7 +46,7 @@ speed. Chance does that in one comparison of a hundred (F test of two spreads wi
 SMOKE_RUN = "smoke run: too few rounds"
 FEW_PAIRS = "machine busy: too few undisturbed pairs of runs"
 ONE_PROCESS = "one process per side: its noise is unknown"
-SHARED = "all benchmarks changed alike: perhaps drift"
+SHARED = "changed as the others did: perhaps drift"
 TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset quick"
 BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
 
@@ -510,7 +510,7 @@ def _explain(
     """Why a case is inconclusive; how many more runs a side would prove a change as large as the threshold, in words
     and as a number."""
     if each.shared:
-        return SHARED, "all benchmarks changed alike, which may be drift of the machine: use --interleave", None
+        return SHARED, "what all benchmarks share may be drift of the machine: use --interleave", None
     if each.busy and not each.ratio.low <= 1 <= each.ratio.high:
         return each.busy, BUSY, None
     known = not math.isnan(each.spread)

@@ -200,7 +200,7 @@ def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {case["verdict"] for case in document["cases"]} == {"inconclusive"}
-    assert document["notes"][0].startswith("all benchmarks changed alike: +10.0 %")
+    assert document["notes"][0].startswith("the middle of all changes is +10.0 %: ")
 
 
 def test_other_presets_are_named(save, capsys) -> None:
