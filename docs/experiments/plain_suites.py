@@ -1,7 +1,7 @@
 """What do ordinary benchmark files get from ``gpubench run``? Prints; asserts nothing.
 
     python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 6]   # in a project
-    python docs/experiments/plain_suites.py verdicts [--pairs 20]           # a test that got 20 % slower, and none
+    python docs/experiments/plain_suites.py verdicts [--pairs 20] [--only wait]  # a test that got 20 % slower, and none
 
 ``agree`` measures the files with ``pytest --benchmark-enable``, plain and with one more call before rounds are counted
 (as gpubench does: where the first call compiles, pytest-benchmark times five), and with ``gpubench run --processes 1``
@@ -40,7 +40,8 @@ def test_compute(benchmark, n):
 def test_wait(benchmark, ms):
     benchmark(time.sleep, ms * ({factor} if ms == 6 else 100) / 1e5)
 """
-KINDS = ("compute", "wait")
+CHANGED = {"compute": "test_compute[60000]", "wait": "test_wait[6]"}
+KINDS = tuple(CHANGED)
 
 
 WARM = ["--benchmark-warmup=on", "--benchmark-warmup-iterations=1"]
@@ -116,9 +117,10 @@ def between(base: list[dict[str, float]], new: list[dict[str, float]], case: str
     return after / before
 
 
-def verdicts(pairs: int) -> None:
-    named = dict.fromkeys(KINDS, 0)
-    alarms = dict.fromkeys(KINDS, 0)
+def verdicts(pairs: int, only: str) -> None:
+    kinds = [kind for kind in KINDS if kind == (only or kind)]
+    named = dict.fromkeys(kinds, 0)
+    alarms = dict.fromkeys(kinds, 0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side, factor in (("base", 100), ("slower", round(100 * SLOWER))):
@@ -127,7 +129,7 @@ def verdicts(pairs: int) -> None:
 
         def measured(side: str, number: int) -> Path:
             out = folder / f"{side}{number}"
-            by_gpubench(["test_suite.py"], out, "--processes=3", folder=folder / side)
+            by_gpubench(["test_suite.py"], out, "--processes=3", *(["-k", only] if only else []), folder=folder / side)
             return out
 
         base = measured("base", 0)
@@ -135,7 +137,8 @@ def verdicts(pairs: int) -> None:
             slower = slower_cases(base, measured("slower", pair))
             base, before = measured("base", pair), base
             unchanged = slower_cases(before, base)
-            for kind, changed in zip(KINDS, ("test_compute[60000]", "test_wait[6]"), strict=True):
+            for kind in kinds:
+                changed = CHANGED[kind]
                 named[kind] += any(case.endswith(changed) for case in slower)
                 others = [case for case in slower if not case.endswith(changed)] + unchanged
                 alarms[kind] += any(f"test_{kind}" in case for case in others)
@@ -155,11 +158,12 @@ def main() -> int:
     parser.add_argument("files", nargs="*")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--only", choices=KINDS, default="", help="of verdicts: a suite of one kind of tests")
     args = parser.parse_args()
     if args.question == "agree":
         agree(args.files, args.turns)
     else:
-        verdicts(args.pairs)
+        verdicts(args.pairs, args.only)
     return 0
 
 

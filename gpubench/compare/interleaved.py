@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from .. import statistics
 from ..errors import UsageError
 from ..format import counted
 from ..report.render import prepare_folder
+from ..runfile.reader import workload_of
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.project import described
@@ -44,7 +45,8 @@ from .verdict import (
     tail,
 )
 
-TURN_DEADLINE_S = 120.0
+TURN_DEADLINE_S = 600.0
+"""Of one benchmark, as `gpubench run PATH` has it: a call of ten seconds is called several times."""
 PAIRED_FALSE_DISCOVERIES = 0.01
 """The false discovery rate; lower than for separate runs, since pairs still show a slowdown of 10 %."""
 LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
@@ -194,7 +196,7 @@ def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> 
     _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
     collected = turns.collect()
     judge = _Judge(args, (before, after))  # collecting takes none of the budget
-    workloads = {side: [_workload(name) for name in names] for side, names in collected.items()}
+    workloads = {side: [workload_of(name, shipped=True) for name in names] for side, names in collected.items()}
     if turns.interrupted:
         return judge.comparison(0, True)
     if not set.intersection(*map(set, workloads.values())):
@@ -212,13 +214,6 @@ def _measuring(before: Environment, after: Environment, named: Sequence[str]) ->
     if named:
         return ""
     return f"both measure {both[0]}; " if both[0] == both[1] else f"base measures {both[0]}, new {both[1]}; "
-
-
-def _workload(nodeid: str) -> str:
-    """File and function of a collected test, as tables show them: two sides may keep their files elsewhere."""
-    file, *names = nodeid.partition("[")[0].split("::")
-    stem = PurePath(file).stem.removeprefix("test_").removesuffix("_test")
-    return ".".join([stem, *(name.removeprefix("test_") for name in names)])
 
 
 class _Judge:

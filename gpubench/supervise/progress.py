@@ -257,7 +257,7 @@ class Progress:
         ordered = sorted(results.items(), key=lambda entry: (entry[0] != "CPU", entry[0]))
         parts = [_cell(name, each) for name, each in ordered]
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
-        others = [median for name, median in medians.items() if name != "CPU" and not _library(results[name])]
+        others = [median for name, median in medians.items() if name != "CPU" and not results[name].get("library")]
         speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
         return "  ".join([place, shown_name(benchmark), *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
@@ -286,15 +286,10 @@ def _inner(value: Any, *keys: str) -> Any:
 
 def _column(end: Event) -> str:
     """The device of a result, or the library that isn't torch."""
-    device, library = _short_name(str(_inner(_record(end), "device") or "")), _library(end)
+    device, library = _short_name(str(_inner(_record(end), "device") or "")), str(end.get("library") or "")
     if not library:
         return device
     return library if device == "CPU" else f"{device} {library}"
-
-
-def _library(end: Event) -> str:
-    """What has done the work where it isn't torch."""
-    return str(end.get("library") or "")
 
 
 def _record(end: Event) -> Any:
