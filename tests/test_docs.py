@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.commands import cli
+from gpubench.commands.report import Charts, write_report
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,3 +74,12 @@ def test_links_into_pages_name_a_heading() -> None:
 
 def _headings(page: Path) -> list[str]:
     return re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "results").iterdir()), ids=lambda folder: folder.name)
+def test_the_tables_of_committed_results_are_those_of_today(folder, tmp_path) -> None:
+    write_report([folder / "run.json"], tmp_path, charts=Charts("none"))
+    for name in ("results.csv", "speedup.csv", "crossover.csv", "scaling.csv", "summary.md"):
+        committed, made = ((place / name).read_text(encoding="utf-8") for place in (folder, tmp_path))
+        without_charts = re.sub(r"## Charts\n.*?(?=<details>)", "", committed, flags=re.DOTALL)
+        assert without_charts == made, f"run gpubench report {folder}/run.json -o {folder}"

@@ -557,7 +557,7 @@ def _cpu_sentence(rows: list[Row]) -> str:
         shown = ", ".join(filter(None, details))
         parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
-        parts = [_range_words(rows)]
+        parts = [_range_words([row for row in rows if kind_of(row["workload"])])]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
     found = f"{', '.join(parts)}.{_threads_pay(rows)}"
@@ -615,7 +615,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     judged = [row for row in rows if kind_of(row["workload"])] or rows
     noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
-    if judged and (busy or noisy > _BUSY_SHARE * len(judged)):
+    if judged and (busy or noisy > max(1, _BUSY_SHARE * len(judged))):  # a star says it of one
         count = f"{noisy} of {len(judged)}"
         effect = f"{count} results are noisy (*) and may be far off"
         effect = effect if noisy else "all times may be too long, although no single result is noisy"

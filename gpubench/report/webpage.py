@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..runfile.matching import WORK_KINDS, shown_name
+from ..runfile.matching import WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from .answer import Answer, time_text
@@ -160,7 +160,7 @@ def _sections(
         ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
-        ("explore", "Explore: from which size?", _EXPLORER if explorable else ""),
+        ("explore", "Explore: from which size?" if ratio else "Explore by size", _EXPLORER if explorable else ""),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
         ("method", "How it was measured", f"{_tables(method)}<p>{links}</p>"),
@@ -399,8 +399,8 @@ def _headline_markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_S
 
 def _times(measured: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
     """As :func:`_headline`, of one's own benchmarks that no peak is known of: how long each takes, by file."""
-    timed = [row for row in measured if row["_result"].times]
-    every = [] if any(row["utilisation"] for row in timed) else slowest_first(timed)
+    own = [row for row in measured if row["_result"].times and kind_of(row["workload"]) == row["workload"]]
+    every = [] if any(row["utilisation"] for row in own) else slowest_first(own)
     shown = by_file(every[:_MOST_TIMES]) if len(every) >= LEAST_VALUES else []
     groups: dict[str, list[dict[str, Any]]] = {}
     table = []

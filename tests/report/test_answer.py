@@ -424,6 +424,7 @@ def test_noisy_results_are_counted_without_copies_and_without_those_above_their_
         == "The machine was busy: 1 of 3 results are noisy (*) and may be far off. Close other programs and run again."
     )
     assert answered(tmp_path, marks, devices=(records.CPU,)).warnings == ()
+    assert answered(tmp_path, marks[5:6], devices=(records.CPU,)).warnings == ()  # of one its star says it
     (line,) = answered(tmp_path, marks[:4], devices=(records.CPU,)).warnings
     assert line.startswith("Many results are noisy: 4 of 4")  # there is nothing but copies
 
