@@ -61,9 +61,9 @@ def main(args: argparse.Namespace) -> int:
     several = len({row["run"] for row in rows}) > 1
     width = shutil.get_terminal_size((1000, 24)).columns  # in a pipe as wide as it needs, unless COLUMNS is set
     measured = [_cells(row, several) for row in rows if row["_result"].times]
-    shown = [_COLUMNS, *measured]
+    shown = _with_content([_COLUMNS, *measured])
     if sum(max(map(len, column)) + 2 for column in zip(*shown, strict=True)) > width:  # names are worth more than rates
-        shown = [(*cells[:4], cells[5]) for cells in shown]
+        shown = _with_content([(*cells[:4], cells[5]) for cells in (_COLUMNS, *measured)])
     lines = aligned(shown, width) if measured else []
     for row in rows:
         if not row["_result"].times:
@@ -77,6 +77,12 @@ def main(args: argparse.Namespace) -> int:
         lines.append("— above the measured peak, which can't be")
     print(writable("\n".join(lines), sys.stdout.encoding))
     return 0
+
+
+def _with_content(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Without the columns that hold nothing: of a plain test neither the device nor its work may be known."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    return list(zip(*columns, strict=True))
 
 
 def selected(results: pd.DataFrame, expression: str | None, timed: bool = False) -> pd.DataFrame:

@@ -129,7 +129,7 @@ def compare_sides(
         notes.append(f"the runs alternate by their time stamps: judged as {len(pairs)} pairs of base and new")
     conditions = Conditions(base.cases, cases, across_machines, pairs)
     if abs(conditions.shared) >= math.log(1 + threshold):
-        shared = f"the middle of all changes is {change_text(math.exp(conditions.shared))}"
+        shared = f"over all benchmarks and processes times changed by {change_text(math.exp(conditions.shared))}"
         notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
     verdicts = judge(base.cases, cases, threshold, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
 from ..errors import UsageError
 from ..format import counted, text, writable
 from ..report.labels import listed, shorten
@@ -38,7 +40,8 @@ _WIDEST = 4.0
 _NAMED = 3
 """So many benchmarks are named in a line."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
-_LEAST_WORTH = ("processes", "reason", "interval")
+_LEFT_OUT = ((), ("processes",), ("reason",), ("processes", "reason"), ("interval", "processes", "reason"))
+"""Columns that a narrow terminal does without, as few as it can."""
 _PROSE = {"benchmark": 34, "reason": 24}
 """Characters that a column needs which breaks between words."""
 _MOST_DRAWN = 20
@@ -86,28 +89,29 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most ten lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (_fitting(table, shutil.get_terminal_size((120, 24)).columns), *_remarks(comparison))
+    tables = (_fitting(table), *_remarks(comparison))
     show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
 
 
-def _fitting(table: Table, width: int) -> Table:
-    """Without the columns of least worth that a terminal of so many characters has no room for."""
-    kept = list(table.columns)
-    needed = {
-        name: min(max(map(len, cells)), _PROSE.get(name, 1000))
-        for name, *cells in zip(table.columns, *((table.columns, *table.rows)), strict=True)
-    }
-    for name in _LEAST_WORTH:
-        if name in kept and sum(needed[each] + 3 for each in kept) + 1 > width:
-            kept.remove(name)
-    left = [name for name in table.columns if name not in kept]
-    if not left:
+def _fitting(table: Table) -> Table:
+    """Without the columns of least worth that a terminal has no room for; a pipe has room for all."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return table
-    places = [table.columns.index(name) for name in kept]
-    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
-    note = f"{table.note} A wider terminal shows {listed(left)} too.".strip()
-    return Table(table.title, tuple(kept), rows, note)
+    width = shutil.get_terminal_size((120, 24)).columns
+    needed = {
+        name: min(max(map(cell_len, cells)), _PROSE.get(name, 1000))
+        for name, *cells in zip(table.columns, table.columns, *table.rows, strict=True)
+    }
+    for left in _LEFT_OUT:
+        kept = [name for name in table.columns if name not in left]
+        if sum(needed[name] + 3 for name in kept) < width:
+            break
+    if len(kept) == len(table.columns):
+        return table
+    rows = tuple(tuple(row[table.columns.index(name)] for name in kept) for row in table.rows)
+    lacking = listed([name for name in table.columns if name not in kept])
+    return Table(table.title, tuple(kept), rows, f"{table.note} A wider terminal shows {lacking} too.".strip())
 
 
 def lead_lines(comparison: Comparison) -> list[str]:
@@ -126,7 +130,12 @@ def lead_lines(comparison: Comparison) -> list[str]:
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
     if left := sum(map(len, list(groups.values())[_NAMED:])):
-        lines.append(f"Inconclusive ({left}), for other reasons: see the table.")
+        lines.append(f"Inconclusive ({left}), for other reasons: --format markdown names them.")
+    least = math.log(1 + comparison.threshold)
+    large = [each for each in _sorted(comparison) if abs(math.log(each.ratio.value)) > least]
+    if hidden := [each for each in large if each not in _rows(comparison)]:
+        named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
+        lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NAMED])]
 
 

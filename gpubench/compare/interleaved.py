@@ -159,9 +159,9 @@ class Sequential:
 def _doubt(values: Sequence[float], ratio: Interval, spread: float) -> str:
     """Why so many pairs decide nothing: where they hardly vary it is their number, or a few that disagree."""
     change = math.log(ratio.value)
-    if not ratio.low <= 1 <= ratio.high or abs(change) < 2 * spread:
-        return doubt(ratio, spread, "pairs")
     opposite = sum(value * change < 0 for value in values)
+    if not ratio.low <= 1 <= ratio.high or abs(change) < 2 * spread or 2 * opposite >= len(values):
+        return doubt(ratio, spread, "pairs")
     others = f"{opposite} of {len(values)} say{'s' * (opposite == 1)} the opposite"
     return f"too few pairs: {others if opposite else f'{len(values)}, which all agree'}"
 

@@ -78,6 +78,13 @@ def look(devices: Sequence[Device], *, family: bool = False) -> Moment:
     return Moment(now_s, own_s, _switches(), busy, stolen, clocks, tuple(slowed), slowed_s, neighbours)
 
 
+def age_s() -> float:
+    """Seconds since this process was started, its imports included."""
+    import psutil
+
+    return time.time() - float(psutil.Process().create_time())
+
+
 def _family_s() -> float:
     """CPU seconds of this process and of all that it started."""
     import psutil

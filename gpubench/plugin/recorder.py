@@ -17,7 +17,7 @@ import pytest
 
 from ..errors import RunFileError, UsageError
 from ..format import counted
-from ..measure import environment
+from ..measure import disturbance, environment
 from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
@@ -168,6 +168,7 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], ("session", "ceilings"))
         facts = {"process": self.session.settings.process, "cases": list(cases)}
+        facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}

@@ -183,10 +183,10 @@ def answer(
     on_devices = any(row["device"] for row in rows)  # of others' benchmarks they may be unknown
     hint = _gpu_hint(runs) if on_devices and not any(map(on_accelerator, rows)) else ""
     alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
-    shown = _timings(alone)
-    own = [row for row in alone if kind_of(row["workload"]) == row["workload"]]
-    more = max(0, len(own) - len(shown))
-    return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), shown, more, hint)
+    shown = _shown(alone)
+    left = [row for row in alone if all(row is not each for each in shown)]
+    more = sum(kind_of(row["workload"]) == row["workload"] for row in left)
+    return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), tuple(map(timing, shown)), more, hint)
 
 
 def _undecided(card: Card) -> Card:
@@ -499,7 +499,7 @@ def _one_price_sentence(compared: SideBySide, bought: Sequence[Purchase], costs:
     return f"{names[ratio.device]} is cheaper than {base} per hour up to {', '.join(ends)}."
 
 
-def _timings(rows: list[Row]) -> tuple[Timing, ...]:
+def _shown(rows: list[Row]) -> list[Row]:
     """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS;
     where that leaves room, further settings of the user's own."""
     kinds = representatives(rows)
@@ -509,7 +509,7 @@ def _timings(rows: list[Row]) -> tuple[Timing, ...]:
     further = [row for own in mine for row in rows if row["workload"] == own["workload"] and row is not own]
     chosen = {id(row) for row in [*mine, *in_turn, *further][:MOST_TIMES]}
     shown = [row for members in kinds.values() for first in members for row in _with_settings(first, further)]
-    return tuple(timing(row) for row in shown if id(row) in chosen)
+    return [row for row in shown if id(row) in chosen]
 
 
 def _with_settings(first: Row, further: Sequence[Row]) -> list[Row]:
@@ -615,7 +615,8 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
     judged = [row for row in rows if kind_of(row["workload"])] or rows
     noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
-    if judged and (busy or noisy > max(1, _BUSY_SHARE * len(judged))):  # a star says it of one
+    many = noisy > _BUSY_SHARE * len(judged) and len(judged) > 1  # of a single one its star says it
+    if judged and (busy or many):
         count = f"{noisy} of {len(judged)}"
         effect = f"{count} results are noisy (*) and may be far off"
         effect = effect if noisy else "all times may be too long, although no single result is noisy"

@@ -228,7 +228,7 @@ def answer_tables(answered: Answer) -> tuple[Table, ...]:
         starred, dashed = (any(sign in cell for timed in answered.times for cell in timed[1:]) for sign in "*—")
         note = "* noisy: see the column flags of results.csv." * starred
         note += f"{' ' * starred}— above the measured peak, which can't be." * dashed
-        note += f" {answered.more} more are in results.csv." * bool(answered.more)
+        note += f" And {answered.more} more: results.csv." * bool(answered.more)
         tables.append(_with_content(Table("Times", TIMING_COLUMNS, answered.times, note.strip())))
     return tuple(tables)
 

@@ -86,8 +86,9 @@ def family(workload: str) -> str:
 
 
 def setting(name: str, value: Scalar) -> str:
-    """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``."""
-    return shorten(value if isinstance(value, str) and value else f"{name}={json.dumps(value)}", 24)
+    """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``, ``limit=None``."""
+    words = str(value) if value is None or isinstance(value, bool) else json.dumps(value)
+    return shorten(value if isinstance(value, str) and value else f"{name}={words}", 24)
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:

@@ -74,7 +74,7 @@ def _flag_table(rows: list[Row]) -> Table:
         seen = seen or [f"{row['utilisation']:.3g} times the measured peak"]
         evidence = f"e.g. {case_name(row)}{where_measured(row)}: {shorten(seen[0], 160)}"
         body.append((name, str(len(flagged[name])), evidence, ADVICE[name].why, ADVICE[name].remedy))
-    note = "In pictures: a hollow mark, or a star at the number. The column flags of results.csv names them all."
+    note = "In pictures: a hollow mark or a star, or a line where most are. The column flags of results.csv names all."
     return Table("Flags", ("flag", "benchmarks", "evidence", "possible cause", "what to try"), tuple(body), note)
 
 

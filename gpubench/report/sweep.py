@@ -127,17 +127,19 @@ def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def slowest_first(rows: Iterable[Row]) -> list[list[Row]]:
-    """Each workload's settings at their largest size, a row for each device of it; the longest times lead."""
+    """Each workload's settings at the largest size that most devices have, a row for each device; the longest times
+    lead."""
     shown = []
     for same in grouped(rows, _but_for_size).values():
-        sizes = [size_of(row, row["size_name"] or "") or 0.0 for row in same]
-        shown.append([row for row, size in zip(same, sizes, strict=True) if size == max(sizes)])
+        at = grouped(same, lambda row: size_of(row, row["size_name"] or "") or 0.0)
+        shown.append(at[max(at, key=lambda size: (len(at[size]), size))])
     return sorted(shown, key=lambda same: -max(row["time_s"] for row in same))
 
 
 def _but_for_size(row: Row) -> str:
-    case = row["_result"]
-    params = [each for each in case.params.items() if each[0] != row["size_name"]]
+    """A size that is a text, or nothing, is a setting like any other."""
+    case, name = row["_result"], row["size_name"] or ""
+    params = [each for each in case.params.items() if each[0] != name or size_of(row, name) is None]
     return repr((case.workload, case.dtype, case.variant, case.regime, case.cache, params))
 
 

@@ -106,7 +106,7 @@ def webpage(
     return Template(_asset("page.html")).substitute(
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'",
         version=escape(version),
-        title=_title(answer, first),
+        title=_title(answer, first, bool(data["headline"]["groups"])),
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(text)}</p>' for text in _shown(answer.warnings)),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
@@ -118,12 +118,14 @@ def webpage(
     )
 
 
-def _title(answer: Answer, first: Sequence[Table]) -> str:
+def _title(answer: Answer, first: Sequence[Table], pictured: bool) -> str:
     if any(table.title == GPUS_TITLE for table in first):
         return "Which GPU is faster?"
     if any(card.accelerator for card in answer.cards):
         return "How much faster is the GPU?"
-    return "Which machine is faster?" if answer.cards else "How fast is this machine?"
+    if answer.cards:
+        return "Which machine is faster?"
+    return "How long does each benchmark take?" if pictured else "How fast is this machine?"
 
 
 def _shown(warnings: Sequence[str]) -> Sequence[str]:
@@ -156,11 +158,16 @@ def _sections(
     timed = [row for row in data["rows"] if row[COLUMNS.index("time_s")] is not None]
     ratio, sized = data["headline"]["ratio"], any(row[COLUMNS.index("size")] is not None for row in timed)
     explorable = timed and (ratio or sized or not data["headline"]["groups"])
+    explore = "Explore: from which size?" if ratio else "Explore by size" if sized else "Explore"
     parts = (
         ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
-        ("explore", "Explore: from which size?" if ratio else "Explore by size", _EXPLORER if explorable else ""),
+        (
+            "explore",
+            explore,
+            _EXPLORER if explorable else "",
+        ),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
         ("method", "How it was measured", f"{_tables(method)}<p>{links}</p>"),
@@ -214,6 +221,10 @@ def page_data(
     sizes = {name: size_parameter(rows) for name, rows in workloads.items()}
     pairs = {id(row["_result"]): row for row in compared}
     first = grouped(compared, lambda row: row["workload"]) or workloads
+
+    def telling(workload: str) -> tuple[bool, int]:
+        return sizes[workload] is not None, len(first[workload])
+
     baseline = " or ".join(dict.fromkeys(map(named.baseline, compared)))
     on_gpu = leading([row for row in compared if on_accelerator(row) and named.baseline(row) == _CPU])
     findings, marks = _explained(crossings, devices)
@@ -241,10 +252,10 @@ def page_data(
         "speedup": "speedup" if on_gpu or not baseline else f"speedup over {baseline}",
         "slower": f"{baseline.removeprefix('the ')} faster",
         "quantity": "speedup" if on_gpu else "rate",
-        "first": "matmul.square" if "matmul.square" in first else max(first, key=lambda n: len(first[n]), default=""),
+        "first": "matmul.square" if "matmul.square" in first else max(first, key=telling, default=""),
         "findings": findings,
         "crossings": marks,
-        "headline": _headline(on_gpu, places) if on_gpu else _times(measured, places),
+        "headline": _headline(on_gpu, places) if on_gpu else _times(measured, places, naming),
         "rooflines": _rooflines(measured, devices),
         "bars": _bars(records(scaled), devices),
         "trends": [picture for trend in trends for picture in _trend_pictures(trend)][:_MOST_TRENDS],
@@ -273,7 +284,7 @@ def _page_devices(rows: Sequence[Row], naming: Naming) -> dict[_Source, dict[str
         known = (device.label or device.name) if row["device"] else device_label(row["_run"], "")
         name = " ".join(filter(None, [known, library_label(row)]))
         coloured = device.accelerator and source in measured
-        colour, shape = "cpu", 0
+        colour, shape = "cpu", sum(each["colour"] == "cpu" for each in devices.values()) % _SHAPES
         if coloured:
             colour, shape = _COLOURS[accelerators % len(_COLOURS)], accelerators % _SHAPES
         elif library(row):
@@ -397,11 +408,11 @@ def _headline_markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_S
     return "\n".join(markdown_table(table)) + "\n"
 
 
-def _times(measured: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, Any]:
+def _times(measured: Sequence[Row], places: Mapping[_Source, int], naming: Naming) -> dict[str, Any]:
     """As :func:`_headline`, of one's own benchmarks that no peak is known of: how long each takes, by file."""
     own = [row for row in measured if row["_result"].times and kind_of(row["workload"]) == row["workload"]]
-    every = [] if any(row["utilisation"] for row in own) else slowest_first(own)
-    shown = by_file(every[:_MOST_TIMES]) if len(every) >= LEAST_VALUES else []
+    every = [] if sum(bool(row["utilisation"]) for row in own) >= LEAST_VALUES else slowest_first(own)
+    shown = by_file(every[:_MOST_TIMES], every) if len(every) >= LEAST_VALUES else []
     groups: dict[str, list[dict[str, Any]]] = {}
     table = []
     for each in shown:
@@ -413,12 +424,14 @@ def _times(measured: Sequence[Row], places: Mapping[_Source, int]) -> dict[str, 
         setting_shown = _headline_setting(each.rows[0])
         groups.setdefault(each.group, []).append({"name": each.name, "setting": setting_shown, "marks": marks})
         words = each.rows[0]["workload"], each.detail
-        table += [(*words, row["device"], text) for row, text in zip(each.rows, texts, strict=True)]
-    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else "the slowest first"
+        names = (naming.device(row) for row in each.rows)
+        table += [(*words, name, text) for name, text in zip(names, texts, strict=True)]
+    in_each = " in each file" * any(each.group for each in shown)
+    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else f"the slowest first{in_each}"
     columns = Table("", ("benchmark", "setting", "device", "time"), tuple(table))
     return {
         "ratio": False,
-        "title": "How long does each benchmark take?",
+        "title": f"{len(every)} benchmarks, from the slowest",
         "subtitle": f"Time per call, {part}, log scale. * noisy",
         "groups": [{"name": name, "rows": entries} for name, entries in groups.items()],
         "markdown": "\n".join(markdown_table(columns)) + "\n",

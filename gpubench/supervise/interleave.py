@@ -136,7 +136,13 @@ class Interleave:
         began = time.monotonic()
         for number in range(most):
             started = time.monotonic()
-            files = self._pair(number)
+            try:
+                files = self._pair(number)
+            except UsageError as error:
+                if not number:
+                    raise
+                self.say(f"{error}; judged by the {number} complete pairs")
+                return number
             if files is None:
                 return number
             if enough(*files):
@@ -183,5 +189,7 @@ class Interleave:
             supervisor.measure()
         except Unable as error:
             if not any(event["event"] == "end" for event in supervisor.events):
-                raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}") from None
+                log = folder / "run.log"
+                where = f": see {log}" if folder.is_relative_to(self.folder) else ""  # it collects in a temporary one
+                raise UsageError(f"{side.name}: {side.interpreter.python} can't measure: {error}{where}") from None
         return supervisor

@@ -82,7 +82,8 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     first_s = sum(case["case_s"] for case in measured) + ceilings_s * len({case["device"] for case in measured})
     many = f" in {processes} processes" if processes > 1 else ""
     line = f"{counted(len(cases), 'benchmark')}{many}, about {estimate_text(whole_s(first_s, processes))}"
-    line += f" with preset {preset}; {len(cases) - len(measured)} of them will be skipped"
+    line += f" with preset {preset}"
+    line += f"; {len(cases) - len(measured)} of them will be skipped" if len(measured) < len(cases) else ""
     console.print(line, markup=False, highlight=False)
 
 
@@ -100,7 +101,7 @@ class TimeLeft:
         self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
         self._to_start: set[int] = set()
-        self._start_s = START_S  # of a process, as long as the latest took: a suite may import more than torch
+        self._start_s = START_S  # of a process: a suite may import more than torch
         self._case_s = 0.0  # of a case in the first process
         self._left_s = 0.0  # of all cases that are still to come
         self._passed_s = 0.0  # of those that were measured
@@ -118,14 +119,16 @@ class TimeLeft:
 
     def note(self, event: Event) -> None:
         """An event of the journal."""
+        if event["event"] not in ("session", "end"):
+            return
         now = time.monotonic()
         passed_s, self._latest = now - self._latest, now
         if event["event"] == "session":
-            self._start_s = max(START_S, passed_s)
+            self._start_s = max(START_S, float(event.get("start_s") or 0.0))
             self._to_start -= {event["process"]}
             if not self.cases:
                 self._size(event)
-        elif event["event"] == "end":
+        else:
             self.done += 1
             seconds = self._take_off(event)
             if event["status"] == OK:

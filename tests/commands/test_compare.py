@@ -200,7 +200,7 @@ def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
     assert main(["compare", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {case["verdict"] for case in document["cases"]} == {"inconclusive"}
-    assert document["notes"][0].startswith("the middle of all changes is +10.0 %: ")
+    assert document["notes"][0].startswith("over all benchmarks and processes times changed by +10.0 %: ")
 
 
 def test_other_presets_are_named(save, capsys) -> None:
@@ -533,6 +533,18 @@ def test_a_disturbed_side_is_a_line_and_no_rows(save, capsys) -> None:
     assert [f"w.w{i}" in table for i in range(7)] == [True] * 6 + [False]
     assert "reason" not in table
     assert "processes" not in table
+
+
+def test_the_largest_changes_that_have_no_rows_are_named(save, capsys) -> None:
+    """Inconclusive ones too: somebody who sees 12 times as slow looks again."""
+    names = tuple(f"w.w{i}" for i in range(30))
+    new = others(run_file(names=names), 0, 1, 2)
+    for number in (3, 7):
+        for process in new["benchmarks"][number]["extra_info"]["gpubench"]["processes"]:
+            process["median_s"] *= 4 * number
+    assert main(["compare", save("base.json", run_file(names=names)), save("new.json", new)]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Largest changes"))
+    assert line.endswith("w.w7[float32-n=8] 28× slower, w.w3[float32-n=8] 12× slower; --format markdown has all.")
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
     document = json.loads(capsys.readouterr().out)
     assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0] * 6, rel=1e-4)
     assert document["cases"][0]["new_s"] == pytest.approx(1.05e-3, rel=1e-3)
-    assert not any(note.startswith("the middle of all changes") for note in document["notes"])
+    assert not any(note.startswith("over all benchmarks") for note in document["notes"])
 
 
 def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:

@@ -201,6 +201,15 @@ def test_benchmarks_of_no_kind_have_their_range_and_rows_for_several_settings(tm
     assert one.sentence == "Synthetic CPU, 2 threads: mine.a takes 1.00 ms."
 
 
+def test_what_has_no_row_is_counted(tmp_path: Path) -> None:
+    shipped = [mark("matmul.square", "cpu", 0.1), mark("models.lenet", "cpu", 0.1)]
+    own = [mark("mine.a", "cpu", 1e-3, n=n) for n in range(1, 13)]
+    found = answered(tmp_path, [*shipped, *own], devices=(records.CPU,))
+    shown = sum(each.name.startswith("mine") for each in found.times)
+    assert (len(found.times), found.more) == (10, 12 - shown)
+    assert shown < 10
+
+
 def test_without_a_known_device_there_is_no_hint_on_gpus(tmp_path: Path) -> None:
     """Of a suite that doesn't use torch."""
     marks = [mark("mine.a", "", 1e-3)]
@@ -424,6 +433,9 @@ def test_noisy_results_are_counted_without_copies_and_without_those_above_their_
         == "The machine was busy: 1 of 3 results are noisy (*) and may be far off. Close other programs and run again."
     )
     assert answered(tmp_path, marks, devices=(records.CPU,)).warnings == ()
+    pair = both("mine.job", 1.0, 0.1)
+    (line,) = answered(tmp_path, [mark("mine.job", "cpu", 1.0, flags=flags), pair[1]], preset="quick").warnings
+    assert line.startswith("Many results are noisy: 1 of 2")  # a card has no stars
     assert answered(tmp_path, marks[5:6], devices=(records.CPU,)).warnings == ()  # of one its star says it
     (line,) = answered(tmp_path, marks[:4], devices=(records.CPU,)).warnings
     assert line.startswith("Many results are noisy: 4 of 4")  # there is nothing but copies

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpubench.report import sweep
+from gpubench.report.labels import setting
 from gpubench.runfile import matching
 from gpubench.runfile.schema import Result
 
@@ -58,6 +59,11 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
     chosen = sweep.representative(rows)
     assert sweep.setting_of(chosen) == "float32, out, n=1000"
     assert sweep.representative(rows[::-1]) is chosen  # not by the order of the file
+
+
+def test_a_setting_reads_as_python_writes_it() -> None:
+    words = [setting("limit", value) for value in (None, True, 4, 1.5, "out", "")]
+    assert words == ["limit=None", "limit=True", "limit=4", "limit=1.5", "out", 'limit=""']
 
 
 def test_half_precision_never_leads_where_there_is_another() -> None:

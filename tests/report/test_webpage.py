@@ -22,6 +22,7 @@ from gpubench.report.scaling import scaling_table
 from gpubench.report.speedup import pair, pair_or_libraries, resolve
 from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
+from gpubench.runfile.matching import shown_name
 from gpubench.runfile.schema import Case
 
 HOSTILE = ("</script><img src=x onerror=alert(1)>", "${data}", "<!--", "=1+1", "n" * 300)
@@ -177,6 +178,13 @@ def test_benchmarks_of_one_size_that_declare_no_work_have_a_picture_and_no_explo
     assert main(["report", str(tmp_path / "run0.json"), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
     text = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert ('id="picture"' in text, 'id="explore"' in text) == (True, False)
+
+
+def test_an_expression_stays_whole_in_the_picture_of_times(tmp_path: Path) -> None:
+    names = [f"time.{text}" for text in ("np.cos(x)", "x * 1.25", "x * 1.5")]
+    marks = [records.benchmark(Case(name, "cpu", "float32", {}), 1e-3) for name in names]
+    (group,) = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))["headline"]["groups"]
+    assert {row["name"] for row in group["rows"]} == {shown_name(name) for name in names}
 
 
 def test_the_page_of_a_cpu_alone_begins_with_throughput_and_names_what_a_speedup_is_over(tmp_path: Path) -> None:

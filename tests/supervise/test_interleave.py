@@ -30,12 +30,13 @@ class Fake:
 
     seen: list[str] = []  # noqa: RUF012
     interrupt_at: int | None = None
+    break_at: int | None = None
 
     def __init__(self, folder: Path, *_args: Any, interpreter: Interpreter, **_more: Any) -> None:
         self.folder, self.interpreter, self.events, self.interrupted = folder, interpreter, [], False
 
     def measure(self) -> None:
-        if self.interpreter.python == "broken":
+        if self.interpreter.python == "broken" or len(Fake.seen) == Fake.break_at:
             raise Unable(4, "No module named gpubench")
         Fake.seen.append(self.folder.name)
         data = records.run_file([])
@@ -120,6 +121,18 @@ def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
     turns.new = Environment("new", Interpreter("broken"), ("x.py",))
     with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
         turns.measure(10, 1e9, lambda base, new: False)
+
+
+def test_pairs_that_were_complete_are_judged_when_a_later_one_cant_be_measured(
+    turns: Interleave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    turns.say = said.append
+    monkeypatch.setattr(Fake, "break_at", 5)
+    assert turns.measure(10, 1e9, lambda base, new: False) == 2
+    (line,) = said
+    assert "can't measure: No module named gpubench: see " in line
+    assert line.endswith("turns/002-new/run.log; judged by the 2 complete pairs")
 
 
 def python(folder: Path, *options: str) -> str:

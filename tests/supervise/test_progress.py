@@ -43,17 +43,20 @@ def test_what_is_left_follows_the_pace_seen(clock, pace, start):
     from the time a tenth of them is done."""
     left = TimeLeft()
     left.expect(3, [])
-    clock.now += start
-    left.note(session(0))
+    clock.now += start + 30.0  # and peaks, which the first process measures
+    begin = clock.now
+    left.note(session(0, start_s=start))
     assert left.estimated_s == 3 * start + 2 * len(CASES) == whole_s(CASE_S * len(CASES), 3) + 3 * (start - START_S)
     assert left.seconds() == pytest.approx(left.estimated_s - start)
-    end_of_run = 3 * start + 2 * len(CASES) * pace
+    end_of_run = begin + 2 * start + 2 * len(CASES) * pace
     for process in range(3):
         if process:
             clock.now += start
-            left.note(session(process))
+            left.note(session(process, start_s=start))
         for _ in CASES:
-            clock.now += CASE_S * (FURTHER if process else 1) * pace
+            clock.now += CASE_S * (FURTHER if process else 1) * pace / 2
+            left.note({"event": "start", "process": process, "fullname": "case 0"})
+            clock.now += CASE_S * (FURTHER if process else 1) * pace / 2
             left.note(end(process))
             if left.done > 0.2 * len(CASES):
                 assert left.seconds() == pytest.approx(end_of_run - clock.now)

@@ -112,18 +112,28 @@ function drawHeadline(figure) {
   const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
   const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
   const legend = ratio || used.size > 1;
-  const right = 790, top = legend ? 100 : 60, height = top + 38 + groups.length * 32 + every.length * line;
-  const svg = canvas(height, data.headline.title, data.headline.subtitle);
-  let x = 14;
+  const legends = [];
   for (const device of legend ? used : []) {
-    mark(svg, device, x, 66, false);
-    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, data.devices[device].short).textContent);
+    const wide = 36 + textWidth(data.devices[device].short), last = legends.at(-1);
+    if (last && last.wide + wide < WIDTH - 320 * ratio) legends[legends.length - 1] = { devices: [...last.devices, device], wide: last.wide + wide };
+    else legends.push({ devices: [device], wide });
+  }
+  const right = 790, top = legend ? 76 + 24 * legends.length : 60, height = top + 38 + groups.length * 32 + every.length * line;
+  const svg = canvas(height, data.headline.title, data.headline.subtitle);
+  let x = 14, line_y = 42;
+  for (const { devices } of legends) {
+    x = 14;
+    line_y += 24;
+    for (const device of devices) {
+      mark(svg, device, x, line_y, false);
+      x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: line_y + 5 }, data.devices[device].short).textContent);
+    }
   }
   if (ratio) {
-    drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark cpu" });
-    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: 71 }, "data on the GPU").textContent);
-    drawn(svg, "circle", { cx: x, cy: 66, r: 5.2, class: "mark hollow cpu" });
-    drawn(svg, "text", { x: x + 12, y: 71 }, "with copies");
+    drawn(svg, "circle", { cx: x, cy: line_y, r: 5.2, class: "mark cpu" });
+    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: line_y + 5 }, "data on the GPU").textContent);
+    drawn(svg, "circle", { cx: x, cy: line_y, r: 5.2, class: "mark hollow cpu" });
+    drawn(svg, "text", { x: x + 12, y: line_y + 5 }, "with copies");
   }
   const values = every.flatMap((row) => row.marks.flatMap((each) => [each.value, each.copies].filter(Boolean)));
   const scale = logScale(ratio ? [...values, 0.8, 1.6] : values, left + 14, right - (ratio ? 60 : 90), 1.2);
@@ -141,7 +151,7 @@ function drawHeadline(figure) {
   let y = top;
   for (const group of groups) {
     y += group.name ? 26 : 0;
-    drawn(svg, "text", { x: 8, y, class: "strong" }, group.name);
+    drawn(svg, "text", { x: 8, y, class: "strong" }, shortened(group.name, WIDTH - 60));
     y += 6;
     for (const row of group.rows) {
       const middle = y + line / 2;
@@ -265,7 +275,7 @@ function drawExplorer() {
       for (const row of points) {
         if (!dashed) {
           const [low, high] = isSpeedup ? [row.speedup_low, row.speedup_high] : state.quantity === "time_s" ? [row.low_s, row.high_s] : [null, null];
-          if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: up(low), y2: up(high), class: `error ${ink}` });
+          if (low && high && high / low < 4) drawn(svg, "line", { x1: x(row), x2: x(row), y1: Math.min(up(low), bottom), y2: Math.max(up(high), top), class: `error ${ink}` });
         }
         const dot = dashed ? drawn(svg, "circle", { cx: x(row), cy: up(row[field]), r: 2.6, class: `mark ${ink}` }) : mark(svg, device, x(row), up(row[field]), Boolean(row.flags || row.doubt));
         if (!dashed) dot.dataset.row = explored.indexOf(row);
@@ -373,15 +383,17 @@ function drawTable() {
     return element("th", { scope: "col", "aria-sort": name === sorted ? (direction === "down" ? "descending" : "ascending") : "none" }, button);
   });
   const body = kept.map((row) => {
-    const line = element("tr", { tabindex: 0 }, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "copies", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
+    const opens = byId("explore") && row.time_s != null;
+    const line = element("tr", opens ? { tabindex: 0, class: "opens" } : {}, ...shown.map(([name, , cell]) => element("td", { class: ["time_s", "copies", "rate", "size"].includes(name) ? "number" : null }, ...[cell(row)].flat())));
     const open = () => {
-      if (row.time_s == null || !byId("explore")) return;
       change({ workload: row.workload, dtype: row.dtype, variant: row.variant, setting: row.setting, hidden: "" });
       byId("explore").scrollIntoView({ behavior: "instant", block: "start" });
       if (explored.includes(row)) point(explored.indexOf(row));
     };
-    line.addEventListener("click", open);
-    line.addEventListener("keydown", (event) => event.key === "Enter" && open());
+    if (opens) {
+      line.addEventListener("click", open);
+      line.addEventListener("keydown", (event) => event.key === "Enter" && open());
+    }
     return line;
   });
   byId("table").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));

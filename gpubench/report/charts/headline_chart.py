@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runfile.matching import kind_of
 from ..answer import time_text
 from ..judgement import ABOVE_PEAK, peak_text, withheld
 from ..labels import Row, grouped, library, listed, times_range, times_text
@@ -115,22 +116,26 @@ def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
 
 def _times(data: ChartData) -> list[Figure]:
     """The time of each benchmark at its largest size, as many as a picture holds."""
-    every = slowest_first(data.rows)
+    every = slowest_first(row for row in data.rows if kind_of(row["workload"]))
     if len(every) < LEAST_VALUES:
         return []
     pitch = row_pitch(max(map(len, every)))
-    counts = range(len(every), 0, -1)
-    shown = next(rows for count in counts if rows_height(by_file(rows := every[:count]), pitch) <= _ROOM or count < 3)
+    counts = range(LEAST_VALUES, len(every))
+    count = next((n for n in counts if rows_height(by_file(every[: n + 1], every), pitch) > _ROOM), len(every))
+    shown = every[:count]
     used = [row for rows in shown for row in rows]
-    entries = marked(by_file(shown), lambda row: _time(data, row, used))
+    found = by_file(shown, every)
+    entries = marked(found, lambda row: _time(data, row, used))
     least, most = (time_text(end(row["time_s"] for rows in every for row in rows), False) for end in (min, max))
-    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else "the slowest first"
+    in_each = " in each file" * any(each.group for each in found)
+    part = f"the {count} slowest of {len(every)}" if count < len(every) else f"the slowest first{in_each}"
     devices = data.keys(used, "mark")
     chart = NamedRows(entries, "s", devices if len(devices) > 1 else ())
     known = any(mark.low is not None for entry in entries for mark in entry.marks)
     words = caption(used, data.naming, "Thick line: 95% confidence interval. " * known, "*")
-    subtitle = f"Time per call, {part}{', each at its largest size' * any(row['size'] for row in used)}; log scale"
-    title = f"{len(every)} benchmarks take {least} to {most} per call"
+    subtitle = f"Time per call, {part}; log scale"
+    sized = ", each at its largest size," * any(row["size"] is not None for row in used)
+    title = f"{len(every)} benchmarks{sized} take {least} to {most} per call"
     return [Figure("headline", "headline", title, subtitle, words, chart, notice=warning(used))]
 
 

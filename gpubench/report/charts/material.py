@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ import pandas as pd
 from ...runfile.matching import shown_name
 from ...runfile.schema import Parallel
 from ..judgement import ABOVE_PEAK, too_noisy, withheld
-from ..labels import Names, Row, grouped, listed
+from ..labels import Names, Row, grouped, listed, shorten
 from ..speedup import Baseline, library_baseline, pair
 from ..sweep import Line, Point, setting_of, size_of, size_parameter
 from ..table import records
@@ -107,13 +108,17 @@ class ChartData:
         return tuple(Key(name, role, look) for name, role in roles.items())
 
     def one_size(self) -> str:
-        """``ResNet-50 has one size (batch = 1)``, where no workload has several."""
+        """``ResNet-50 has one size (batch = 1)``, where no workload has several that stand on one axis."""
         found = grouped(self.rows, lambda row: row["workload"])
         if any(size_parameter(rows) for rows in found.values()):
             return ""
-        cases = [rows[0]["_result"].case for rows in found.values()]
-        sizes = [f" ({case.size} = {case.params[case.size]})" if case.size in case.params else "" for case in cases]
-        names = [f"{workload_name(case.workload)} has one size{size}" for case, size in zip(cases, sizes, strict=True)]
+        names = []
+        for workload, rows in found.items():
+            case = rows[0]["_result"].case
+            size = f" ({case.size} = {case.params[case.size]})" if case.size in case.params else ""
+            alone = len({repr(row["_result"].case.params) for row in rows}) == 1
+            says = f"has one size{size}" if alone or size else "has no number that alone is its size"
+            names.append(f"{workload_name(workload)} {says}")
         return listed(list(dict.fromkeys(names)), 3)
 
     def curve(
@@ -202,23 +207,23 @@ def plainness(row: Row) -> tuple[bool, ...]:
     return case.dtype != "float32", case.variant != "eager", case.cache == "cold", not set(forms) & set(_PREALLOCATED)
 
 
-def by_file(every: Iterable[list[Row]]) -> list[Notable]:
-    """One's own benchmarks, a row of a picture each; those of a file that has several stand under its name."""
-    files = grouped(every, lambda rows: _file_and_name(rows[0]["workload"])[0])
-    alone = [rows for name, members in files.items() if not name or len(members) == 1 for rows in members]
-    found = [Notable("", shown_name(rows[0]["workload"]), setting_of(rows[0]), tuple(rows)) for rows in alone]
-    for name, members in files.items():
-        if name and len(members) > 1:
-            for rows in members:
-                own = _file_and_name(rows[0]["workload"])[1]
-                found.append(Notable(name, own, setting_of(rows[0]), tuple(rows)))
+def by_file(shown: Iterable[list[Row]], every: Iterable[list[Row]]) -> list[Notable]:
+    """One's own benchmarks, a row of a picture each; those of a file that has several among ``every`` one stand under
+    its name, after all others."""
+    counts = Counter(_file_of(rows) for rows in every)
+    files = grouped(shown, lambda rows: _file_of(rows) if counts[_file_of(rows)] > 1 else "")
+    found = []
+    for file, members in ({"": files.pop("", [])} | files).items():
+        for rows in members:
+            name = shown_name(rows[0]["_result"].workload).removeprefix(f"{file}." if file else "")
+            found.append(Notable(shorten(file, 60), name, setting_of(rows[0]), tuple(rows)))
     return found
 
 
-def _file_and_name(workload: str) -> tuple[str, str]:
-    """``imports`` and ``import_field`` of ``imports.import_field``; no file where it isn't known."""
-    kind, _, name = workload.partition(".")
-    return (kind, name) if name and shown_name(workload) == workload else ("", shown_name(workload))
+def _file_of(rows: Sequence[Row]) -> str:
+    """``imports`` of ``imports.import_field``; empty where there is none."""
+    workload = rows[0]["_result"].workload
+    return workload.partition(".")[0] if "." in workload and shown_name(workload) == workload else ""
 
 
 def marked(found: Iterable[Notable], mark: Callable[[Row], RowMark]) -> tuple[NamedRow, ...]:

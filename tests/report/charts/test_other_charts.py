@@ -17,6 +17,7 @@ from gpubench.report.charts.roofline_chart import Roofline
 from gpubench.report.charts.wording import OTHERS, Naming, caption
 from gpubench.report.labels import device_label
 from gpubench.report.machines import device_prices
+from gpubench.report.sweep import slowest_first
 from gpubench.runfile.schema import Case
 
 
@@ -226,9 +227,33 @@ def test_a_picture_of_times_holds_the_slowest_at_their_largest_size(tmp_path: Pa
     figure = plan(tmp_path, records.run_file(marks))["headline"]
     names = [entry.name for entry in rows_of(figure).entries]
     assert names == [f"w{i}" for i in range(59, 59 - len(names), -1)]
-    assert f"the {len(names)} slowest of 60, each at its largest size" in figure.subtitle
+    assert f"the {len(names)} slowest of 60; " in figure.subtitle
+    assert figure.title == "60 benchmarks, each at its largest size, take 10.0 ms to 600 ms per call"
     assert 15 <= len(names) <= 25
     assert faults(drawn(figure)) == []
+
+
+def test_sizes_that_are_texts_have_rows_of_their_own_and_copies_none(tmp_path: Path) -> None:
+    shapes = [
+        records.benchmark(Case("mine.image", "cpu", "float32", {"shape": shape}, size="shape"), 1e-3 * (i + 1))
+        for i, shape in enumerate(("64x64", "128x128", "256x256"))
+    ]
+    marks = [*shapes, records.benchmark(Case("transfer.pinned", "cpu", "float32", {"nbytes": 8}, size="nbytes"), 1.0)]
+    entries = rows_of(plan(tmp_path, records.run_file(marks, devices=(records.CPU,)))["headline"]).entries
+    assert [(each.name, each.detail) for each in entries] == [
+        ("image", f"float32, {shape}") for shape in ("256x256", "128x128", "64x64")
+    ]
+
+
+def test_machines_with_other_sizes_stand_at_the_largest_that_both_have(tmp_path: Path) -> None:
+    def run(machine: str, *sizes: int) -> dict[str, Any]:
+        marks = [plain(f"mine.w{i}", 1e-3 * n, n=n) for i in range(3) for n in sizes]
+        return records.run_file(marks, devices=(records.CPU,), label=machine)
+
+    data = chart_data(tmp_path, run("one", 1, 10, 100), run("two", 1, 10))
+    shown = slowest_first(data.rows)
+    assert [[row["size"] for row in rows] for rows in shown] == [[10, 10]] * 3
+    assert {row["run"] for row in shown[0]} == {"run0", "run1"}
 
 
 def test_a_device_without_one_s_dtype_still_has_its_rates(tmp_path: Path) -> None:
