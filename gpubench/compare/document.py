@@ -133,7 +133,8 @@ def lead_lines(comparison: Comparison) -> list[str]:
         lines.append(f"Inconclusive ({left}), for other reasons: --format markdown names them.")
     least = math.log(1 + comparison.threshold)
     large = [each for each in _sorted(comparison) if abs(math.log(each.ratio.value)) > least]
-    if hidden := [each for each in large if each not in _rows(comparison)]:
+    with_row = {each.key for each in _rows(comparison)}
+    if hidden := [each for each in large if each.key not in with_row]:
         named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
         lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NAMED])]

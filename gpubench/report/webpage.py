@@ -163,11 +163,7 @@ def _sections(
         ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
-        (
-            "explore",
-            explore,
-            _EXPLORER if explorable else "",
-        ),
+        ("explore", explore, _EXPLORER if explorable else ""),
         ("numbers", "All numbers", _NUMBERS),
         ("more", "More pictures", folded),
         ("method", "How it was measured", f"{_tables(method)}<p>{links}</p>"),

@@ -20,7 +20,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ...options import PICTURE_KINDS
 from ..labels import grouped
 from ..render import file_names
 from ..speedup import pair
@@ -55,7 +54,7 @@ def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str]
     if kind in made:
         return made[kind]
     possible = ", ".join(made)
-    sized = data.one_size() if kind != PICTURE_KINDS[0] else ""
+    sized = data.one_size() if kind != "headline" else ""
     advice = sized or (f"these results make {possible}" if possible else "a picture needs three values")
     raise UsageError(f"no {kind} picture can be made of these results: {advice}")
 
