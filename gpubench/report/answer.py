@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import pandas as pd
@@ -503,10 +504,11 @@ def _shown(rows: list[Row]) -> list[Row]:
     """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS;
     where that leaves room, further settings of the user's own."""
     kinds = representatives(rows)
-    mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
+    mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members][:MOST_TIMES]
     known = [members for kind, members in kinds.items() if kind in WORK_KINDS]
     in_turn = [members[i] for i in range(MOST_TIMES) for members in known if i < len(members)]
-    further = [row for own in mine for row in rows if row["workload"] == own["workload"] and row is not own]
+    settings = (row for own in mine for row in rows if row["workload"] == own["workload"] and row is not own)
+    further = list(islice(settings, MOST_TIMES))
     chosen = {id(row) for row in [*mine, *in_turn, *further][:MOST_TIMES]}
     shown = [row for members in kinds.values() for first in members for row in _with_settings(first, further)]
     return [row for row in shown if id(row) in chosen]
