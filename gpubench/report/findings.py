@@ -124,7 +124,8 @@ def _times(answer: Answer, room: int) -> list[str]:
     cut = answer.more or len(times.rows) + 1 > room
     rows = times.rows[: max(1, room - 2)] if cut else times.rows
     left = answer.more + len(times.rows) - len(rows)
-    return [*aligned([times.columns, *rows], WIDTH), *([f"  and {left} more in results.csv"] * bool(left))]
+    more = f"  and {left} more in results.csv" if answer.more else f"  … {counted(left, 'more line')} in summary.md"
+    return [*aligned([times.columns, *rows], WIDTH), *([more] * bool(left))]
 
 
 def _signs(answer: Answer) -> str:
