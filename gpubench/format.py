@@ -64,6 +64,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+def shorten(name: str, longest: int = 40) -> str:
+    """A name of at most ``longest`` characters."""
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
 def aligned(rows: Iterable[Sequence[str]], width: int) -> list[str]:
     """Lines of a table whose first row is its heading: the first column is cut where a line would be too long, the
     others are aligned to the right."""

@@ -29,8 +29,6 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
-_BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
-"""Where projects usually keep theirs."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -98,11 +96,7 @@ def _choose(args: argparse.Namespace) -> str:
             raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
         return FIRST_WORDS
     if args.builtin or not project.paths:
-        folders = [
-            name for name in _BENCHMARK_FOLDERS if Path(name).is_dir() and Path(name).resolve() != process.suite()
-        ]
-        yours = f" (yours: gpubench run {folders[0]})" if folders and not args.builtin else ""
-        return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
+        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
     args.paths = [*project.paths]
     return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 
@@ -128,11 +122,8 @@ def _finish(
     if unable:
         _say(str(unable))
     if supervisor.interrupted:  # nothing is drawn, since whoever interrupts wants the prompt
-        sessions = [event for event in supervisor.events if event["event"] == "session"]
-        done = sum(event["event"] == "end" and not event["process"] for event in supervisor.events)
-        measured = f"{done} of {counted(len(sessions[0]['cases']), 'benchmark')} done"
         further = f"Resume with: gpubench run --resume {supervisor.folder}. Show what was measured: gpubench show"
-        return _say(f"interrupted: {measured}. {further} {supervisor.folder}", _INCOMPLETE)
+        return _say(f"interrupted{_reached(supervisor)} done. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
     ends = (event for event in supervisor.events if event["event"] == "end")
@@ -143,6 +134,16 @@ def _finish(
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
     _report(args, supervisor.folder, run_file, elapsed_s)
     return _MEASURED if whole and not failed else _INCOMPLETE
+
+
+def _reached(supervisor: Supervisor) -> str:
+    """`` in process 2 of 3: 4 of 10 benchmarks``."""
+    latest = max(event["process"] for event in supervisor.events if event["event"] == "session")
+    ends = (event for event in supervisor.events if event["event"] == "end" and event["process"] == latest)
+    done = len({event["fullname"] for event in ends})
+    place = f" in process {latest + 1} of {supervisor.processes}" if supervisor.processes > 1 else ""
+    total = done + len(supervisor.missing(latest) or ())
+    return f"{place}: {done} of {counted(total, 'benchmark')}"
 
 
 def _say(text: str, code: int = _MEASURED) -> int:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from ..errors import UsageError
-from ..format import counted, text, writable
-from ..report.labels import listed, shorten
+from ..format import counted, shorten, text, writable
+from ..report.labels import listed
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
 from ..statistics import Interval

@@ -27,6 +27,7 @@ from ..report.render import prepare_folder
 from ..runfile.reader import workload_of
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
+from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import NEW, Comparison, Missing, change_text, content_text, contents_of, missing_cases
 from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
@@ -246,12 +247,18 @@ class _Judge:
             benchmarks = counted(left_out, "benchmark")
             _say(f"pair {count} is left out for {benchmarks}: other work disturbed only one side of it")
         if not self._sequential.due:
-            _say(f"pair {count} of at most {self._args.pairs}")
+            _say(f"pair {count} of at most {self._args.pairs}{self._how_long() if count == 1 else ''}")
             return False
         self._verdicts = self._sequential.look()
         cases, conclusive = len(self._verdicts), sum(each.verdict != INCONCLUSIVE for each in self._verdicts)
         _say(f"pair {count} of at most {self._args.pairs}: {conclusive} of {cases} benchmarks conclusive")
         return conclusive == cases
+
+    def _how_long(self) -> str:
+        """``, 12 s each: up to 4 min 00 s in all``, by the first pair."""
+        pair_s = time.monotonic() - self.began
+        total_s = max(pair_s, min(self._args.budget, pair_s * self._args.pairs))
+        return f", {estimate_text(pair_s)} each: up to {estimate_text(total_s)} in all (--budget, --pairs)"
 
     def _require_enough_pairs(self) -> None:
         """Raise UsageError as soon as the budget allows too few pairs to prove anything."""

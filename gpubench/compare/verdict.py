@@ -519,6 +519,9 @@ def _explain(
     if noun == "runs":
         count, per_run = each.runs, 1.0
     if each.drift:
+        if each.drift > spread and ratio.low <= 1 <= ratio.high:
+            fewer = f"which fewer than {LEAST_CASES} benchmarks can't show"
+            reason = f"too noisy: whole runs drift by about {percent(each.drift)}, {fewer}"
         spread, noun, count, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
     needed = statistics.needed_values(spread, 1 + threshold, FALSE_DISCOVERIES / cases, most=MOST_NEEDED)
     if needed is None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..devices.implementations import implementation_label
-from ..format import counted, seconds_text, text
+from ..format import counted, seconds_text, shorten, text
 from ..runfile.matching import (
     ELEMENTWISE,
     IRREGULAR,
@@ -242,7 +242,7 @@ def _sides(members: list[Row], counts: Counter[str], runs: dict[str, Run]) -> tu
 def _told_apart(row: Row, counts: Counter[str]) -> str:
     """The device, with its run's name where several have a device that is called the same."""
     name = _device(row)
-    return f"{name} · {labels.shorten(row['run'], 24)}" if counts[name] > 1 else name
+    return f"{name} · {shorten(row['run'], 24)}" if counts[name] > 1 else name
 
 
 def _baseline(members: list[Row], runs: dict[str, Run]) -> str:
@@ -286,7 +286,7 @@ def _exceptions(members: list[Row], others: dict[str, Row], judged: str) -> str:
         for name, row in others.items()
         if judgement.verdict(row) in opposite and all(row is not each for each in members)
     ]
-    return f"{word} {listed([labels.shorten(name, 24) for name in names], 2)}" if names else ""
+    return f"{word} {listed([shorten(name, 24) for name in names], 2)}" if names else ""
 
 
 def _since(crossings: Sequence[Row], typical: Row) -> str:

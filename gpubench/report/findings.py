@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from .. import statistics
-from ..format import aligned, counted, seconds_text, text
+from ..format import aligned, counted, seconds_text, shorten, text
 from ..runfile.matching import kind_of, shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
-from . import labels, provenance, scaling
+from . import provenance, scaling
 from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
 from .labels import (
@@ -150,7 +150,7 @@ def _own(run: Run) -> list[str]:
             seconds = time_text(result.times.median_s, bool(result.flags))
             lines.setdefault(shown_name(result.case.id), {})[f"{device} {seconds}"] = unverified(result)
     ends = {name: "  ".join(filter(None, (*times, *dict.fromkeys(times.values())))) for name, times in lines.items()}
-    return [f"  {labels.shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
+    return [f"  {shorten(name, max(8, WIDTH - 4 - len(end)))}  {end}" for name, end in ends.items()]
 
 
 def skip_kind(reason: str) -> tuple[str, str]:
@@ -158,7 +158,7 @@ def skip_kind(reason: str) -> tuple[str, str]:
     for pattern, many, single in _REASONS:
         if re.search(pattern, reason):
             return many, single
-    return (labels.shorten(reason, 60),) * 2
+    return (shorten(reason, 60),) * 2
 
 
 def _unmeasured(run: Run) -> str:

@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ..devices.implementations import TORCH, implementation_label as implementation_label
-from ..format import ratio_text, text
+from ..format import ratio_text, shorten, text
 from ..runfile.matching import shown_name
 from ..runfile.schema import Run, Scalar
 from .table import IMPLAUSIBLE, records
 
 Row = dict[str, Any]
 _T = TypeVar("_T")
-_LONGEST = 40
 _NOISE = re.compile(
     r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
@@ -73,11 +72,6 @@ def noisy(row: Row) -> bool:
 def heading(name: str) -> str:
     """A name as the head of a column: capitalised, without underscores."""
     return (name[:1].upper() + name[1:]).replace("_", " ")
-
-
-def shorten(name: str, longest: int = _LONGEST) -> str:
-    """A name of at most ``longest`` characters."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def family(workload: str) -> str:

@@ -18,7 +18,7 @@ from functools import cached_property
 import pandas as pd
 
 from ..errors import UsageError
-from ..format import counted, ratio_text, text
+from ..format import counted, ratio_text, shorten, text
 from ..runfile.matching import WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Run
 from .judgement import (
@@ -41,7 +41,6 @@ from .labels import (
     grouped,
     library,
     listed,
-    shorten,
     times_range,
     times_text,
 )

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from ..format import bytes_text, seconds_text, text
+from ..format import bytes_text, seconds_text, shorten, text
 from ..runfile.flags import ADVICE
 from ..runfile.matching import shown_name
 from ..runfile.schema import TIMERS, Ceilings, Run
-from .labels import Names, Row, case_name, grouped, listed, shorten, where_measured
+from .labels import Names, Row, case_name, grouped, listed, where_measured
 from .render import Table
 from .table import records
 

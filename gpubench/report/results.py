@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..devices.implementations import implementation_label
 from ..errors import UsageError
-from ..format import aligned, counted, seconds_text, text
+from ..format import aligned, counted, seconds_text, shorten, text
 from ..runfile import folder, reader
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Result, Run
@@ -461,5 +461,5 @@ def _failures(results: Iterable[Result]) -> list[str]:
         devices = listed(list(dict.fromkeys(filter(None, (each.device for each in members)))))
         where = f" on {devices}" if devices else ""
         sizes = f", {'; '.join(dict.fromkeys(filter(None, names)))}" if any(names) else ""
-        lines.append(f"{labels.shorten(workload)}{labels.shorten(sizes, 60)}{where}: {status}: {reason}")
+        lines.append(f"{shorten(workload)}{shorten(sizes, 60)}{where}: {status}: {reason}")
     return lines

@@ -13,8 +13,9 @@ from statistics import median
 import pandas as pd
 
 from .. import statistics
+from ..format import shorten
 from ..runfile.schema import Run
-from .labels import Row, case_name, grouped, library, shorten
+from .labels import Row, case_name, grouped, library
 from .table import records
 
 LEAST_RUNS = 6

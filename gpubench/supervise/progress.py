@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GpubenchError
-from ..format import counted, ratio_text, seconds_text, text
+from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.ledger import Event
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
@@ -25,6 +25,8 @@ FURTHER = 0.5
 """Time of a case in a further process, as a share of the first's: rounds are shared, answers aren't checked again."""
 EVERY_S = 15.0
 """Seconds between two lines while benchmarks are repeated in further processes."""
+LONGEST = 120
+"""Characters of a name on the screen."""
 TRUSTED = 0.1
 """Once this share of the estimate is done, the pace so far is taken as that of the rest."""
 
@@ -74,7 +76,7 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     for case in cases:
         name = case["id"] + (f" ({case['library']})" if case["library"] else "")
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
-        cells = (name, case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
+        cells = (shorten(name, LONGEST), case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
         table.add_row(*map(Text, cells))  # names hold square brackets: no markup
     console = Console(width=shutil.get_terminal_size((160, 24)).columns)
     console.print(table)
@@ -262,7 +264,8 @@ class Progress:
         medians = {name: median for name, each in results.items() if (median := _median_s(each))}
         others = [median for name, median in medians.items() if name != "CPU" and not results[name].get("library")]
         speedups = [ratio_text(medians["CPU"] / median) for median in others if "CPU" in medians]
-        return "  ".join([place, shown_name(benchmark), *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
+        name = shorten(shown_name(benchmark), LONGEST)
+        return "  ".join([place, name, *parts, *speedups, f"{clock_text(self.left.seconds())} left"])
 
     def _show_repeats(self, process: int) -> None:
         if time.monotonic() - self._latest_line >= EVERY_S:

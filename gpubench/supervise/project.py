@@ -9,7 +9,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ _INI_SECTIONS = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "py
 _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 """Both are pytest's own choice."""
+_FOLDERS = ("benchmarks", "tests/benchmarks")
+"""Where projects usually keep theirs, often outside of what pytest's settings name."""
+_ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+"""A folder with one of them is the uppermost of its project."""
 _MOST_NAMED = 3
 _CONFIGURED = re.compile("(--config-file|-c)(=|$)|-c[^-]")
 """Names a configuration file on pytest's command line."""
@@ -44,19 +48,43 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
     can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which in a large project
     takes seconds: for those who need its options alone.
 
-    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` are searched for tests that use a
-    fixture of :data:`FIXTURES`; a project whose tests reach it through another fixture has to name its paths.
+    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` and a folder ``benchmarks`` are
+    searched for tests that use a fixture of :data:`FIXTURES`; a project whose tests reach it in another way has to name
+    its paths.
     """
     folder = folder.resolve()
-    tests: tuple[tuple[str, ...], str] | None = None
-    for place in (folder, *folder.parents) if upward else (folder,):
+    places = (folder, *folder.parents) if upward else (folder,)
+    project = Project()
+    for number, place in enumerate(places):
         table = _toml(place / "pyproject.toml").get("tool", {}).get("gpubench")
-        found = _pytest_settings(place) if search and tests is None else None
-        if found:
-            tests = tuple(map(str, _benchmark_files(place, found[1]))), f"testpaths in {found[0]}"
         if table is not None:
-            return _declared(place, table, tests)
-    return Project(*tests) if tests and tests[0] else Project()
+            project, places = _declared(place, table), places[: number + 1]
+            break
+    if project.paths or not search:
+        return project
+    paths, source = _found(places)
+    return replace(project, paths=paths, source=source)
+
+
+def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
+    """Benchmarks that nobody names, and how they were found."""
+    paths, sources = [], []
+    if configured := next(((place, found) for place in places if (found := _pytest_settings(place))), None):
+        place, (file, settings) = configured
+        paths = list(_benchmark_files(place, settings))
+        sources = [f"testpaths in {file}"] * bool(paths)
+    folder = _benchmarks_folder(places)
+    if folder and not any(path.is_relative_to(folder) for path in paths):
+        paths.append(folder)
+        sources.append("found in this project")
+    return tuple(map(str, paths)), " and ".join(sources)
+
+
+def _benchmarks_folder(places: Sequence[Path]) -> Path | None:
+    """The nearest folder of benchmarks up to the uppermost of the project."""
+    above = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
+    folders = [place / name for place in places[: above + 1] for name in _FOLDERS]
+    return next((each for each in folders if each != suite() and any(map(_measures, _files(each)))), None)
 
 
 def described(paths: Sequence[str], source: str) -> str:
@@ -135,7 +163,7 @@ def _start_folder(above: Path, folder: Path) -> Path:
     return next((place for place in places if above.is_relative_to(place)), above)
 
 
-def _declared(place: Path, table: Any, tests: tuple[tuple[str, ...], str] | None) -> Project:
+def _declared(place: Path, table: Any) -> Project:
     file = str(place / "pyproject.toml")
     if not isinstance(table, dict):
         raise UsageError(f"{file}: [tool.gpubench] must be a table")
@@ -144,12 +172,11 @@ def _declared(place: Path, table: Any, tests: tuple[tuple[str, ...], str] | None
     paths = [paths] if isinstance(paths, str) else paths
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise UsageError(f'{file}: [tool.gpubench]: paths must be a list of files and folders, as ["benchmarks"]')
-    if not paths:
-        return Project(*(tests or ((), "")), options, file)
     for path in paths:
         if not (place / path.split("::")[0]).exists():
             raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
-    return Project(tuple(str(place / path) for path in paths), "[tool.gpubench] in pyproject.toml", options, file)
+    source = "[tool.gpubench] in pyproject.toml" if paths else ""
+    return Project(tuple(str(place / path) for path in paths), source, options, file)
 
 
 def _toml(path: Path) -> dict[str, Any]:

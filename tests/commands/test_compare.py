@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -683,6 +684,15 @@ def test_a_budget_in_which_nothing_can_be_proven_ends_with_two_and_says_what_can
         assert needed in line
         assert ("--pairs" in line.partition(": use")[2]) == ("--pairs" in more)
         assert ("or more" if "--budget" in more else "--pairs 10 or more") in line
+
+
+def test_the_first_pair_says_how_long_the_comparison_may_take(in_turn, capsys) -> None:
+    in_turn([(run_file(), run_file(1.2))] * 3)
+    first, *others = (line for line in capsys.readouterr().err.splitlines() if " of at most 20" in line)
+    assert re.fullmatch(
+        r"gpubench compare: pair 1 .*, \d\S* m?s each: up to \S+ m?s in all \(--budget, --pairs\)", first
+    )
+    assert others == [f"gpubench compare: pair {number} of at most 20" for number in (2, 3)]
 
 
 def test_turns_of_somebody_else_stay(in_turn, tmp_path: Path, capsys) -> None:

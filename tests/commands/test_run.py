@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,13 +78,15 @@ def test_options_reach_pytest(folder):
 
 
 def test_list_predicts_without_measuring(folder):
-    source = CASES + "\ndef test_huge(gpubench):\n    gpubench(torch.mm, *[gpubench.randn(10**5, 10**5)] * 2)\n"
+    source = CASES + "\n@pytest.mark.parametrize('x', ['x' * 2000])\ndef test_long(benchmark, x): benchmark(len, x)\n"
+    source += "\ndef test_huge(gpubench):\n    gpubench(torch.mm, *[gpubench.randn(10**5, 10**5)] * 2)\n"
     (folder / "test_mine.py").write_text(source)
     done = gpubench("run", "test_mine.py", "--list", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "mine.neg[float32-n=8]" in done.stdout
     assert "over budget" in done.stdout or "GB more on cpu" in done.stdout
-    assert "3 benchmarks in 3 processes, about" in done.stdout
+    assert "4 benchmarks in 3 processes, about" in done.stdout
+    assert 20 < done.stdout.count("xxx") < 40
     assert "1 of them will be skipped" in done.stdout
     assert not (folder / "out").exists()
 
@@ -317,7 +320,7 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1, err
     *_, last = err.splitlines()
-    assert "interrupted: " in last
+    assert re.search(r"interrupted: \d+ of 40 benchmarks done\.", last)
     assert "Resume with: gpubench run --resume out." in last
     assert "failed" not in err
     run = json.loads((folder / "out/run.json").read_text())
@@ -326,6 +329,27 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     assert len(rows) == 40 - len(run["benchmarks"])
     assert all("the run ended" in row["reason"] for row in rows)
     assert not survivors(folder)
+
+
+def test_an_interrupt_of_a_further_process_says_how_far_that_one_is(folder):
+    hangs_the_second_time = """
+import pathlib, time
+
+def test_a(benchmark): benchmark(sum, [1])
+
+def test_b(benchmark):
+    time.sleep(60 if pathlib.Path("seen").exists() else 0)
+    pathlib.Path("seen").touch()
+    benchmark(sum, [1])
+"""
+    (folder / "test_mine.py").write_text(hangs_the_second_time)
+    command = [sys.executable, "-m", "gpubench", "run", "test_mine.py", *SMOKE, "--processes=3"]
+    child = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    wait_for(folder / "out/run.ledger.jsonl", "session", 2)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1, err
+    assert re.search(r"interrupted in process 2 of 3: [01] of 2 benchmarks done\.", err.splitlines()[-1])
 
 
 def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatch, tmp_path):
@@ -406,12 +430,15 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     assert run["gpubench"]["preset"] == "smoke"
 
 
-def test_who_has_benchmarks_learns_how_they_are_measured_instead_of_the_suite(tmp_path):
+def test_a_folder_of_benchmarks_is_measured_by_the_command_alone(tmp_path):
     (tmp_path / "benchmarks").mkdir()
-    done = gpubench("run", "--list", "-k", "elementwise.add", cwd=tmp_path)
+    (tmp_path / "benchmarks/test_sum.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
+    done = gpubench("run", *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    first = "measuring the suite that comes with gpubench (yours: gpubench run benchmarks); starting"
+    first = "measuring benchmarks (found in this project; --builtin measures the suite that comes with gpubench); start"
     assert first in done.stderr.splitlines()[0]
+    run = json.loads((tmp_path / "out/run.json").read_text())
+    assert [benchmark["fullname"] for benchmark in run["benchmarks"]] == ["benchmarks/test_sum.py::test_sum"]
 
 
 def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):

@@ -185,6 +185,7 @@ def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0))
     assert only.verdict == INCONCLUSIVE
     assert 10 < only.more < 30
+    assert only.reason == "too noisy: whole runs drift by about 5 %, which fewer than 5 benchmarks can't show"
     assert "more runs per side would detect a change of 5 %" in only.advice
 
 
@@ -223,6 +224,7 @@ def test_a_noisy_case_is_told_so():
     random = np.random.default_rng(1)
     (only,) = judge(side(random, 3, 0.6, keys=CASES[:1]), side(random, 3, 0.6, keys=CASES[:1]))
     assert only.more is None
+    assert only.reason.startswith("too noisy: processes vary by ")
     assert "quieter machine" in only.advice
 
 

@@ -167,6 +167,7 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
     python(checkout / ".venv")
     for file in (checkout / "mine.py", other / "theirs.py"):
         file.touch()
+    (checkout / "benchmarks/test_speed.py").write_text("def test_speed(benchmark): benchmark(sum, [1])\n")
     monkeypatch.chdir(other)
     mine = find_environment("base", str(checkout), ["mine.py::test_a", "theirs.py"])
     assert mine.interpreter.python == str(checkout / ".venv/bin/python")

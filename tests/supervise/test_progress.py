@@ -6,6 +6,7 @@ from gpubench.supervise import progress
 from gpubench.supervise.progress import (
     EVERY_S,
     FURTHER,
+    LONGEST,
     START_S,
     Progress,
     TimeLeft,
@@ -134,6 +135,15 @@ def test_a_name_acts_on_no_terminal(clock, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_name_longer_than_a_line_is_cut(clock, capsys):
+    shown, name = Progress(), f"mine.f[{'x' * 2000}]"
+    shown.note(session(0) | {"cases": [name]})
+    shown.note(end(0, fullname=name, benchmark=result("cpu", 1e-3)))
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert len(line) < LONGEST + 50
+    assert "xxx…  CPU 1.00 ms" in line
 
 
 def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):

@@ -94,6 +94,58 @@ def test_options_are_read_without_opening_a_test(place, monkeypatch):
     assert "test_speed.py" in opened
 
 
+@pytest.fixture
+def kept_apart(place):
+    """Benchmarks in the folder where most projects keep them, which pytest's settings don't name."""
+    (place / "benchmarks/nn").mkdir(parents=True)
+    (place / "benchmarks/nn/speed_test.py").write_text(BENCHMARK)
+    return place
+
+
+def test_a_folder_of_benchmarks_is_found(kept_apart):
+    project = read_project(kept_apart)
+    assert names(kept_apart, project) == ["benchmarks"]
+    assert project.source == "found in this project"
+
+
+@pytest.mark.parametrize("content", ["", PLAIN, "import time\nprint(time.time())\n"])
+def test_a_folder_of_other_programs_is_none_of_benchmarks(kept_apart, content):
+    (kept_apart / "benchmarks/nn/speed_test.py").write_text(content)
+    assert read_project(kept_apart) == Project()
+
+
+def test_benchmarks_whose_conftest_asks_for_the_fixture_are_found(kept_apart):
+    (kept_apart / "benchmarks/nn/speed_test.py").write_text("def test_speed(timed): timed(sum, [1])\n")
+    assert read_project(kept_apart).paths == ()
+    fixture = "import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n"
+    (kept_apart / "benchmarks/conftest.py").write_text(fixture)
+    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
+
+
+def test_a_folder_of_benchmarks_comes_with_those_among_the_tests(kept_apart):
+    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    project = read_project(kept_apart)
+    assert names(kept_apart, project) == ["tests/unit/test_speed.py", "benchmarks"]
+    assert project.source == "testpaths in pytest.ini and found in this project"
+    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests benchmarks\n")
+    assert names(kept_apart, read_project(kept_apart)) == ["tests/unit/test_speed.py", "benchmarks/nn/speed_test.py"]
+    (kept_apart / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["tests"]\n')
+    assert names(kept_apart, read_project(kept_apart)) == ["tests"]
+
+
+def test_a_folder_of_benchmarks_is_looked_for_in_the_project_alone(kept_apart):
+    below = kept_apart / "benchmarks/nn"
+    assert read_project(below, upward=True) == Project()  # nothing says that it is one project
+    (kept_apart / "pyproject.toml").touch()
+    assert names(kept_apart, read_project(below, upward=True)) == ["benchmarks"]
+    (below / ".git").mkdir()
+    assert read_project(below, upward=True) == Project()
+
+
+def test_the_suite_is_no_folder_of_its_project():
+    assert read_project(suite().parent) == Project()
+
+
 def test_folders_above_are_read_on_request_only(place):
     (place / "pyproject.toml").write_text('[tool.gpubench]\npaths = "bench"\n')
     assert read_project(place / "tests/unit") == Project()

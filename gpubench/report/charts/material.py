@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from ...format import shorten
 from ...runfile.matching import shown_name
 from ...runfile.schema import Parallel
 from ..judgement import ABOVE_PEAK, too_noisy, withheld
-from ..labels import Names, Row, grouped, listed, shorten
+from ..labels import Names, Row, grouped, listed
 from ..speedup import Baseline, library_baseline, pair
 from ..sweep import Line, Point, setting_of, size_of, size_parameter
 from ..table import records

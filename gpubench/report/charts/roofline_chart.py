@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from ...format import text
+from ...format import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE, compute_dtype
 from ..judgement import withheld
-from ..labels import Row, family, grouped, library, shorten
+from ..labels import Row, family, grouped, library
 from .material import ChartData
 from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
 from .theme import DTYPE_ROLES, PX, TINY

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from ...format import shorten
 from ...runfile.matching import shown_name
 from ...runfile.schema import Run
 from ..labels import (
@@ -22,7 +23,6 @@ from ..labels import (
     listed,
     other_libraries,
     setting,
-    shorten,
     size_text,
 )
 from ..table import BASE, records
