@@ -22,6 +22,8 @@ from .fixtures import Attempt
 from .parametrize import shown_library
 
 LONGEST_REASON = 500
+UNESTIMATED = "measured without an estimate"
+"""Why a plain benchmark isn't called while a run is planned."""
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
 
 
@@ -37,7 +39,8 @@ def note(
             known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             if attempt.case.implementation == "":
-                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": _marked(item)}
+                skip = _marked(item) or (None if reason == UNESTIMATED else reason)
+                estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": skip}
             shown = {"fullname": item.nodeid, "library": shown_library(item)}
             session.estimates.append(attempt.case.as_dict() | shown | estimate)
         return status, reason

@@ -1,6 +1,7 @@
 """Benchmarks of others, with pytest-benchmark's own fixture, under ``gpubench run``."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -189,6 +190,32 @@ def test_the_list_knows_them(tmp_path):
     assert sum(row.rstrip().endswith("0.15 s") for row in rows) == 16
     assert sum(row.rstrip().endswith("not today") for row in rows) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_calls_no_test_and_leaves_every_plugin_to_set_up_and_take_down(tmp_path):
+    """An error at the end of each would take pytest a tenth of a second to write down."""
+    tests = """
+import pytest
+
+@pytest.fixture
+def costly():
+    raise RuntimeError("set up")
+
+def test_called(benchmark, costly): benchmark(len, [])
+
+@pytest.mark.skipif(True, reason="needs a GPU")
+def test_elsewhere(benchmark, costly): benchmark(len, [])
+"""
+    (tmp_path / "test_theirs.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "test_theirs.py"]
+    command += [f"--gpubench-plan={tmp_path / 'plan.json'}", "--gpubench-preset=smoke"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 skipped in" in done.stdout, done.stdout
+    plan = json.loads((tmp_path / "plan.json").read_text())["cases"]
+    assert [(case["fullname"].partition("::")[2], case["skip"]) for case in plan] == [
+        ("test_called", None),
+        ("test_elsewhere", "needs a GPU"),
+    ]
 
 
 def test_what_the_timer_cannot_wait_for_is_flagged(results):
