@@ -2,13 +2,14 @@
 
     python docs/experiments/plain_suites.py agree BENCHMARKS… [--turns 6]   # in a project
     python docs/experiments/plain_suites.py verdicts [--pairs 20] [--only wait]  # a test that got 20 % slower, and none
+    python docs/experiments/plain_suites.py in-turn [--pairs 20] [--only wait]  # the same by compare --interleave
 
 ``agree`` measures the files with ``pytest --benchmark-enable``, plain and with one more call before rounds are counted
 (as gpubench does: where the first call compiles, pytest-benchmark times five), and with ``gpubench run --processes 1``
 in turn, and compares their cases by full name and their medians. ``verdicts`` judges runs of a suite of ten tests,
 three processes a run, against each other: one of five that compute gets 20 % slower, and one of five that wait, whose
 times a neighbour on the machine hardly disturbs. Only one of a kind, since a suite that changes alike counts as drift
-of the machine.
+of the machine. ``in-turn`` lets ``gpubench compare --interleave`` measure both.
 """
 
 from __future__ import annotations
@@ -117,53 +118,74 @@ def between(base: list[dict[str, float]], new: list[dict[str, float]], case: str
     return after / before
 
 
-def verdicts(pairs: int, only: str) -> None:
-    kinds = [kind for kind in KINDS if kind == (only or kind)]
-    named = dict.fromkeys(kinds, 0)
-    alarms = dict.fromkeys(kinds, 0)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for side, factor in (("base", 100), ("slower", round(100 * SLOWER))):
+class Suites:
+    """The suite in a folder of its own for each side, and a count of what was named."""
+
+    def __init__(self, folder: Path, only: str) -> None:
+        self.folder, self.options = folder, ["-k", only] if only else []
+        self.kinds = [kind for kind in KINDS if kind == (only or kind)]
+        self.named = dict.fromkeys(self.kinds, 0)
+        self.alarms = dict.fromkeys(self.kinds, 0)
+        for side, factor in (("base", 100), ("same", 100), ("slower", round(100 * SLOWER))):
             (folder / side).mkdir()
             (folder / side / "test_suite.py").write_text(SUITE.format(factor=factor))
 
-        def measured(side: str, number: int) -> Path:
-            out = folder / f"{side}{number}"
-            by_gpubench(["test_suite.py"], out, "--processes=3", *(["-k", only] if only else []), folder=folder / side)
-            return out
-
-        base = measured("base", 0)
-        for pair in range(1, pairs + 1):
-            slower = slower_cases(base, measured("slower", pair))
-            base, before = measured("base", pair), base
-            unchanged = slower_cases(before, base)
-            for kind in kinds:
-                changed = CHANGED[kind]
-                named[kind] += any(case.endswith(changed) for case in slower)
-                others = [case for case in slower if not case.endswith(changed)] + unchanged
-                alarms[kind] += any(f"test_{kind}" in case for case in others)
-            print(f"after {pair} pairs: named {named}, pairs with a false alarm {alarms}", flush=True)
+    def count(self, slower: list[str], unchanged: list[str], number: int) -> None:
+        """Cases that are called slower where one of a kind is, and where none is."""
+        for kind in self.kinds:
+            changed = CHANGED[kind]
+            self.named[kind] += any(case.endswith(changed) for case in slower)
+            others = [case for case in slower if not case.endswith(changed)] + unchanged
+            self.alarms[kind] += any(f"test_{kind}" in case for case in others)
+        print(f"after {number} pairs: named {self.named}, pairs with a false alarm {self.alarms}", flush=True)
 
 
-def slower_cases(base: Path, new: Path) -> list[str]:
+def verdicts(suites: Suites, pairs: int) -> None:
+    def measured(side: str, number: int) -> Path:
+        out = suites.folder / f"{side}{number}"
+        by_gpubench(["test_suite.py"], out, "--processes=3", *suites.options, folder=suites.folder / side)
+        return out
+
+    base = measured("base", 0)
+    for pair in range(1, pairs + 1):
+        slower = slower_cases(str(base), str(measured("slower", pair)))
+        base, before = measured("base", pair), base
+        suites.count(slower, slower_cases(str(before), str(base)), pair)
+
+
+def in_turn(suites: Suites, pairs: int) -> None:
+    for pair in range(1, pairs + 1):
+        found = []
+        for side in ("slower", "same"):
+            out = f"--output={suites.folder / side}{pair}"
+            sides = [str(suites.folder / each) for each in ("base", side)]
+            found.append(slower_cases("--interleave", *sides, "--paths", "test_suite.py", out, *suites.options))
+        suites.count(found[0], found[1], pair)
+
+
+def slower_cases(*words: str) -> list[str]:
     """The cases that are proven slower."""
-    command = [sys.executable, "-m", "gpubench", "compare", str(base), str(new), "--format=json", "--threshold=5%"]
+    command = [sys.executable, "-m", "gpubench", "compare", *words, "--format=json", "--threshold=5%"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(f"plain_suites: nothing was compared: {done.stderr[-500:]}")
     return [case["id"] for case in json.loads(done.stdout)["cases"] if case["verdict"] == "slower"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("question", choices=["agree", "verdicts"])
+    parser.add_argument("question", choices=["agree", "verdicts", "in-turn"])
     parser.add_argument("files", nargs="*")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--only", choices=KINDS, default="", help="of verdicts: a suite of one kind of tests")
+    parser.add_argument("--only", choices=KINDS, default="", help="a suite of one kind of tests")
     args = parser.parse_args()
     if args.question == "agree":
         agree(args.files, args.turns)
-    else:
-        verdicts(args.pairs, args.only)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        suites = Suites(Path(folder), args.only)
+        (in_turn if args.question == "in-turn" else verdicts)(suites, args.pairs)
     return 0
 
 
