@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     kinds = ", ".join(PICTURE_KINDS)
-    add("--kind", default=PICTURE_KINDS[0], metavar="KIND", help=f"what to draw: {kinds} (default: {PICTURE_KINDS[0]})")
+    first = f"what to draw: {kinds} (default: {PICTURE_KINDS[0]}, or else the first that the results make)"
+    add("--kind", metavar="KIND", help=first)
     add_expression(parser)
     add("-o", "--output", required=True, metavar="FILE", help="file to write, .svg or .png")
     add("--title", metavar="TEXT", help="title of the picture (default: what the numbers show)")
@@ -50,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _picture(args: argparse.Namespace) -> bytes:
     """Everything that can be refused is refused before a file is read."""
-    if args.kind not in PICTURE_KINDS:
+    if args.kind not in (None, *PICTURE_KINDS):
         raise UsageError(f"unknown kind of picture {args.kind!r}: choose from {', '.join(PICTURE_KINDS)}")
     suffix = Path(args.output).suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
@@ -69,8 +70,9 @@ def _picture(args: argparse.Namespace) -> bytes:
     labels = device_labels(runs, args.labels)
     results = selected(results_table(runs), args.expression, timed=True)
     figure, *others = figures_of(results, args.kind, labels)
-    names = [other.name.removeprefix("speedup-").removeprefix(f"{args.kind}-") for other in (figure, *others)]
-    names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if args.kind == "rate" else name) for name in names]
+    kind = figure.kind.replace("_", "-")
+    names = [other.name.removeprefix("speedup-").removeprefix(f"{kind}-") for other in (figure, *others)]
+    names = [re.sub(r"-\d+$", "", name.rpartition("-")[2] if kind == "rate" else name) for name in names]
     if names := [name for name in dict.fromkeys(names) if name != names[0]]:
         words = f"drew {figure.subject or figure.title}; to draw another, add -k: {listed(names)}"
         print(f"gpubench chart: {words}", file=sys.stderr)

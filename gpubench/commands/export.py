@@ -21,7 +21,7 @@ from .show import add_expression, chosen, selected
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..runfile.schema import Times
+    from ..runfile.schema import Result, Times
 
 _TABLES = {"markdown": "markdown_table", "md": "markdown_table", "rst": "rst_table", "html": "html_table"}
 """Functions of :mod:`gpubench.report.render`."""
@@ -71,7 +71,7 @@ def exported(results: pd.DataFrame, to: str) -> str:
     if to == "github-action-benchmark":
         return _json([_action_entry(*each) for each in _measured(results)])
     if to == "bmf":
-        return _json({name: {"latency": _latency(times)} for name, times in _measured(results)})
+        return _json({name: {"latency": _latency(times)} for name, _, times in _measured(results)})
     if to == "csv":
         return table.csv_text(results)
     shown = findings.overview(results)
@@ -86,10 +86,11 @@ def _json(entries: Any) -> str:
     return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _action_entry(name: str, times: Times) -> dict[str, Any]:
+def _action_entry(name: str, result: Result, times: Times) -> dict[str, Any]:
     """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance. It converts between these
     units when it compares a value with the one before."""
     extra = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
+    extra += f"; flagged: {', '.join(flag.name for flag in result.flags)}" if result.flags else ""
     unit_s, unit = next((scale for scale in _ACTION_UNITS if times.median_s >= scale[0]), _ACTION_UNITS[-1])
     value, spread = times.median_s / unit_s, times.iqr_s / 2 / unit_s
     return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}
@@ -101,7 +102,7 @@ def _latency(times: Times) -> dict[str, float]:
     return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
-def _measured(results: pd.DataFrame) -> Iterator[tuple[str, Times]]:
+def _measured(results: pd.DataFrame) -> Iterator[tuple[str, Result, Times]]:
     """Each case under a name of its own. Raises RunFileError where there is none."""
     from ..report.table import records
 
@@ -110,7 +111,7 @@ def _measured(results: pd.DataFrame) -> Iterator[tuple[str, Times]]:
         if times := row["_result"].times:
             name = _name(row, results)
             names[name] += 1
-            yield name if names[name] == 1 else f"{name} #{names[name]}", times
+            yield name if names[name] == 1 else f"{name} #{names[name]}", row["_result"], times
     if not names:
         paths = ", ".join(dict.fromkeys(str(run.path) for run in results["_run"]))
         raise RunFileError(f"{paths}: benchmarks: expected a measured benchmark, found none")

@@ -39,6 +39,8 @@ _WIDEST = 4.0
 """Nobody can use an interval that is wider than by this factor."""
 _NAMED = 3
 """So many benchmarks are named in a line."""
+_NOTED = 5
+"""So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
 _LEFT_OUT = ((), ("processes",), ("reason",), ("processes", "reason"), ("interval", "processes", "reason"))
 """Columns that a narrow terminal does without, as few as it can."""
@@ -137,7 +139,7 @@ def lead_lines(comparison: Comparison) -> list[str]:
     if hidden := [each for each in large if each.key not in with_row]:
         named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
         lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
-    return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NAMED])]
+    return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NOTED])]
 
 
 def _labels(comparison: Comparison) -> dict[CaseKey, str]:
@@ -216,7 +218,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
         wide = each.verdict == INCONCLUSIVE and ratio.high > _WIDEST * ratio.low
-        interval = "—" if not each.bounded else "unknown" if wide else _interval_text(ratio)
+        interval = _interval_text(ratio) if each.bounded and not wide else "unknown"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
         rows.append((name, each.verdict, *times, processes, each.reason))
@@ -225,7 +227,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
         notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
-    said = {"interval"} if {row[3] for row in rows} == {"—"} else set()
+    said = set()
     reasons = {each.reason for each in comparison.verdicts}
     if len(reasons) == 1:  # in a line above the table, with the processes
         said |= {"reason"} if "" in reasons else {"reason", "processes"}
@@ -266,7 +268,7 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
     missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
-    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NAMED:]))
+    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NOTED:]))
 
 
 def dark_path(path: Path) -> Path:
@@ -297,11 +299,13 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         ends = (each.ratio.low, each.ratio.high) if each.bounded else ()
         mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
         rows.append(NamedRow("", labels[each.key], "", (mark,)))
-    caption = (
-        "Point: time after / time before. Thick line: its interval (95%, where changed or inconclusive over all "
-        "benchmarks together); a benchmark that was timed in one process only has none. "
-        f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
-    )
+    caption = "Point: time after / time before. "
+    if any(row.marks[0].low is not None for row in rows):
+        caption += (
+            "Thick line: its interval (95%, where changed or inconclusive over all benchmarks together); where there "
+            "is none it is unknown. "
+        )
+    caption += f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)

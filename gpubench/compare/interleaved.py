@@ -50,6 +50,8 @@ TURN_DEADLINE_S = 600.0
 """Of one benchmark, as `gpubench run PATH` has it: a call of ten seconds is called several times."""
 PAIRED_FALSE_DISCOVERIES = 0.01
 """The false discovery rate; lower than for separate runs, since pairs still show a slowdown of 10 %."""
+RESERVE = 1.5
+"""Of the budget that is advised: pairs that other work disturbs don't count."""
 LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
 """When to judge, as shares of the greatest number of pairs."""
 
@@ -266,9 +268,10 @@ class _Judge:
         pair_s = (time.monotonic() - self.began) / count
         allowed, needed = min(self._args.pairs, max(count, int(self._args.budget / pair_s))), least_pairs(max(cases, 1))
         if cases and allowed < needed:
+            advised_s = math.ceil(needed * pair_s * RESERVE)
             raise UsageError(
                 f"--budget and --pairs allow about {counted(allowed, 'pair')} of {pair_s:.2g} s, but proving a change"
-                f" takes {needed} with {counted(cases, 'benchmark')}: use --budget {math.ceil(needed * pair_s * 1.2)}"
+                f" takes {needed} with {counted(cases, 'benchmark')}: use --budget {advised_s}"
                 f"{f' --pairs {needed}' * (needed > self._args.pairs)} or more, or choose fewer (-k, --paths)"
             )
 

@@ -49,6 +49,7 @@ ONE_PROCESS = "one process per side: its noise is unknown"
 SHARED = "changed as the others did: perhaps drift"
 TRIED_ONLY = "smoke runs take too few rounds to prove anything: use --preset quick"
 BUSY = "the machine was busy: measure again, use fewer --threads, or use --interleave"
+BUSY_IN_TURN = "the machine was busy: measure again on a quieter one, or use fewer --threads"
 
 _Processes = Sequence[Observation]
 _Process = tuple[int, int]
@@ -366,7 +367,7 @@ def _evidence(
     if min(counts) < min(2, *map(len, sides)):
         if any(each.smoke for side in sides for each in side):
             return _unproven(*sides, (1.0, 1.0), SMOKE_RUN, TRIED_ONLY)
-        return _unproven(*sides, (1.0, 1.0), busy, BUSY)
+        return _unproven(*sides, (1.0, 1.0), busy, BUSY_IN_TURN if conditions.pairs else BUSY)
     if min(counts) < 2 and sum(counts) < 4:
         return _single_evidence(base, new)
     if conditions.pairs:
@@ -414,7 +415,7 @@ def _paired_evidence(
         )
         changes = conditions.in_pairs(before, after)
         if len(changes) < 2:
-            return _unproven(*sides, (1.0, 1.0), FEW_PAIRS, BUSY)
+            return _unproven(*sides, (1.0, 1.0), FEW_PAIRS, BUSY_IN_TURN)
         if conditions.common:
             base_s, new_s = ([math.exp(value) for value in side.values()] for side in (before, after))
             apart = statistics.pooled_change(new_s, base_s, LEAST_SPREAD)

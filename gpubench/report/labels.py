@@ -81,8 +81,9 @@ def family(workload: str) -> str:
 
 def setting(name: str, value: Scalar) -> str:
     """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``, ``limit=None``."""
-    words = str(value) if value is None or isinstance(value, bool) else json.dumps(value)
-    return shorten(value if isinstance(value, str) and value else f"{name}={words}", 24)
+    words = str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+    plain = isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value))
+    return shorten(str(value) if plain else f"{name}={words}", 24)
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:

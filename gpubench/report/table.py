@@ -81,12 +81,13 @@ def _setting(name: str, value: Scalar) -> str:
 
 
 def size_parameter(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """The cases' own ``size`` if it varies, else the only number that does; None where there is no such axis."""
+    """The cases' own ``size`` if it varies, else the only whole number that does, as 0.5 is a share and no size; None
+    where there is no such axis."""
     named = {row["_result"].size for row in rows}
     if len(named) == 1 and (name := named.pop()) is not None:
         return name if _varies(rows, name) else None
     names = {name for row in rows for name in row["_result"].params}
-    numeric = [name for name in names if _varies(rows, name)]
+    numeric = [name for name in names if _varies(rows, name) and all(_whole(row, name) for row in rows)]
     return numeric[0] if len(numeric) == 1 else None
 
 
@@ -94,6 +95,10 @@ def size_of(row: Mapping[str, Any], name: str) -> float | None:
     """The parameter's value where it can stand on a logarithmic axis."""
     value = row["_result"].params.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _whole(row: Mapping[str, Any], name: str) -> bool:
+    return float(row["_result"].params[name]).is_integer()
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

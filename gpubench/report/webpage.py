@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -22,7 +23,7 @@ import pandas as pd
 from ..runfile.matching import WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
-from .answer import Answer, time_text
+from .answer import MOST_TIMES, Answer, time_text
 from .charts.material import LEAST_VALUES, by_file
 from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
@@ -159,8 +160,10 @@ def _sections(
     ratio, sized = data["headline"]["ratio"], any(row[COLUMNS.index("size")] is not None for row in timed)
     explorable = timed and (ratio or sized or not data["headline"]["groups"])
     explore = "Explore: from which size?" if ratio else "Explore by size" if sized else "Explore"
+    left = answer.times[MOST_TIMES:]  # the picture has them
+    brief = replace(answer, times=answer.times[:MOST_TIMES], more=answer.more + len(left))
     parts = (
-        ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(answer), " kinds") + hint),
+        ("answer", "Answer", _tables(first, " leading") + _tables(answer_tables(brief), " kinds") + hint),
         ("picture", "Picture", _HEADLINE if data["headline"]["groups"] else ""),
         ("machines", "Several machines", _tables(machines)),
         ("explore", explore, _EXPLORER if explorable else ""),

@@ -97,7 +97,8 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
             _refuse(path, (KEY, "started"), "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
-        results.append(Result(**case, status=entry.status, reason=entry.reason or ""))
+        row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
+        results.append(row)
     processes = facts.processes or ()
     known = {name: getattr(facts, name) for name in ("started", "preset", "version", "seed")}
     known |= {"processes": len(processes) or 1, "ceilings": facts.ceilings or {}, "flags": _flags(processes)}

@@ -70,14 +70,19 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
     from rich.table import Column, Table
     from rich.text import Text
 
-    texts = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
-    times = Column("one call", justify="right"), Column("in all", justify="right")
-    table = Table(*texts[:2], *times, texts[2], box=None, pad_edge=False)
+    rows = []
     for case in cases:
         name = case["id"] + (f" ({case['library']})" if case["library"] else "")
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
-        cells = (shorten(name, LONGEST), case["device"], estimate_text(case["call_s"]), whole, case["skip"] or "")
-        table.add_row(*map(Text, cells))  # names hold square brackets: no markup
+        call = "" if case["call_s"] is None else estimate_text(case["call_s"])
+        rows.append((shorten(name, LONGEST), case["device"], call, whole, case["skip"] or ""))
+    texts = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
+    times = Column("one call", justify="right"), Column("in all", justify="right")
+    columns = (*texts[:2], *times, texts[2])
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    table = Table(*(columns[i] for i in kept), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(row[i]) for i in kept))  # names hold square brackets: no markup
     console = Console(width=shutil.get_terminal_size((160, 24)).columns)
     console.print(table)
     measured = [case for case in cases if not case["skip"]]

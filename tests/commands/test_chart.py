@@ -60,6 +60,15 @@ def test_without_a_kind_it_is_the_headline(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
+def test_without_a_kind_and_a_headline_it_is_the_first_that_can_be_made(tmp_path: Path) -> None:
+    case = [Case("bench_text.dedupe", "", "", {"n": n}, "", size="n") for n in (100, 400, 1600)]
+    run, out = tmp_path / "run.json", tmp_path / "picture.svg"
+    run.write_text(json.dumps(records.run_file([records.benchmark(each, 1e-6 * each.params["n"]) for each in case])))
+    assert chart(run, "--kind", "headline", "-o", out) == 2
+    assert chart(run, "-o", out) == 0
+    assert words_of(out).startswith("Bench text: time per call")
+
+
 @pytest.mark.parametrize("kind", ["energy", "gpu-time"])
 def test_what_a_report_draws_can_be_drawn_alone(tmp_path: Path, kind: str) -> None:
     run, out = tmp_path / "gpu.json", tmp_path / "picture.svg"

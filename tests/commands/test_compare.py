@@ -132,6 +132,20 @@ def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
         assert "only.base[float32-n=8]" in shown
 
 
+def test_why_another_ones_test_has_no_time_any_more_is_said(save, capsys) -> None:
+    test, lost = "benchmarks/test_a.py::test_slow[8]", Case("a.slow", "", "", {"n": 8}, "")
+    base = run_file(names=("a.fast", "a.slow"))
+    base["benchmarks"][1]["fullname"] = test
+    base["benchmarks"][1]["extra_info"]["gpubench"] |= {"device": "", "implementation": "", "dtype": "", "devices": []}
+    new = run_file(names=("a.fast",))
+    new["gpubench"]["unmeasured"] = [records.unmeasured(lost, "error", "ValueError: mine") | {"fullname": test}]
+    assert main(["compare", save("base.json", base), save("new.json", new), "--format", "json"]) == 0
+    (missing,) = json.loads(capsys.readouterr().out)["missing"]
+    assert (missing["id"], missing["side"], missing["reason"]) == (test, "new", "error: ValueError: mine")
+    assert main(["export", save("gone.json", new), "--to", "bmf"]) == 0
+    assert capsys.readouterr().err == f"gpubench export: not measured and left out: {test}\n"
+
+
 def test_a_case_that_only_base_could_measure_is_said_first_and_fails_on_request(save, capsys) -> None:
     new = run_file()
     del new["benchmarks"][0]
@@ -389,7 +403,13 @@ def test_svg(save, tmp_path: Path, capsys) -> None:
     assert main(["compare", *files, "--svg", str(target)]) == 1
     light, dark = target.read_text(), (tmp_path / "changes-dark.svg").read_text()
     assert light.startswith("<?xml")
-    assert "a benchmark that was timed in one process only has none." in light
+    assert "where there is none it is unknown." in light
+    capsys.readouterr()
+    single = records.run_file([records.benchmark(Case(f"a.{name}", "cpu", "float32"), 1e-3) for name in "xy"])
+    assert main(["compare", save("one.json", single), save("two.json", single), "--svg", str(target)]) == 0
+    assert "Thick line" not in target.read_text()
+    rows = [line for line in capsys.readouterr().out.splitlines() if "float32" in line and "│" in line]
+    assert all("unknown" in row for row in rows)
     assert light != dark
     assert "slowdown proven" not in capsys.readouterr().err
     assert main(["compare", *files, "--svg", str(tmp_path / "changes.gif")]) == 2

@@ -95,6 +95,15 @@ def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -
     assert "not measured and left out: a.gone[float32]" in shown.err
 
 
+def test_a_doubtful_time_is_marked_where_a_program_looks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.json"
+    marks = [records.benchmark(CPU, 2e-3, flags=("noisy", "drifting"))]
+    path.write_text(json.dumps(records.run_file(marks)))
+    assert main(["export", str(path), "--to", "github-action-benchmark"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["extra"] == "50 rounds of 1 calls in 1 processes; flagged: noisy, drifting"
+
+
 def test_bmf(run: str, tmp_path: Path) -> None:
     assert main(["export", run, "--to", "bmf", "-o", str(tmp_path / "bmf.json")]) == 0
     entries = json.loads((tmp_path / "bmf.json").read_text())

@@ -210,6 +210,14 @@ def test_what_has_no_row_is_counted(tmp_path: Path) -> None:
     assert shown < 10
 
 
+def test_of_many_own_benchmarks_the_slowest_lead(tmp_path: Path) -> None:
+    """Not those of the first file."""
+    marks = [mark(f"file{i % 5}.w{i}", "cpu", 1e-3 * (1 + i * 7 % 50)) for i in range(50)]
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    assert (len(found.times), found.more) == (40, 10)
+    assert [float(each.time.split()[0]) for each in found.times] == [float(ms) for ms in range(50, 10, -1)]
+
+
 def test_without_a_known_device_there_is_no_hint_on_gpus(tmp_path: Path) -> None:
     """Of a suite that doesn't use torch."""
     marks = [mark("mine.a", "", 1e-3)]

@@ -375,13 +375,16 @@ def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) ->
     assert "1 needs a GPU, 1 runs with --preset full only, 1 sixteen tons. Failed: 1 (a.bad)." in text
 
 
-def test_many_rows_are_cut_and_counted(tmp_path: Path) -> None:
-    marks = [records.benchmark(case("cpu", f"mine.w{i}"), 1e-3 * (i + 1)) for i in range(30)]
+@pytest.mark.parametrize(
+    ("count", "words"), [(30, "… {} more lines in summary.md"), (50, "and {} more in results.csv")]
+)
+def test_many_rows_are_cut_and_counted(tmp_path: Path, count: int, words: str) -> None:
+    marks = [records.benchmark(case("cpu", f"mine.w{i}"), 1e-3 * (i + 1)) for i in range(count)]
     flags = ("contended",)
     lines = lines_of(records.run_file(marks, flags=flags), tmp_path)
     shown = sum(line.startswith("  mine.w") for line in lines)
     assert shown >= 5
-    assert f"  and {30 - shown} more in results.csv" in lines
+    assert f"  {words.format(count - shown)}" in lines
 
 
 def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:

@@ -62,8 +62,19 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
 
 
 def test_a_setting_reads_as_python_writes_it() -> None:
-    words = [setting("limit", value) for value in (None, True, 4, 1.5, "out", "")]
-    assert words == ["limit=None", "limit=True", "limit=4", "limit=1.5", "out", 'limit=""']
+    words = [setting("limit", value) for value in (None, True, 4, 1.5, "out", "", " ", "\t", ",", "größer 2")]
+    assert words == [
+        "limit=None",
+        "limit=True",
+        "limit=4",
+        "limit=1.5",
+        "out",
+        'limit=""',
+        'limit=" "',
+        'limit="\\t"',
+        'limit=","',
+        "größer 2",
+    ]
 
 
 def test_half_precision_never_leads_where_there_is_another() -> None:

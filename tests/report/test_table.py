@@ -107,6 +107,16 @@ def test_pandas_reads_it_back(tmp_path: Path) -> None:
     assert (back["status"] == "skipped").sum() == back["time_s"].isna().sum() == 5
 
 
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [((1, 2, 30), "x"), ((1e3, 1e6), "x"), ((0.25, 0.5, 1.0), None), ((1, 1), None), ((1, "a"), None)],
+)
+def test_the_only_whole_number_that_varies_is_the_size(tmp_path: Path, values, size) -> None:
+    cases = [Case("mine.work", "", "", {"x": value}, "") for value in values]
+    run = read(tmp_path, records.run_file([records.benchmark(case, 1e-3) for case in cases]))
+    assert set(table.results_table([run])["size_name"]) == {size}
+
+
 def test_parameters_named_like_columns(tmp_path: Path) -> None:
     params = {"device": "x", "param_device": 1, "variant": 2, "time_s": 3, "_run": 4}
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])

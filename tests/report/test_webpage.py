@@ -180,6 +180,19 @@ def test_benchmarks_of_one_size_that_declare_no_work_have_a_picture_and_no_explo
     assert ('id="picture"' in text, 'id="explore"' in text) == (True, False)
 
 
+def test_of_many_benchmarks_the_slowest_are_the_answer_and_the_picture_has_more(tmp_path: Path) -> None:
+    marks = [records.benchmark(Case(f"mine.w{i}", "", "", {}, devices=()), 1e-3 * (i + 1)) for i in range(30)]
+    data = made(tmp_path, records.run_file(marks, devices=(records.CPU,)))
+    assert len(data["headline"]["groups"][0]["rows"]) == 30
+    assert main(["report", str(tmp_path / "run0.json"), "-o", str(tmp_path / "out"), "--no-charts"]) == 0
+    before_the_picture = (tmp_path / "out/report.html").read_text(encoding="utf-8").partition('id="picture"')[0]
+    assert re.findall(r"mine\.w\d+", before_the_picture.partition('id="answer"')[2]) == [
+        f"mine.w{i}" for i in range(29, 19, -1)
+    ]
+    assert "And 20 more" in before_the_picture
+    assert "mine.w0 " in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
+
+
 def test_an_expression_stays_whole_in_the_picture_of_times(tmp_path: Path) -> None:
     names = [f"time.{text}" for text in ("np.cos(x)", "x * 1.25", "x * 1.5")]
     marks = [records.benchmark(Case(name, "cpu", "float32", {}), 1e-3) for name in names]

@@ -128,7 +128,8 @@ def _times(data: ChartData) -> list[Figure]:
     entries = marked(found, lambda row: _time(data, row, used))
     least, most = (time_text(end(row["time_s"] for rows in every for row in rows), False) for end in (min, max))
     in_each = " in each file" * any(each.group for each in found)
-    part = f"the {count} slowest of {len(every)}" if count < len(every) else f"the slowest first{in_each}"
+    part = f"the {count} slowest of {len(every)}{', by file' * bool(in_each)}"
+    part = part if count < len(every) else f"the slowest first{in_each}"
     devices = data.keys(used, "mark")
     chart = NamedRows(entries, "s", devices if len(devices) > 1 else ())
     known = any(mark.low is not None for entry in entries for mark in entry.marks)

@@ -47,10 +47,12 @@ def plan(data: ChartData, *, every: bool = False) -> list[Figure]:
     return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
 
 
-def figures_of(results: pd.DataFrame, kind: str, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
-    """The figures of that kind, the first that a report shows first. Raises UsageError where there are none."""
+def figures_of(results: pd.DataFrame, kind: str | None, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
+    """The figures of that kind, the first that a report shows first; of ``None`` those of the kind that it shows first.
+    Raises UsageError where there are none."""
     data = ChartData(results, pair(results).table, labels=labels)
     made = grouped(plan(data, every=True), lambda figure: figure.kind.replace("_", "-"))
+    kind = kind or next(iter(made), "headline")
     if kind in made:
         return made[kind]
     possible = ", ".join(made)

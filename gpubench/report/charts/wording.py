@@ -214,7 +214,7 @@ def caption(rows: Sequence[Row], naming: Naming, note: str = "", doubt: str = "H
     """
     runs: dict[str, Run] = {row["run"]: row["_run"] for row in rows}
     cases = [result.case for row in rows for result in (row["_result"], row.get(BASE)) if result]
-    dtypes = sorted({case.dtype for case in cases if case.dtype})
+    dtypes = sorted({case.dtype for case in cases}) if all(case.dtype for case in cases) else []
     variants = sorted({case.variant for case in cases if case.variant}, reverse=True)
     torch = list(dict.fromkeys(run.machine.torch for run in runs.values() if run.machine.torch))
     counts = sorted({len(row["_result"].times.processes) for row in rows if row["_result"].times})

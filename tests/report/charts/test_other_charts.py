@@ -227,7 +227,7 @@ def test_a_picture_of_times_holds_the_slowest_at_their_largest_size(tmp_path: Pa
     figure = plan(tmp_path, records.run_file(marks))["headline"]
     names = [entry.name for entry in rows_of(figure).entries]
     assert names == [f"w{i}" for i in range(59, 59 - len(names), -1)]
-    assert f"the {len(names)} slowest of 60; " in figure.subtitle
+    assert f"the {len(names)} slowest of 60, by file; " in figure.subtitle
     assert figure.title == "60 benchmarks, each at its largest size, take 10.0 ms to 600 ms per call"
     assert 15 <= len(names) <= 25
     assert faults(drawn(figure)) == []
