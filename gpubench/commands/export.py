@@ -1,4 +1,4 @@
-"""``gpubench export``: a results file in the formats of other tools; the median of each benchmark, smaller is better.
+"""``gpubench export``: a results file in the formats of other tools; the time of each benchmark, smaller is better.
 
 Benchmarks without a time are left out of the two JSON formats, which have no way to say so, and named on stderr.
 """
