@@ -20,7 +20,7 @@ from ..runfile.schema import OK
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
-from ..supervise.project import described, pytest_terms, read_project
+from ..supervise.project import BENCHMARK_FOLDERS, described, pytest_terms, read_project
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .report import add_chart_arguments, charts_of
 from .show import add_expression, chosen
@@ -96,7 +96,11 @@ def _choose(args: argparse.Namespace) -> str:
             raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
         return FIRST_WORDS
     if args.builtin or not project.paths:
-        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
+        folders = [
+            each for each in BENCHMARK_FOLDERS if Path(each).is_dir() and Path(each).resolve() != process.suite()
+        ]
+        yours = f" (yours: gpubench run {folders[0]})" if folders and not args.builtin else ""
+        return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
     args.paths = [*project.paths]
     return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 

@@ -88,7 +88,7 @@ def _named(key: CaseKey) -> dict[str, Any]:
 
 
 def show_table(comparison: Comparison) -> None:
-    """Print it for the terminal: at most ten lines that say it all, then the rows."""
+    """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
     tables = (_fitting(table), *_remarks(comparison))

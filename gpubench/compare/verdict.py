@@ -521,8 +521,7 @@ def _explain(
         count, per_run = each.runs, 1.0
     if each.drift:
         if each.drift > spread and ratio.low <= 1 <= ratio.high:
-            fewer = f"which fewer than {LEAST_CASES} benchmarks can't show"
-            reason = f"too noisy: whole runs drift by about {percent(each.drift)}, {fewer}"
+            reason = f"too noisy: that whole runs drifted by about {percent(each.drift)} can't be ruled out"
         spread, noun, count, per_run = math.hypot(spread / math.sqrt(per_run), each.drift), "runs", each.runs, 1.0
     needed = statistics.needed_values(spread, 1 + threshold, FALSE_DISCOVERIES / cases, most=MOST_NEEDED)
     if needed is None:

@@ -12,7 +12,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from . import fixtures
+    from . import fixtures, outcomes
     from .hooks import Plugin
 
     for line in (
@@ -24,4 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = Plugin(config)
     config.pluginmanager.register(plugin, "gpubench")
     config.pluginmanager.register(fixtures, fixtures.__name__)
+    if plugin.equipped and plugin.session.settings.plan:
+        config.pluginmanager.register(outcomes.PlainPlan())
     config.pluginmanager.register(fixtures.Measured() if plugin.equipped else fixtures.Unequipped())

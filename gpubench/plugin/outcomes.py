@@ -18,13 +18,22 @@ from ..format import counted
 from ..measure.session import Session, Unmeasured
 from ..runfile.schema import OK
 from ..runfile.writer import text_of, without_paths
-from .fixtures import Attempt
+from .fixtures import Attempt, fixture_names
 from .parametrize import shown_library
 
 LONGEST_REASON = 500
 UNESTIMATED = "measured without an estimate"
 """Why a plain benchmark isn't called while a run is planned."""
 _OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|ALLOC_FAILED", re.IGNORECASE)
+
+
+class PlainPlan:
+    """Passes over plain benchmarks while a run is planned: no wrapper, so that all plugins have set up what they take
+    down, and after pytest's own marks, so that what these skip has their reason."""
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if "gpubench" not in fixture_names(item) and "benchmark" in fixture_names(item):
+            pytest.skip(UNESTIMATED)
 
 
 def note(
@@ -39,7 +48,7 @@ def note(
             known = attempt.fixture and attempt.fixture.estimate
             estimate = known.as_dict() if known else {"call_s": None, "case_s": 0.0, "skip": reason or "not planned"}
             if attempt.case.implementation == "":
-                skip = _marked(item) or (None if reason == UNESTIMATED else reason)
+                skip = None if reason == UNESTIMATED else reason
                 estimate = {"call_s": None, "case_s": session.preset.case_s, "skip": skip}
             shown = {"fullname": item.nodeid, "library": shown_library(item)}
             session.estimates.append(attempt.case.as_dict() | shown | estimate)
@@ -52,12 +61,6 @@ def note(
         case = attempt.fixture.case if attempt.fixture else attempt.case
         session.unmeasured[item.nodeid] = Unmeasured(case, item.name, item.nodeid, status, reason)
     return status, reason
-
-
-def _marked(item: pytest.Item) -> str | None:
-    """Why a test's own mark skips it."""
-    mark = item.get_closest_marker("skip")
-    return None if mark is None else str(mark.kwargs.get("reason") or (mark.args or ["marked skip"])[0])
 
 
 def restore(session: Session, attempt: Attempt, item: pytest.Item) -> list[str]:

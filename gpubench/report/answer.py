@@ -53,7 +53,7 @@ from .sweep import rate_of, representatives
 from .table import BASE, CROSSING, LINE, records
 
 MOST_TIMES, MOST_OWN = 10, 40
-"""Workloads with a row; of the user's own alone there may be more."""
+"""Benchmarks with a row; of the user's own there may be more."""
 _BUSY_SHARE = 1 / 3
 LEAD_LINES, LEAD_WIDTH, MOST_WORDS = 3, 80, 40
 """Of what somebody in a hurry reads."""
@@ -502,12 +502,14 @@ def _one_price_sentence(compared: SideBySide, bought: Sequence[Purchase], costs:
 
 
 def _shown(rows: list[Row]) -> list[Row]:
-    """Up to ten workloads: first all of the user's own, then one of each kind in turn, in the order of WORK_KINDS;
-    where that leaves room, further settings of the user's own. Of more than ten own ones the slowest lead."""
+    """Where the user has more than ten benchmarks, each at its largest size, the slowest forty. Else up to ten
+    workloads: first the user's own, then one of each kind in turn, in the order of WORK_KINDS; where that leaves room,
+    further settings of the user's own."""
+    own = sweep.slowest_first(row for row in rows if kind_of(row["workload"]) == row["workload"])
+    if len(own) > MOST_TIMES:
+        return [max(on_devices, key=lambda row: float(row["time_s"])) for on_devices in own[:MOST_OWN]]
     kinds = representatives(rows)
     mine = [row for kind, members in kinds.items() if kind not in WORK_KINDS for row in members]
-    if len(mine) > MOST_TIMES:
-        return sorted(mine, key=lambda row: -row["time_s"])[:MOST_OWN]
     known = [members for kind, members in kinds.items() if kind in WORK_KINDS]
     in_turn = [members[i] for i in range(MOST_TIMES) for members in known if i < len(members)]
     settings = (row for own in mine for row in rows if row["workload"] == own["workload"] and row is not own)

@@ -19,7 +19,17 @@ from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
 from . import provenance, scaling
-from .answer import ANSWER_COLUMNS, TIMING_COLUMNS, Answer, crossings_by_pair, pair_key, time_text, timing, unverified
+from .answer import (
+    ANSWER_COLUMNS,
+    TIMING_COLUMNS,
+    Answer,
+    Timing,
+    crossings_by_pair,
+    pair_key,
+    time_text,
+    timing,
+    unverified,
+)
 from .judgement import IF_IT_STAYS, copies_text, crossover_table, crossover_text, peak_text, speedup_words, withheld
 from .labels import (
     Names,
@@ -106,11 +116,12 @@ def _table(answer: Answer, room: int) -> list[str]:
         if sum(max(len(row[i]) for row in cells) + 2 for i in range(len(ANSWER_COLUMNS))) > WIDTH:
             cells = [tuple(map(_shorter, (*row[:2], *row[3:]))) for row in cells]  # no range
         lines += [*title, *aligned(cells, WIDTH)]
-    if answer.times:
-        lines += _times(answer, room - bool(_signs(answer)))
+    printed = _printed(answer, room - bool(_signs(answer, answer.times)))
+    if printed:
+        lines += _times(answer, printed)
     if any(row.verdict == IF_IT_STAYS for card in answer.cards for row in card.rows) and len(lines) < room:
         lines.append("  ◐ worth it only while the data stays on the device between calls")
-    if (signs := _signs(answer)) and len(lines) < room:
+    if (signs := _signs(answer, printed)) and len(lines) < room:
         lines.append(f"  {signs}")
     if len(lines) > room:
         left = len(lines) - room + 1
@@ -118,22 +129,26 @@ def _table(answer: Answer, room: int) -> list[str]:
     return lines
 
 
-def _times(answer: Answer, room: int) -> list[str]:
-    """A row for as many as there is room for, and how many more there are."""
-    times = _with_content(Table("Times", TIMING_COLUMNS, answer.times))
-    cut = answer.more or len(times.rows) + 1 > room
-    rows = times.rows[: max(1, room - 2)] if cut else times.rows
-    left = answer.more + len(times.rows) - len(rows)
+def _printed(answer: Answer, room: int) -> tuple[Timing, ...]:
+    """The times that there is room for below their heading, and above a line on the others."""
+    cut = answer.more or len(answer.times) + 1 > room
+    return answer.times[: max(1, room - 2)] if cut else answer.times
+
+
+def _times(answer: Answer, printed: Sequence[Timing]) -> list[str]:
+    """A row for each of these, and how many more there are."""
+    times = _with_content(Table("Times", TIMING_COLUMNS, tuple(printed)))
+    left = answer.more + len(answer.times) - len(printed)
     more = f"  and {left} more in results.csv" if answer.more else f"  … {counted(left, 'more line')} in summary.md"
-    return [*aligned([times.columns, *rows], WIDTH), *([more] * bool(left))]
+    return [*aligned([times.columns, *times.rows], WIDTH), *([more] * bool(left))]
 
 
-def _signs(answer: Answer) -> str:
+def _signs(answer: Answer, printed: Sequence[Timing]) -> str:
     """What a star and a dash mean, where there are some."""
     cells = [cell for card in answer.cards for row in card.rows for cell in row.cells]
     dashes = "not known" if answer.cards else "above the measured peak, which can't be"
-    parts = ["* noisy: may be far off"] * any("*" in timed.time for timed in answer.times)
-    parts += [f"— {dashes}"] * ("—" in [*cells, *(cell for timed in answer.times for cell in timed)])
+    parts = ["* noisy: may be far off"] * any("*" in timed.time for timed in printed)
+    parts += [f"— {dashes}"] * ("—" in [*cells, *(cell for timed in printed for cell in timed)])
     return " · ".join(parts)
 
 

@@ -26,6 +26,8 @@ _NOISE = re.compile(
 """What a maker's name of a device has beyond the name that people use."""
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = ("nbytes", "bytes")
+_SETTING = 24
+"""Characters of a parameter in a table."""
 
 
 class Names:
@@ -82,8 +84,10 @@ def family(workload: str) -> str:
 def setting(name: str, value: Scalar) -> str:
     """A parameter's value, with its name where the value alone says nothing: ``out``, ``width=4``, ``limit=None``."""
     words = str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
-    plain = isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value))
-    return shorten(str(value) if plain else f"{name}={words}", 24)
+    if isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value)):
+        return shorten(value, _SETTING)
+    words = shorten(words, _SETTING - 6)
+    return f"{shorten(name, _SETTING - 1 - len(words))}={words}"
 
 
 def case_name(row: Row, without: Iterable[str] = ()) -> str:

@@ -24,7 +24,7 @@ from ..runfile.matching import WORK_KINDS, kind_of, shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from .answer import MOST_TIMES, Answer, time_text
-from .charts.material import LEAST_VALUES, by_file
+from .charts.material import LEAST_VALUES, by_file, slowest_words
 from .charts.wording import Naming, group_of, title_name, workload_name
 from .findings import answer_tables
 from .judgement import TOO_NOISY, crossover_text, too_noisy, withheld
@@ -425,13 +425,11 @@ def _times(measured: Sequence[Row], places: Mapping[_Source, int], naming: Namin
         words = each.rows[0]["workload"], each.detail
         names = (naming.device(row) for row in each.rows)
         table += [(*words, name, text) for name, text in zip(names, texts, strict=True)]
-    in_each = " in each file" * any(each.group for each in shown)
-    part = f"the {len(shown)} slowest of {len(every)}" if len(every) > len(shown) else f"the slowest first{in_each}"
     columns = Table("", ("benchmark", "setting", "device", "time"), tuple(table))
     return {
         "ratio": False,
         "title": f"{len(every)} benchmarks, from the slowest",
-        "subtitle": f"Time per call, {part}, log scale. * noisy",
+        "subtitle": f"Time per call, {slowest_words(shown, len(every))}, log scale. * noisy",
         "groups": [{"name": name, "rows": entries} for name, entries in groups.items()],
         "markdown": "\n".join(markdown_table(columns)) + "\n",
     }

@@ -72,10 +72,10 @@ def _print_plan(cases: list[dict[str, Any]], ceilings_s: float, preset: str, pro
 
     rows = []
     for case in cases:
-        name = case["id"] + (f" ({case['library']})" if case["library"] else "")
+        name = shorten(case["id"], LONGEST) + (f" ({case['library']})" if case["library"] else "")
         whole = estimate_text(case["case_s"]) if not case["skip"] else ""
         call = "" if case["call_s"] is None else estimate_text(case["call_s"])
-        rows.append((shorten(name, LONGEST), case["device"], call, whole, case["skip"] or ""))
+        rows.append((name, case["device"], call, whole, case["skip"] or ""))
     texts = Column("benchmark", overflow="fold"), Column("device"), Column("skipped because", overflow="fold")
     times = Column("one call", justify="right"), Column("in all", justify="right")
     columns = (*texts[:2], *times, texts[2])

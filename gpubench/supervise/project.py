@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,7 +23,7 @@ _INI_SECTIONS = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "py
 _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 """Both are pytest's own choice."""
-_FOLDERS = ("benchmarks", "tests/benchmarks")
+BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 """Where projects usually keep theirs, often outside of what pytest's settings name."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of them is the uppermost of its project."""
@@ -48,7 +48,7 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
     can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which in a large project
     takes seconds: for those who need its options alone.
 
-    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` and a folder ``benchmarks`` are
+    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` and :data:`BENCHMARK_FOLDERS` are
     searched for tests that use a fixture of :data:`FIXTURES`; a project whose tests reach it in another way has to name
     its paths.
     """
@@ -68,23 +68,48 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
 
 def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     """Benchmarks that nobody names, and how they were found."""
-    paths, sources = [], []
-    if configured := next(((place, found) for place in places if (found := _pytest_settings(place))), None):
-        place, (file, settings) = configured
-        paths = list(_benchmark_files(place, settings))
-        sources = [f"testpaths in {file}"] * bool(paths)
-    folder = _benchmarks_folder(places)
-    if folder and not any(path.is_relative_to(folder) for path in paths):
-        paths.append(folder)
-        sources.append("found in this project")
-    return tuple(map(str, paths)), " and ".join(sources)
+    configured = next(((place, found) for place in places if (found := _pytest_settings(place))), None)
+    place, (file, settings) = configured or (places[0], ("", {}))
+    patterns = _words(settings.get("python_files")) or _TEST_FILES
+    paths = list(_benchmark_files(place, settings, patterns))
+    sources = [f"testpaths in {file}"] * bool(paths)
+    folders = [each for each in _benchmark_folders(places, patterns) if not _among(paths, each)]
+    for folder in folders:
+        if _of_one_name(paths, _files(folder)):  # which pytest refuses to import side by side
+            sources.append(f"not {folder.name}, where files have the same names")
+        else:
+            paths.append(folder)
+            sources.append("found in this project")
+    return tuple(map(str, paths)), "; ".join(dict.fromkeys(sources))
 
 
-def _benchmarks_folder(places: Sequence[Path]) -> Path | None:
-    """The nearest folder of benchmarks up to the uppermost of the project."""
+def _among(paths: Iterable[Path], folder: Path) -> bool:
+    return any(path.is_relative_to(folder) for path in paths)
+
+
+def _of_one_name(paths: Iterable[Path], others: Iterable[Path]) -> bool:
+    """Whether a module on one side is called like one on the other, and neither is in a package."""
+    alone = [{path.name for path in side if not (path.parent / "__init__.py").exists()} for side in (paths, others)]
+    return bool(alone[0] & alone[1])
+
+
+def _benchmark_folders(places: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
+    """Those of the nearest folder that has any, up to the uppermost of the project."""
     above = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
-    folders = [place / name for place in places[: above + 1] for name in _FOLDERS]
-    return next((each for each in folders if each != suite() and any(map(_measures, _files(each)))), None)
+    for place in places[: above + 1]:
+        folders = [place / name for name in BENCHMARK_FOLDERS if place / name != suite()]
+        if found := [folder for folder in folders if _has_benchmarks(folder, patterns, places[above])]:
+            return found
+    return []
+
+
+def _has_benchmarks(folder: Path, patterns: Sequence[str], uppermost: Path) -> bool:
+    """Whether a test there asks for the fixture, or a conftest.py does for the tests there."""
+    files = list(_files(folder)) if folder.is_dir() else []
+    tests = [path for path in files if any(fnmatch(path.name, pattern) for pattern in patterns)]
+    conftests = [path for path in files if path.name == "conftest.py"]
+    conftests += [above / "conftest.py" for above in folder.parents if above.is_relative_to(uppermost)]
+    return bool(tests) and (any(map(_measures, tests)) or any(map(_measures, conftests)))
 
 
 def described(paths: Sequence[str], source: str) -> str:
@@ -209,9 +234,8 @@ def _pytest_settings(place: Path) -> tuple[str, Mapping[str, Any]] | None:
     return None
 
 
-def _benchmark_files(place: Path, settings: Mapping[str, Any]) -> Iterator[Path]:
+def _benchmark_files(place: Path, settings: Mapping[str, Any], patterns: Sequence[str]) -> Iterator[Path]:
     """Files of tests that use pytest-benchmark's fixture or ours."""
-    patterns = _words(settings.get("python_files")) or _TEST_FILES
     seen: set[Path] = set()
     for word in _words(settings.get("testpaths")):
         for start in sorted(place.glob(word)) if any(sign in word for sign in "*?[") else [place / word]:
@@ -225,8 +249,12 @@ def _files(start: Path) -> Iterator[Path]:
     if start.is_file():
         yield start
     for folder, folders, names in os.walk(start):
-        folders[:] = sorted(name for name in folders if not any(fnmatch(name, pattern) for pattern in _PASSED_OVER))
+        folders[:] = sorted(name for name in folders if not _passed_over(Path(folder, name)))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _passed_over(folder: Path) -> bool:
+    return any(fnmatch(folder.name, pattern) for pattern in _PASSED_OVER) or (folder / "pyvenv.cfg").exists()
 
 
 def _words(value: Any) -> tuple[str, ...]:

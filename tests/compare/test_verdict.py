@@ -185,7 +185,7 @@ def test_where_runs_drift_more_processes_do_not_help_but_runs_do():
     (only,) = judge(drifting(random, CASES[:1]), drifting(random, CASES[:1], drift=0))
     assert only.verdict == INCONCLUSIVE
     assert 10 < only.more < 30
-    assert only.reason == "too noisy: whole runs drift by about 5 %, which fewer than 5 benchmarks can't show"
+    assert only.reason == "too noisy: that whole runs drifted by about 5 % can't be ruled out"
     assert "more runs per side would detect a change of 5 %" in only.advice
 
 

@@ -204,18 +204,24 @@ def costly():
 def test_called(benchmark, costly): benchmark(len, [])
 
 @pytest.mark.skipif(True, reason="needs a GPU")
-def test_elsewhere(benchmark, costly): benchmark(len, [])
+class TestElsewhere:
+    def test_it(self, benchmark, costly): benchmark(len, [])
 """
     (tmp_path / "test_theirs.py").write_text(tests)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "test_theirs.py"]
+    elsewhere = (
+        "import pytest\npytestmark = pytest.mark.skip('all of it')\ndef test_all(benchmark): benchmark(len, [])\n"
+    )
+    (tmp_path / "test_elsewhere.py").write_text(elsewhere)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "."]
     command += [f"--gpubench-plan={tmp_path / 'plan.json'}", "--gpubench-preset=smoke"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "2 skipped in" in done.stdout, done.stdout
+    assert "3 skipped in" in done.stdout, done.stdout
     plan = json.loads((tmp_path / "plan.json").read_text())["cases"]
-    assert [(case["fullname"].partition("::")[2], case["skip"]) for case in plan] == [
-        ("test_called", None),
-        ("test_elsewhere", "needs a GPU"),
-    ]
+    assert {case["fullname"].partition("::")[2]: case["skip"] for case in plan} == {
+        "test_called": None,
+        "TestElsewhere::test_it": "needs a GPU",
+        "test_all": "all of it",
+    }
 
 
 def test_what_the_timer_cannot_wait_for_is_flagged(results):

@@ -218,6 +218,16 @@ def test_of_many_own_benchmarks_the_slowest_lead(tmp_path: Path) -> None:
     assert [float(each.time.split()[0]) for each in found.times] == [float(ms) for ms in range(50, 10, -1)]
 
 
+def test_of_the_settings_of_a_workload_the_slow_one_leads(tmp_path: Path) -> None:
+    marks = [mark(f"file.w{i}", "cpu", 1e-3 * (1 + i)) for i in range(12)]
+    modes = {mode: Case("file.z", "cpu", "float32", {"mode": mode}) for mode in ("quick", "slow")}
+    marks += [records.benchmark(modes["quick"], 1e-5), records.benchmark(modes["slow"], 9.0)]
+    found = answered(tmp_path, marks, devices=(records.CPU,))
+    assert found.times[0][:2] == ("file.z float32, slow", "9.00 s")
+    assert found.times[-1][:2] == ("file.z float32, quick", "10.0 µs")
+    assert (len(found.times), found.more) == (14, 0)
+
+
 def test_without_a_known_device_there_is_no_hint_on_gpus(tmp_path: Path) -> None:
     """Of a suite that doesn't use torch."""
     marks = [mark("mine.a", "", 1e-3)]

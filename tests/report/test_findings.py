@@ -387,6 +387,14 @@ def test_many_rows_are_cut_and_counted(tmp_path: Path, count: int, words: str) -
     assert f"  {words.format(count - shown)}" in lines
 
 
+def test_a_sign_that_no_printed_row_has_is_not_explained(tmp_path: Path) -> None:
+    marks = [
+        records.benchmark(case("cpu", f"mine.w{i}"), 1e-3 * (38 - i), flags=("noisy",) * (i == 35)) for i in range(38)
+    ]
+    lines = lines_of(records.run_file(marks), tmp_path)
+    assert not any("*" in line for line in lines)
+
+
 def test_a_folder_of_any_name_is_one_line_of_printable_characters() -> None:
     run = Run(Path("run.json"), Machine("m", (), "2.0"), ())
     assert [ending(answer.Answer("."), run, (), s)[0] for s in (0.2, 31.04, 61.0)] == [

@@ -77,6 +77,13 @@ def test_a_setting_reads_as_python_writes_it() -> None:
     ]
 
 
+def test_a_long_name_of_a_parameter_does_not_hide_its_value() -> None:
+    shown = [setting("separator_between_columns", value) for value in (",", ";", " ", 4, "x" * 90)]
+    assert len(set(shown)) == 5
+    assert {len(words) <= 24 for words in shown} == {True}
+    assert shown[0] == 'separator_between_c…=","'
+
+
 def test_half_precision_never_leads_where_there_is_another() -> None:
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
     assert sweep.representative([halves, double]) is double

@@ -122,11 +122,51 @@ def test_benchmarks_whose_conftest_asks_for_the_fixture_are_found(kept_apart):
     assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
 
 
+def test_a_conftest_of_the_project_may_ask_for_the_fixture(kept_apart):
+    (kept_apart / "benchmarks/nn/speed_test.py").write_text("def test_speed(timed): timed(sum, [1])\n")
+    (kept_apart / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n")
+    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
+
+
+@pytest.mark.parametrize("file", ["run.py", "bench_sum.py", "env/lib/test_theirs.py", ".hidden/test_speed.py"])
+def test_what_pytest_would_not_collect_makes_no_folder_of_benchmarks(kept_apart, file):
+    (kept_apart / "benchmarks/nn/speed_test.py").unlink()
+    (kept_apart / "benchmarks" / file).parent.mkdir(parents=True, exist_ok=True)
+    (kept_apart / "benchmarks" / file).write_text(BENCHMARK)
+    if file.startswith("env"):
+        (kept_apart / "benchmarks/env/pyvenv.cfg").touch()
+    assert read_project(kept_apart) == Project()
+    if file.startswith("bench"):
+        (kept_apart / "pytest.ini").write_text("[pytest]\npython_files = bench_*.py\n")
+        assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
+
+
+def test_a_file_called_benchmarks_is_no_folder(place):
+    (place / "benchmarks").write_text(BENCHMARK)
+    assert read_project(place) == Project()
+
+
+def test_modules_of_one_name_that_pytest_cannot_import_together_are_left_to_a_run_of_their_own(kept_apart):
+    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    (kept_apart / "benchmarks/test_speed.py").write_text(BENCHMARK)
+    project = read_project(kept_apart)
+    assert names(kept_apart, project) == ["tests/unit/test_speed.py"]
+    assert project.source == "testpaths in pytest.ini; not benchmarks, where files have the same names"
+    (kept_apart / "benchmarks/__init__.py").touch()
+    assert names(kept_apart, read_project(kept_apart)) == ["tests/unit/test_speed.py", "benchmarks"]
+
+
+def test_both_folders_are_taken(kept_apart):
+    (kept_apart / "tests/benchmarks").mkdir()
+    (kept_apart / "tests/benchmarks/test_more.py").write_text(BENCHMARK)
+    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks", "tests/benchmarks"]
+
+
 def test_a_folder_of_benchmarks_comes_with_those_among_the_tests(kept_apart):
     (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     project = read_project(kept_apart)
     assert names(kept_apart, project) == ["tests/unit/test_speed.py", "benchmarks"]
-    assert project.source == "testpaths in pytest.ini and found in this project"
+    assert project.source == "testpaths in pytest.ini; found in this project"
     (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests benchmarks\n")
     assert names(kept_apart, read_project(kept_apart)) == ["tests/unit/test_speed.py", "benchmarks/nn/speed_test.py"]
     (kept_apart / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["tests"]\n')

@@ -12,7 +12,7 @@ from ..labels import Row, grouped, library, listed, times_range, times_text
 from ..speedup import leading
 from ..sweep import slowest_first
 from .layouts import NamedRows, RowMark, row_pitch, rows_height
-from .material import LEAST_VALUES, ChartData, Notable, by_file, marked, plainest
+from .material import LEAST_VALUES, ChartData, Notable, by_file, marked, plainest, slowest_words
 from .page import Figure, Key
 from .wording import caption, hollow_marks, warning
 
@@ -127,14 +127,11 @@ def _times(data: ChartData) -> list[Figure]:
     found = by_file(shown, every)
     entries = marked(found, lambda row: _time(data, row, used))
     least, most = (time_text(end(row["time_s"] for rows in every for row in rows), False) for end in (min, max))
-    in_each = " in each file" * any(each.group for each in found)
-    part = f"the {count} slowest of {len(every)}{', by file' * bool(in_each)}"
-    part = part if count < len(every) else f"the slowest first{in_each}"
     devices = data.keys(used, "mark")
     chart = NamedRows(entries, "s", devices if len(devices) > 1 else ())
     known = any(mark.low is not None for entry in entries for mark in entry.marks)
     words = caption(used, data.naming, "Thick line: 95% confidence interval. " * known, "*")
-    subtitle = f"Time per call, {part}; log scale"
+    subtitle = f"Time per call, {slowest_words(found, len(every))}; log scale"
     sized = ", each at its largest size," * any(row["size"] is not None for row in used)
     title = f"{len(every)} benchmarks{sized} take {least} to {most} per call"
     return [Figure("headline", "headline", title, subtitle, words, chart, notice=warning(used))]

@@ -248,3 +248,11 @@ def sound(line: Line) -> tuple[tuple[Point, ...], tuple[Row, ...]]:
 def line_setting(line: Line, *without: str) -> tuple[tuple[str, object], ...]:
     """What tells a line apart from others beside its device and the terms ``without``."""
     return tuple((name, value) for name, value in line.terms.items() if name not in ("source", *without))
+
+
+def slowest_words(found: Sequence[Notable], total: int) -> str:
+    """How a picture of times is ordered: ``the 15 slowest of 60, by file``, ``the slowest first in each file``."""
+    grouped_by_file = any(each.group for each in found)
+    if len(found) < total:
+        return f"the {len(found)} slowest of {total}{', by file' * grouped_by_file}"
+    return f"the slowest first{' in each file' * grouped_by_file}"
