@@ -88,13 +88,23 @@ def test_times_copies_and_peaks_are_those_of_the_model(results):
     assert large["launch_s"] == LAUNCH_S
 
 
-def test_every_screen_and_picture_says_that_it_is_simulated(results, tmp_path):
-    from gpubench.report.charts.pictures import figures_of
-
+def test_every_screen_says_that_it_is_simulated(results):
     warning = "Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
     assert f"WARNING: {warning}" in str(results)
     assert "Simulated" in results._repr_html_()
     assert set(results.df["device_name"].dropna()) > {"Simulated accelerator"}
+
+
+def test_every_picture_says_that_it_is_simulated(tmp_path):
+    """Of times that no neighbour made too noisy to draw."""
+    from gpubench.report.charts.pictures import figures_of
+
+    cases = [Case("a.b", name, "float32", {"n": n}, size="n") for name in ("cpu", "demo") for n in (64, 512, 2048)]
+    marks = [
+        records.benchmark(case, (1e-9 if case.device == "cpu" else 1e-11) * case.params["n"] ** 3, work={"flops": 1e9})
+        for case in cases
+    ]
+    results = Results.load(run_file(tmp_path / "run.json", True, marks))
     for kind in ("speedup", "rate", "time"):
         (svg,) = render(figures_of(results.table, kind, {})[:1], ["svg"], ["light"]).values()
         assert b"Simulated accelerator" in svg
@@ -117,9 +127,9 @@ def test_a_network_and_autograd_are_simulated_operation_by_operation():
     assert "its model needs work that PyTorch can count on meta tensors" in row["reason"]
 
 
-def run_file(path, simulated):
+def run_file(path, simulated, marks=None):
     device = {"name": "demo", "kind": "demo", "label": "Simulated accelerator", "simulated": simulated}
-    marks = [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
+    marks = marks or [records.benchmark(Case("a.b", "cpu", "float32"), 1e-3, medians=(1e-3, 1.01e-3))]
     path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, device), processes=2)))
     return path
 
