@@ -73,18 +73,18 @@ def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     patterns = _words(settings.get("python_files")) or _TEST_FILES
     paths = list(_benchmark_files(place, settings, patterns))
     sources = [f"testpaths in {file}"] * bool(paths)
-    folders = [each for each in _benchmark_folders(places, patterns) if not _among(paths, each)]
-    for folder in folders:
-        if _of_one_name(paths, _files(folder)):  # which pytest refuses to import side by side
+    modules = [*paths]
+    for folder in _benchmark_folders(places, patterns):
+        tests = _tests(folder, patterns)
+        if any(path.is_relative_to(folder) for path in paths):
+            continue
+        if _of_one_name(modules, tests):  # which pytest refuses to import side by side
             sources.append(f"not {folder.name}, where files have the same names")
         else:
             paths.append(folder)
+            modules += tests
             sources.append("found in this project")
     return tuple(map(str, paths)), "; ".join(dict.fromkeys(sources))
-
-
-def _among(paths: Iterable[Path], folder: Path) -> bool:
-    return any(path.is_relative_to(folder) for path in paths)
 
 
 def _of_one_name(paths: Iterable[Path], others: Iterable[Path]) -> bool:
@@ -105,11 +105,16 @@ def _benchmark_folders(places: Sequence[Path], patterns: Sequence[str]) -> list[
 
 def _has_benchmarks(folder: Path, patterns: Sequence[str], uppermost: Path) -> bool:
     """Whether a test there asks for the fixture, or a conftest.py does for the tests there."""
-    files = list(_files(folder)) if folder.is_dir() else []
-    tests = [path for path in files if any(fnmatch(path.name, pattern) for pattern in patterns)]
-    conftests = [path for path in files if path.name == "conftest.py"]
+    if not folder.is_dir():
+        return False
+    tests, conftests = _tests(folder, patterns), _tests(folder, ["conftest.py"])
     conftests += [above / "conftest.py" for above in folder.parents if above.is_relative_to(uppermost)]
     return bool(tests) and (any(map(_measures, tests)) or any(map(_measures, conftests)))
+
+
+def _tests(start: Path, patterns: Sequence[str]) -> list[Path]:
+    """Files of that name in a folder, or the file itself."""
+    return [path for path in _files(start) if any(fnmatch(path.name, pattern) for pattern in patterns)]
 
 
 def described(paths: Sequence[str], source: str) -> str:
@@ -239,8 +244,8 @@ def _benchmark_files(place: Path, settings: Mapping[str, Any], patterns: Sequenc
     seen: set[Path] = set()
     for word in _words(settings.get("testpaths")):
         for start in sorted(place.glob(word)) if any(sign in word for sign in "*?[") else [place / word]:
-            for path in _files(start):
-                if path not in seen and any(fnmatch(path.name, pattern) for pattern in patterns) and _measures(path):
+            for path in _tests(start, patterns):
+                if path not in seen and _measures(path):
                     seen.add(path)
                     yield path
 

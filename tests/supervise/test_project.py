@@ -159,7 +159,11 @@ def test_modules_of_one_name_that_pytest_cannot_import_together_are_left_to_a_ru
 def test_both_folders_are_taken(kept_apart):
     (kept_apart / "tests/benchmarks").mkdir()
     (kept_apart / "tests/benchmarks/test_more.py").write_text(BENCHMARK)
+    for folder in ("benchmarks", "tests/benchmarks"):
+        (kept_apart / folder / "conftest.py").touch()
     assert names(kept_apart, read_project(kept_apart)) == ["benchmarks", "tests/benchmarks"]
+    (kept_apart / "benchmarks/test_more.py").write_text(BENCHMARK)
+    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
 
 
 def test_a_folder_of_benchmarks_comes_with_those_among_the_tests(kept_apart):
