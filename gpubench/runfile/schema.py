@@ -72,6 +72,8 @@ class Case(Struct, frozen=True, gc=False):
     threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
+    kind: Annotated[str, _is("kind of work: networks, copies, …; empty for one's own benchmark")] = ""
+    title: Annotated[str, _is("what people read for the workload's name; empty where that is plain English")] = ""
 
     @property
     def id(self) -> str:
