@@ -47,10 +47,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run."""
+    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine, run or source."""
 
     role: str
-    name: str
+    name: object
 
     def holds(self, row: Measured) -> bool:
         """Whether the row is of this baseline."""
@@ -177,17 +177,16 @@ def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
         return None
     known: dict[str, None] = {}
     for role in ("device", "implementation", "machine", "run"):
-        values = dict.fromkeys(value for row in rows if (value := _role(row, role)))
+        values = dict.fromkeys(str(value) for row in rows if (value := _role(row, role)))
         if name in values:
             return Baseline(role, name)
         known |= values
     raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
 
 
-def _role(row: Measured, role: str) -> str:
-    if role in ("machine", "run"):
-        return row.run.machine.label if role == "machine" else row.run_name
-    return str(getattr(row.result, role))
+def _role(row: Measured, role: str) -> object:
+    known: dict[str, object] = {"machine": row.run.machine.label, "run": row.run_name, "source": row.source}
+    return known[role] if role in known else getattr(row.result, role)
 
 
 def compare(
@@ -313,7 +312,7 @@ def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _P
     if baseline is None:
         yield from _against_cpu(rows, runs)
         yield from _against_run(rows, others, first)
-    elif baseline.role in ("device", "implementation"):
+    elif baseline.role in ("device", "implementation", "source"):
         yield from _against(rows, runs, baseline)
     else:
         yield from _against_run(rows, others, first, any_kind=True)
