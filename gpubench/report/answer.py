@@ -18,20 +18,8 @@ import pandas as pd
 
 from ..devices.implementations import implementation_label
 from ..format import counted, seconds_text, shorten, text
-from ..runfile.matching import (
-    ELEMENTWISE,
-    IRREGULAR,
-    LINEAR_ALGEBRA,
-    MATRIX,
-    NETWORKS,
-    OPERATORS,
-    OTHER_MATRIX,
-    SCIENCE,
-    TRAINING,
-    WORK_KINDS,
-    kind_of,
-    shown_name,
-)
+from ..runfile.kinds import KINDS, WORK_KINDS, kind_of
+from ..runfile.matching import shown_name
 from ..runfile.schema import Result, Run
 from . import judgement, labels, sweep
 from .judgement import IF_IT_STAYS, TOO_NOISY, UNSURE, WORTH_IT, WORTHWHILE, copies_text, crossover_text, peak_text
@@ -57,17 +45,10 @@ MOST_TIMES, MOST_OWN = 10, 40
 _BUSY_SHARE = 1 / 3
 LEAD_LINES, LEAD_WIDTH, MOST_WORDS = 3, 80, 40
 """Of what somebody in a hurry reads."""
-IN_WORDS = {
-    MATRIX: "matrix products",
-    OTHER_MATRIX: "other matrix products",
-    NETWORKS: "networks",
-    TRAINING: "training",
-    OPERATORS: "operators",
-    LINEAR_ALGEBRA: "linear algebra",
-    IRREGULAR: "sorting and irregular access",
-    SCIENCE: "science and images",
-    ELEMENTWISE: "elementwise work",
-}
+IN_WORDS = {kind.heading: kind.words for kind in KINDS.values()}
+MATRIX, NETWORKS, TRAINING, ELEMENTWISE = (
+    KINDS[name].heading for name in ("matmul", "networks", "training", "elementwise")
+)
 _MAIN = (MATRIX, NETWORKS, TRAINING)
 """Kinds that are never among those that are only counted."""
 _LEVELS = range(6)
@@ -187,7 +168,7 @@ def answer(
     alone_sentence = "" if sentence == _NO_ANSWER else _cpu_sentence(alone)
     shown = _shown(alone)
     left = [row for row in alone if all(row is not each for each in shown)]
-    more = sum(kind_of(row["workload"]) == row["workload"] for row in left)
+    more = sum(not row["_result"].kind for row in left)
     return Answer(" ".join(filter(None, [sentence, alone_sentence])), noted, (), tuple(map(timing, shown)), more, hint)
 
 
@@ -218,7 +199,7 @@ def _card_rows(members: list[Row], crossings: dict[tuple[int, int], Row]) -> tup
 
 def _in_other_arithmetic(kind: str, members: list[Row]) -> dict[str, Row]:
     """The typical pair in each dtype and variant, of those that the kind of work was measured in: ``bfloat16``."""
-    work = [row for row in members if kind_of(row["workload"]) == kind]
+    work = [row for row in members if kind_of(row["_result"]) == kind]
     found = {}
     for name, rows in grouped(work, arithmetic).items():
         if known := judgement.known_speedups(representatives(rows)[kind]):
@@ -350,7 +331,8 @@ _LEADS_WITH_RATIO = (WORTH_IT, IF_IT_STAYS)
 
 def _place(row: AnswerRow) -> int:
     """Place in the sentence; the user's own work comes before small and thin matrices."""
-    order = (MATRIX, NETWORKS, TRAINING, "", LINEAR_ALGEBRA, SCIENCE, OPERATORS, IRREGULAR, OTHER_MATRIX, ELEMENTWISE)
+    last = ("linear_algebra", "science", "operators", "irregular", "other_matmul", "elementwise")
+    order = (*_MAIN, "", *(KINDS[name].heading for name in last))
     return order.index(row.name if row.name in order else "")
 
 
@@ -505,7 +487,7 @@ def _shown(rows: list[Row]) -> list[Row]:
     """Where the user has more than ten benchmarks, each at its largest size, the slowest forty. Else up to ten
     workloads: first the user's own, then one of each kind in turn, in the order of WORK_KINDS; where that leaves room,
     further settings of the user's own."""
-    own = sweep.slowest_first(row for row in rows if kind_of(row["workload"]) == row["workload"])
+    own = sweep.slowest_first(row for row in rows if not row["_result"].kind)
     if len(own) > MOST_TIMES:
         return [max(on_devices, key=lambda row: float(row["time_s"])) for on_devices in own[:MOST_OWN]]
     kinds = representatives(rows)
@@ -544,7 +526,7 @@ def time_text(seconds: float, doubtful: bool) -> str:
 
 def unverified(result: Result) -> str:
     """``(not verified)`` for the user's own benchmark whose result was not compared with a reference."""
-    own = kind_of(result.workload) == result.workload
+    own = not result.kind
     return "(not verified)" if own and result.check and result.check.status != "passed" else ""
 
 
@@ -564,7 +546,7 @@ def _cpu_sentence(rows: list[Row]) -> str:
         shown = ", ".join(filter(None, details))
         parts.append(f"{cells.rate} in {IN_WORDS[kind]}" + (f" ({shown})" if shown else ""))
     if not parts:
-        parts = [_range_words([row for row in rows if kind_of(row["workload"])])]
+        parts = [_range_words([row for row in rows if kind_of(row["_result"])])]
     run, device = rows[0]["_run"], rows[0]["device"]
     machine = _with_threads(run, device, {run.machine.threads} - {None})
     found = f"{', '.join(parts)}.{_threads_pay(rows)}"
@@ -619,7 +601,7 @@ def warnings(rows: Sequence[Row], runs: Sequence[Run]) -> tuple[str, ...]:
         lines.append(f"Times of the {listed(sorted(devices))} come from a model, not from hardware: don't quote them.")
     if smoke and all(smoke):
         return tuple(lines)
-    judged = [row for row in rows if kind_of(row["workload"])] or rows
+    judged = [row for row in rows if kind_of(row["_result"])] or rows
     noisy = sum(labels.noisy(row) for row in judged)
     busy = any(flag.name == "contended" for run in runs for flag in run.flags)
     many = noisy > _BUSY_SHARE * len(judged) and len(judged) > 1  # of a single one its star says it

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .. import statistics
 from ..format import aligned, counted, seconds_text, shorten, text
-from ..runfile.matching import kind_of, shown_name
+from ..runfile.matching import shown_name
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..statistics import INTERVAL
@@ -160,7 +160,7 @@ def _own(run: Run) -> list[str]:
     """Times on all devices of benchmarks that aren't the suite's, a line each."""
     lines: dict[str, dict[str, str]] = {}
     for result in run.results:
-        if result.times and kind_of(result.workload) == result.workload:
+        if result.times and not result.kind:
             device = "CPU" if result.device == "cpu" else result.device
             seconds = time_text(result.times.median_s, bool(result.flags))
             lines.setdefault(shown_name(result.case.id), {})[f"{device} {seconds}"] = unverified(result)

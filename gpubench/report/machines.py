@@ -19,7 +19,8 @@ import pandas as pd
 
 from ..errors import UsageError
 from ..format import counted, ratio_text, shorten, text
-from ..runfile.matching import WORK_KINDS, kind_of, shown_name
+from ..runfile.kinds import WORK_KINDS, kind_of
+from ..runfile.matching import shown_name
 from ..runfile.schema import Run
 from .judgement import (
     ABOVE_PEAK,
@@ -201,14 +202,15 @@ def work_lines(results: pd.DataFrame) -> list[WorkLine]:
     """By kind of work and arithmetic the benchmarks that most devices have, each at the largest size that these devices
     have in common; the plainest arithmetic of a kind leads."""
     measured = [row for row in records(results) if row["_result"].times and not library(row)]
-    work = [row for row in measured if kind_of(row["workload"])]
+    work = [row for row in measured if kind_of(row["_result"])]
     shared: dict[tuple[str, str], list[SharedBenchmark]] = {}
     for (workload, done), rows in grouped(work, lambda row: (row["workload"], arithmetic(row))).items():
         cases = [_by_device(same) for same in grouped(rows, _setting).values()]
         most = max(map(len, cases))
         by_first = {id(next(iter(case.values()))): case for case in cases if len(case) == most}
         first = representative([next(iter(case.values())) for case in by_first.values()])
-        shared.setdefault((str(kind_of(workload)), done), []).append(SharedBenchmark(workload, by_first[id(first)]))
+        kind = str(kind_of(first["_result"]))
+        shared.setdefault((kind, done), []).append(SharedBenchmark(workload, by_first[id(first)]))
     kinds = grouped(shared, lambda key: key[0])
     lines = []
     for kind in (*WORK_KINDS, *(kind for kind in kinds if kind not in WORK_KINDS)):

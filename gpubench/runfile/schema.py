@@ -59,7 +59,8 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Case(Struct, frozen=True, gc=False):
-    """One parametrised point of a workload on one device: its identity, and on which terms it may be compared."""
+    """One parametrised point of a workload on one device: its identity, on which terms it may be compared, and what
+    people read of it."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]
@@ -72,6 +73,8 @@ class Case(Struct, frozen=True, gc=False):
     threads: Annotated[Count | None, _is("CPU threads that the implementation may use")] = None
     size: Annotated[str | None, _is("the parameter that charts put on the x axis")] = None
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
+    kind: Annotated[str, _is("kind of work: networks, copies, …; empty for one's own benchmark")] = ""
+    title: Annotated[str, _is("what people read for the workload's name; empty where that is plain English")] = ""
 
     @property
     def id(self) -> str:
