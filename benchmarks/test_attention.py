@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from gpubench.errors import Unmeasurable
 from gpubench.measure.data import dispatch_mode
 
-pytestmark = pytest.mark.gpubench(size="length", dtypes=["float32", "bfloat16"])
+pytestmark = pytest.mark.gpubench(kind="operators", size="length", dtypes=["float32", "bfloat16"])
 
 KERNELS = ["flash", "efficient", "cudnn", "math"]
 LENGTHS = pytest.mark.gpubench_sweep("length", smoke=[32], quick=[512], full=[128, 512, 1024, 2048, 4096, 8192, 16384])
@@ -77,6 +77,7 @@ def require_kernel(arguments, backend):
         raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken))}")
 
 
+@pytest.mark.gpubench(title="attention")
 @FULL_ONLY
 @LENGTHS
 def test_full(gpubench, backend, length):
@@ -84,6 +85,7 @@ def test_full(gpubench, backend, length):
     attend(gpubench, backend, length)
 
 
+@pytest.mark.gpubench(title="causal attention")
 @BY_KERNEL
 @LENGTHS
 def test_causal(gpubench, backend, length):
@@ -91,6 +93,7 @@ def test_causal(gpubench, backend, length):
     attend(gpubench, backend, length, causal=True)
 
 
+@pytest.mark.gpubench(title="causal attention, grouped")
 @FULL_ONLY
 @LENGTHS
 def test_grouped(gpubench, backend, length):

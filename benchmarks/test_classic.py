@@ -8,7 +8,7 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.gpubench(size="n", dtypes=["float32"]),
+    pytest.mark.gpubench(kind="elementwise", size="n", dtypes=["float32"]),
     pytest.mark.gpubench_sweep("n", smoke=[10**5], quick=[10**8], full=[10**8]),
 ]
 
@@ -25,6 +25,7 @@ def preallocated(result, a, b, product, out):
     return torch.add(result, torch.mul(a, b, out=product), out=out)
 
 
+@pytest.mark.gpubench(title="r + a·b")
 @pytest.mark.parametrize("form", ["as written", "preallocated"])
 def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)

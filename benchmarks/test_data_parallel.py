@@ -12,7 +12,7 @@ from gpubench.parallel import distributed
 from gpubench.parallel.ranks import circle, device_counts, require_devices
 from gpubench.workloads import training
 
-pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(devices="accelerator")]
+pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed", devices="accelerator")]
 
 COUNTS = [1, *device_counts()]
 MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
@@ -65,6 +65,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     gpubench(learner.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
 
 
+@pytest.mark.gpubench(title="LeNet")
 @MODES
 @pytest.mark.parametrize("devices", COUNTS)
 def test_lenet(gpubench, devices, mode):
@@ -78,6 +79,7 @@ def test_tutorial(gpubench, devices):
     step(gpubench, "linear", devices, "strong", 100, 30)
 
 
+@pytest.mark.gpubench(title="tabular MLP")
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tabular(gpubench, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""

@@ -10,7 +10,7 @@ from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
 
-pytestmark = pytest.mark.gpubench_parallel
+pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 
 COUNTS = device_counts()
 STEPS = [
@@ -37,6 +37,7 @@ def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", *
     )  # fmt: skip
 
 
+@pytest.mark.gpubench(title="LeNet")
 @MODES
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=STEPS, full=STEPS)
 def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
@@ -50,6 +51,7 @@ def test_linear(gpubench, gpubench_ranks, method, devices):
     step(gpubench, gpubench_ranks, "linear", method, devices, "strong", 30)
 
 
+@pytest.mark.gpubench(title="ResNet-50")
 @pytest.mark.gpubench_sweep("method, devices", smoke=[], quick=[], full=STEPS)
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=["weak"], full=["strong", "weak"])
 def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
@@ -57,6 +59,7 @@ def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
     step(gpubench, gpubench_ranks, "resnet50", method, devices, mode, 32)
 
 
+@pytest.mark.gpubench(title="tabular MLP")
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[*SMALL, ("fsdp", 2)], full=STEPS)
 def test_tabular(gpubench, gpubench_ranks, method, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
@@ -67,7 +70,7 @@ def test_tabular(gpubench, gpubench_ranks, method, devices):
     training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
 
-@pytest.mark.gpubench(size="nbytes", dtypes=["float32"])
+@pytest.mark.gpubench(title="all-reduce", size="nbytes", dtypes=["float32"])
 @pytest.mark.parametrize("devices", COUNTS)
 @pytest.mark.gpubench_sweep(
     "nbytes",

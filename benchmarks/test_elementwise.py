@@ -8,6 +8,7 @@ import pytest
 import torch
 
 pytestmark = pytest.mark.gpubench(
+    kind="elementwise",
     implementations=["torch", "numpy"],
     full_implementations=["cupy", "jax"],
     size="n",
@@ -76,6 +77,7 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
     return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
 
 
+@pytest.mark.gpubench(title="multiply-add")
 @THREE_FORMS
 @SIZES
 def test_multiply_add(gpubench, form, n):

@@ -7,7 +7,11 @@ import pytest
 import torch
 
 pytestmark = pytest.mark.gpubench(
-    full_dtypes=["float64"], implementations=["torch", "numpy"], full_implementations=["cupy", "jax"], size="n"
+    kind="linear_algebra",
+    full_dtypes=["float64"],
+    implementations=["torch", "numpy"],
+    full_implementations=["cupy", "jax"],
+    size="n",
 )
 
 
@@ -18,6 +22,7 @@ def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
     gpubench(getattr(gpubench.xp.fft, name), gpubench.array(x), threads=threads, unit=unit, **work)
 
 
+@pytest.mark.gpubench(title="FFT")
 @pytest.mark.gpubench_sweep(
     "batch, n",
     smoke=[(2, 64)],
@@ -30,6 +35,7 @@ def test_complex(gpubench, batch, n):
     transform(gpubench, "fft", x, n, 5, x.nbytes, batch, "signal")
 
 
+@pytest.mark.gpubench(title="FFT of images")
 @pytest.mark.gpubench_sweep(
     "batch, n", smoke=[(2, 32)], quick=[(1, 1024)], full=[(1, 256), (1, 1024), (1, 4096), (64, 256), (64, 1024)]
 )

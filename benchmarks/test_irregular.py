@@ -23,7 +23,7 @@ LEVELS = 201
 """Heights of a running sum: differences of two have at most the 8 bits of bfloat16."""
 COUNTS = {"smoke": [1000], "quick": [10**4, 10**6], "full": [10**3, 10**4, 10**5, 10**6, 10**7]}
 
-pytestmark = pytest.mark.gpubench(size="n")
+pytestmark = pytest.mark.gpubench(kind="irregular", size="n")
 WITH_NUMPY = pytest.mark.gpubench(implementations=["torch", "numpy"])
 ONE_COUNT = pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[10**6], full=COUNTS["full"])
 
@@ -65,6 +65,7 @@ def numpy_scatter_add(target, index, values):
     return result
 
 
+@pytest.mark.gpubench(title="scatter-add")
 @WITH_NUMPY
 @ONE_COUNT
 def test_scatter_add(gpubench, n):
@@ -103,7 +104,7 @@ def numpy_largest(scores):
 
 
 @WITH_NUMPY
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="top-k", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64], full=[1, 8, 64, 512])
 def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: what sampling the next token costs."""
@@ -127,6 +128,7 @@ def test_unique(gpubench, n):
         gpubench(torch.unique, values, **work)
 
 
+@pytest.mark.gpubench(title="running sum")
 @WITH_NUMPY
 @ONE_COUNT
 def test_cumsum(gpubench, n):

@@ -20,7 +20,11 @@ from gpubench.measure.data import as_tensor
 from gpubench.measure.precision import ROUNDOFF
 
 pytestmark = pytest.mark.gpubench(
-    full_dtypes=["float64"], implementations=["torch", "numpy"], full_implementations=["cupy", "jax"], size="n"
+    kind="linear_algebra",
+    full_dtypes=["float64"],
+    implementations=["torch", "numpy"],
+    full_implementations=["cupy", "jax"],
+    size="n",
 )
 
 FULL = [*((1, n) for n in (16, 64, 256, 1024, 4096)), (1024, 16), (1024, 64)]
@@ -87,6 +91,7 @@ def cholesky(linalg, a):
     return linalg.cholesky(a)
 
 
+@pytest.mark.gpubench(title="Cholesky")
 @SHAPES
 def test_cholesky(gpubench, batch, n):
     g = square(gpubench, batch, n)
@@ -105,6 +110,7 @@ def qr_reference(linalg, given, a, *, dtype):
     return qr(torch.linalg, a)
 
 
+@pytest.mark.gpubench(title="QR")
 @SHAPES
 def test_qr(gpubench, batch, n):
     """Q and R; the diagonal of R is unique up to signs."""
@@ -125,6 +131,7 @@ def svd_reference(linalg, given, a, *, dtype):
     return svd(torch.linalg, a)
 
 
+@pytest.mark.gpubench(title="SVD")
 @TWO_SHAPES
 def test_svd(gpubench, batch, n):
     """Singular values and both sets of vectors; the values are unique."""
@@ -144,6 +151,7 @@ def eigh_reference(linalg, given, a, *, dtype):
     return eigh(torch.linalg, a)
 
 
+@pytest.mark.gpubench(title="eigenvectors")
 @SHAPES
 def test_eigh(gpubench, batch, n):
     """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
@@ -162,6 +170,7 @@ def lstsq(linalg, a, b):
     return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
 
 
+@pytest.mark.gpubench(title="least squares")
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
     """A fit of n unknowns to 4 n equations, by QR; other libraries take the SVD, which costs more and forgives more."""

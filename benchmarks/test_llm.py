@@ -10,7 +10,7 @@ import torch
 
 from gpubench.workloads import models
 
-pytestmark = pytest.mark.gpubench(dtypes=["float32", "bfloat16"])
+pytestmark = pytest.mark.gpubench(kind="networks", dtypes=["float32", "bfloat16"])
 
 QUICK = [("125M", 1, 128)]
 FULL = [("125M", batch, tg) for batch in (1, 8, 32) for tg in (128, 1024)]
@@ -27,7 +27,7 @@ def infer(gpubench, model, batch, start, count, *, int8=False):
         gpubench(decoder, tokens, items=batch * count, unit="token", **work)
 
 
-@pytest.mark.gpubench(size="pp", variants=["eager", "compile"])
+@pytest.mark.gpubench(title="Llama prefill", size="pp", variants=["eager", "compile"])
 @pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=["125M"], full=["125M", "1B", "8B"])
 @pytest.mark.gpubench_sweep("pp", smoke=[16], quick=[512], full=[128, 512, 2048, 4096])
 def test_prefill(gpubench, model, pp):
@@ -35,14 +35,14 @@ def test_prefill(gpubench, model, pp):
     infer(gpubench, model, 1, 0, pp)
 
 
-@pytest.mark.gpubench(size="batch", variants=["eager", "compile", "graph"])
+@pytest.mark.gpubench(title="Llama decode", size="batch", variants=["eager", "compile", "graph"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode(gpubench, model, batch, tg):
     """The next token of each sequence, always at the same place: every call does the same work."""
     infer(gpubench, model, batch, tg, 1)
 
 
-@pytest.mark.gpubench(size="batch", dtypes=["bfloat16"])
+@pytest.mark.gpubench(title="Llama decode, int8", size="batch", dtypes=["bfloat16"])
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
     """The same with weights of 8 bits and activations of 16: half of the bytes to read."""

@@ -6,7 +6,7 @@ import torch
 ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
-pytestmark = pytest.mark.gpubench(full_implementations=["cupy", "jax"])
+pytestmark = pytest.mark.gpubench(kind="other_matmul", full_implementations=["cupy", "jax"])
 
 
 def into(gpubench, out):
@@ -14,7 +14,7 @@ def into(gpubench, out):
     return {"out": gpubench.array(out)} if gpubench.writes else {}
 
 
-@pytest.mark.gpubench(dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench(kind="matmul", title="n × n", dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
 @pytest.mark.gpubench_sweep(
     "n",
     smoke=[32, 64],
@@ -41,7 +41,7 @@ def test_batched(gpubench, batch):
     gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
 
 
-@pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="rows")
+@pytest.mark.gpubench(title="tall × skinny", dtypes=["float32", "tf32", "bfloat16"], size="rows")
 @pytest.mark.gpubench_sweep(
     "rows", smoke=[256], glance=[10**5], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6]
 )

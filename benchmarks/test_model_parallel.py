@@ -7,7 +7,7 @@ from gpubench.parallel.ranks import device_counts
 from gpubench.runfile.schema import Work
 from gpubench.workloads import training
 
-pytestmark = pytest.mark.gpubench_parallel
+pytestmark = [pytest.mark.gpubench_parallel, pytest.mark.gpubench(kind="distributed")]
 
 BATCH = 256
 SINGLE = [("single", 1, 1), ("one thread", 1, 1)]
@@ -38,7 +38,7 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
     )  # fmt: skip
 
 
-@pytest.mark.gpubench(size="microbatches")
+@pytest.mark.gpubench(title="MLP", size="microbatches")
 @pytest.mark.gpubench_sweep(
     "schedule, devices, microbatches",
     smoke=schedules([2])[1:4],
@@ -50,6 +50,7 @@ def test_mlp(gpubench, gpubench_ranks, schedule, devices, microbatches):
     pipeline(gpubench, gpubench_ranks, "deep_mlp", schedule, devices, microbatches, BATCH)
 
 
+@pytest.mark.gpubench(title="tabular MLP")
 @pytest.mark.gpubench_sweep(
     "schedule, devices, microbatches", smoke=[("gpipe", 2, 2)], quick=[("gpipe", 2, 2)], full=schedules([2])
 )

@@ -14,7 +14,7 @@ from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
 from gpubench.workloads import models
 
-pytestmark = pytest.mark.gpubench(variants=["eager", "autocast", "compile", "graph"], size="batch")
+pytestmark = pytest.mark.gpubench(kind="networks", variants=["eager", "autocast", "compile", "graph"], size="batch")
 
 HALF = pytest.mark.gpubench(full_dtypes=["bfloat16", "float16"])
 
@@ -30,39 +30,46 @@ def forward(gpubench, build, inputs, items, unit="sample"):
         gpubench(network, inputs, items=items, unit=unit)
 
 
+@pytest.mark.gpubench(title="MLP")
 @SMALL_BATCHES
 def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
 
 
+@pytest.mark.gpubench(title="LeNet")
 @pytest.mark.gpubench_sweep("batch", glance=[1, 256], **SMALL)
 def test_lenet(gpubench, batch):
     forward(gpubench, models.LeNet, gpubench.randn(batch, 1, 32, 32), batch)
 
 
+@pytest.mark.gpubench(title="CIFAR CNN")
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 4], full=[1, 2, 4, 8, 16])
 @SMALL_BATCHES
 def test_cifar(gpubench, width, batch):
     forward(gpubench, lambda: models.CifarNet(width), gpubench.randn(batch, 3, 32, 32), batch)
 
 
+@pytest.mark.gpubench(title="Encoder layer")
 @pytest.mark.gpubench_sweep("length", smoke=[8], quick=[128], full=[128, 512])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1, 8], full=[1, 4, 16, 64])
 def test_encoder(gpubench, length, batch):
     forward(gpubench, models.encoder, gpubench.randn(batch, length, 512), batch * length, "token")
 
 
+@pytest.mark.gpubench(title="ResNet-50")
 @pytest.mark.gpubench_sweep("batch", glance=[1], **LARGE)
 @HALF
 def test_resnet50(gpubench, batch):
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
 
 
+@pytest.mark.gpubench(title="ViT")
 @LARGE_BATCHES
 def test_vit(gpubench, batch):
     forward(gpubench, models.vit, gpubench.randn(batch, 3, 224, 224), batch)
 
 
+@pytest.mark.gpubench(title="BERT")
 @pytest.mark.gpubench_sweep("length", smoke=[16], glance=[128], quick=[128], full=[128, 512])
 @LARGE_BATCHES
 @HALF
@@ -70,6 +77,7 @@ def test_bert(gpubench, length, batch):
     forward(gpubench, models.bert, gpubench.randint(30522, (batch, length)), batch * length, "token")
 
 
+@pytest.mark.gpubench(title="GPT-2")
 @pytest.mark.gpubench_sweep("length", smoke=[16], glance=[128], quick=[128], full=[128, 512])
 @LARGE_BATCHES
 @HALF
@@ -93,7 +101,7 @@ def cudnn_benchmark(wanted):
 
 
 @HALF
-@pytest.mark.gpubench(variants=["eager", "autocast"])
+@pytest.mark.gpubench(kind="details", title="ResNet-50, tuned", variants=["eager", "autocast"])
 @pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=[], full=TUNINGS)
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32, 256])
 def test_resnet50_tuned(gpubench, tuning, batch):
@@ -115,7 +123,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.gpubench(variants=["eager"])
+@pytest.mark.gpubench(kind="details", variants=["eager"])
 @pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["lenet", "resnet50", "bert"])
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["default", "reduce-overhead", "max-autotune"])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32])

@@ -14,7 +14,7 @@ VOCABULARY = 32_000
 FULL = [16, 64, 256, 1024, 4096, 65536]
 ROWS = {"smoke": [8], "quick": [4096], "full": FULL}
 
-pytestmark = pytest.mark.gpubench(size="rows")
+pytestmark = pytest.mark.gpubench(kind="operators", size="rows")
 
 
 @pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[64, 4096], full=FULL)
@@ -29,6 +29,7 @@ def test_layer_norm(gpubench, rows):
     gpubench(F.layer_norm, x, (COLUMNS,), weight, bias, nbytes=2 * x.nbytes + 2 * weight.nbytes, items=rows, unit="row")
 
 
+@pytest.mark.gpubench(title="RMS norm")
 @pytest.mark.gpubench_sweep("rows", **ROWS)
 def test_rms_norm(gpubench, rows):
     x, weight = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS)
@@ -43,7 +44,7 @@ def test_argmax(gpubench, rows):
     gpubench(torch.argmax, x, -1, nbytes=x.nbytes + place.nbytes, items=rows, unit="row")
 
 
-@pytest.mark.gpubench(size="tokens")
+@pytest.mark.gpubench(title="cross-entropy", size="tokens")
 @pytest.mark.gpubench_sweep("tokens", smoke=[4], quick=[128], full=[16, 128, 1024, 4096])
 def test_cross_entropy(gpubench, tokens):
     """The loss of a language model: 32,000 classes, which is why its scores are large and its arithmetic small."""

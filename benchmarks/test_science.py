@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from gpubench.errors import WrongAnswer
 
-pytestmark = pytest.mark.gpubench(implementations=["torch", "numpy"], size="n")
+pytestmark = pytest.mark.gpubench(kind="science", implementations=["torch", "numpy"], size="n")
 
 
 def measure(gpubench, function, numpy_function, *tensors, **work):
@@ -46,6 +46,7 @@ def numpy_kmeans_step(points, centres):
     return sums / np.bincount(nearest, minlength=len(centres)).astype(points.dtype)[:, None]
 
 
+@pytest.mark.gpubench(title="k-means step")
 @pytest.mark.gpubench_sweep("n", smoke=[2000], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])
 def test_kmeans(gpubench, n):
     """A step of k-means: n points of 32 numbers, 64 centres. The clusters lie apart, so no point is in doubt.
@@ -167,7 +168,7 @@ def numpy_resize(images):
     return rows[..., low] * (1 - share) + rows[..., high] * share
 
 
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="image resize", size="batch")
 @BATCHES
 def test_resize(gpubench, batch):
     """Colour images from 448 x 448 to 256 x 256, bilinear."""
@@ -189,7 +190,7 @@ def scipy_blur(images, taps):
     return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
 
 
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="image blur", size="batch")
 @BATCHES
 def test_blur(gpubench, batch):
     """A Gaussian blur of colour images of 448 x 448: 25 multiply-adds a pixel in torch, ten in SciPy's two passes."""

@@ -20,6 +20,8 @@ import torch
 from gpubench.errors import Unmeasurable
 from gpubench.workloads import models
 
+pytestmark = pytest.mark.gpubench(kind="networks")
+
 REQUESTS = 4
 """Different requests, in turn."""
 PATIENCE = {"max_time": 5, "min_rounds": 4}
@@ -40,7 +42,7 @@ def serve(gpubench, network, draw, *, answers, nbytes=None, **work):
         gpubench(network, setup=lambda: ((next(turn),), {}), nbytes=nbytes, devices=["cpu"], **work)
 
 
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="ResNet-50 request", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 def test_resnet50(gpubench, batch):
     """An image of 224 x 224 to 1,000 scores."""
@@ -49,7 +51,7 @@ def test_resnet50(gpubench, batch):
     serve(gpubench, network, request, items=batch, unit="image", answers=batch * 1000)
 
 
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="BERT request", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
 @pytest.mark.gpubench_sweep("length", smoke=[16], quick=[32], full=[32, 128])
 def test_bert(gpubench, batch, length):
@@ -59,7 +61,7 @@ def test_bert(gpubench, batch, length):
     serve(gpubench, network, request, items=batch, unit="sequence", answers=batch * length * 768)
 
 
-@pytest.mark.gpubench(size="batch")
+@pytest.mark.gpubench(title="Llama request", size="batch")
 @pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=["125M"], full=["125M", "1B"])
 @pytest.mark.gpubench_sweep("prompt, answer", smoke=[(16, 2)], quick=[(32, 2)], full=[(128, 16)])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8, 32])
@@ -98,6 +100,7 @@ print(json.dumps([end - start for start, end in zip(marks, marks[1:])]))
 PHASES = ("import torch", "context", "first kernel", "build", "first answer")
 
 
+@pytest.mark.gpubench(kind="details")
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["eager", "compile"])
 def test_cold_start(gpubench, mode):
     """A new process: torch imported, the device's context made, a kernel run, LeNet built, its first answer on the

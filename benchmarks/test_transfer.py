@@ -7,7 +7,7 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.gpubench(size="nbytes", dtypes=["float32"]),
+    pytest.mark.gpubench(kind="copies", size="nbytes", dtypes=["float32"]),
     pytest.mark.gpubench_sweep(
         "nbytes",
         smoke=[10**3],

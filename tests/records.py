@@ -9,10 +9,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpubench.runfile.schema import Case
 
 CPU = {"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000}
 GPU = {"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-GPU", "memory_bytes": 140_000_000_000}
+
+
+_KINDS = {"models": "networks", "llm": "networks", "serving": "networks", "training": "training"}
+_KINDS |= {"matmul": "other_matmul", "matmul.square": "matmul", "quantised": "other_matmul"}
+_KINDS |= {"reductions": "operators", "convolution": "operators", "attention": "operators", "fft": "linear_algebra"}
+_KINDS |= {"elementwise": "elementwise", "classic": "elementwise", "transfer": "copies", "training.part": "details"}
+_KINDS |= dict.fromkeys(("distributed", "data_parallel", "model_parallel"), "distributed")
+_KINDS |= {name: name for name in ("linear_algebra", "irregular", "science")}
+
+
+def of_the_suite(case: Case) -> Case:
+    """The case with the kind that the suite's benchmark of this name has; as it is where the suite has none."""
+    family = case.workload.partition(".")[0]
+    return replace(case, kind=case.kind or _KINDS.get(case.workload, _KINDS.get(family, "")))
 
 
 def benchmark(
@@ -42,7 +58,7 @@ def benchmark(
         "params": {**case.params, "device": case.device},
         "extra_info": {
             "gpubench": {
-                **case.as_dict(),
+                **of_the_suite(case).as_dict(),
                 "work": {"flops": None, "bytes": None, "items": None, "unit": "element"} | (work or {}),
                 "latency_s": latency or median * 1.1,
                 "wait_s": None,
@@ -83,7 +99,7 @@ def benchmark(
 
 
 def unmeasured(case: Case, status: str = "skipped", reason: str = "predicted 40 s, budget 10 s") -> dict[str, Any]:
-    return {**case.as_dict(), "name": case.id, "fullname": case.id, "status": status, "reason": reason}
+    return {**of_the_suite(case).as_dict(), "name": case.id, "fullname": case.id, "status": status, "reason": reason}
 
 
 def run_file(

@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..format import aligned, seconds_text, text, writable
-from ..runfile.matching import kind_names, matcher, nothing_matches, shown_name
+from ..runfile.kinds import names_of
+from ..runfile.matching import matcher, nothing_matches, shown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ def selected(results: pd.DataFrame, expression: str | None, timed: bool = False)
     matches = matcher(expression)
 
     def fits(run: Run, result: Result) -> bool:
-        names = [result.case.id, result.device, result.implementation, result.fullname, *kind_names(result.workload)]
+        names = [result.case.id, result.device, result.implementation, result.fullname, *names_of(result)]
         return matches([*names, run.machine.device(result.device).label]) and bool(result.times or not timed)
 
     chosen = [fits(*each) for each in zip(results["_run"], results["_result"], strict=True)]

@@ -16,7 +16,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from .hooks import Plugin
 
     for line in (
-        "gpubench(dtypes, implementations, variants, devices, size): what a gpubench test can be measured with",
+        "gpubench(kind, title, dtypes, implementations, variants, devices, size): what a test is, and is measured with",
         "gpubench_sweep(name, *, smoke, glance, quick, full): parametrise by the preset",
         "gpubench_parallel: uses several processes or devices; leave it out with -m 'not gpubench_parallel'",
     ):

@@ -16,8 +16,9 @@ from msgspec import structs
 
 from ..errors import Unmeasurable
 from ..measure.session import Session
+from ..runfile.kinds import names_of
 from ..runfile.ledger import Follower, missing
-from ..runfile.matching import kind_names, matcher, nothing_matches
+from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit
@@ -111,7 +112,7 @@ class Plugin:
         names = [item.nodeid, *item.listextrakeywords(), *(marker.name for marker in item.iter_markers())]
         if "benchmark" in fixture_names(item):
             case = self.case_of(item)
-            names += [case.id, case.device, *kind_names(case.workload)]
+            names += [case.id, case.device, *names_of(case)]
         return names
 
     def _workload(self, item: pytest.Item) -> str:

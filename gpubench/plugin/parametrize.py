@@ -23,6 +23,7 @@ from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
+from ..runfile.kinds import KINDS
 from ..runfile.reader import plain_case, workload_of
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
@@ -37,10 +38,10 @@ _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
     "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None, "full_implementations": None,
-    "variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None,
+    "variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS, "title": None,
 }  # fmt: skip
-_PLAIN = ("devices", "size", "writing")
-"""Keys whose value stays as it is; that of others becomes a tuple."""
+_TEXTS = ("devices", "size", "kind", "title")
+"""Keys whose value is a text; that of others but ``writing`` becomes a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Markers:
     ``dtypes`` are those it can do; a test that names none does float32, and others when asked. In the preset ``full``
     it does ``full_dtypes`` too. ``implementations`` are measured where they are installed, ``full_implementations`` in
     the preset ``full`` and when asked. ``writing``: values of parameters with which the call writes into an array that
-    it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them.
+    it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them. ``kind`` is a key of
+    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -61,6 +63,8 @@ class Markers:
     devices: str = "any"
     size: str | None = None
     writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
+    kind: str = ""
+    title: str = ""
 
     @classmethod
     def of(cls, node: Any) -> Markers:
@@ -72,11 +76,13 @@ class Markers:
             for key, value in marker.kwargs.items():
                 if key not in _MARKER:
                     raise UsageError(f"{node.nodeid}: unknown gpubench marker key {key!r}: {', '.join(_MARKER)}")
+                if key in _TEXTS and not isinstance(value, str):
+                    raise UsageError(f"{node.nodeid}: {key} must be a text, not {value!r}")
                 entries = tuple(value) if isinstance(value, list | tuple) else (value,)
                 known = _MARKER[key]
                 if known is not None and (unknown := [entry for entry in entries if entry not in known]):
                     raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
-                values.setdefault(key, value if key in _PLAIN else entries)
+                values.setdefault(key, value if key in (*_TEXTS, "writing") else entries)
         for name in (*values.get("implementations", ()), *values.get("full_implementations", ())):
             try:
                 find_implementation(name)
@@ -142,9 +148,10 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     kit = {name: given.get(f"gpubench_{name}", default) for name, default in PARAMETERS.items()}
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
-    size = Markers.of(item).size
+    markers = Markers.of(item)
     workload = workload_of(item.nodeid, ambiguous, shipped=_shipped(item))
-    return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
+    told = {"size": markers.size, "kind": markers.kind, "title": markers.title}
+    return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
 
 def _shipped(item: pytest.Item) -> bool:

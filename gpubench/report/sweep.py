@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..runfile.matching import CLASSIC, WORK_KINDS, kind_of
+from ..runfile.kinds import WORK_KINDS, kind_of
 from ..runfile.schema import Scalar
 from .labels import Names, Row, family, flagged, grouped, setting
 from .metrics import Rate, rate_of_work
@@ -20,6 +20,8 @@ _TERMS = ("dtype", "variant", "regime", "cache", "differs")
 
 _DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
 """The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
+_NEVER_FIRST = "classic"
+"""A family of the suite."""
 _USUAL = ("out", "preallocated")
 """Settings that time the work alone, without allocating its result."""
 
@@ -120,9 +122,9 @@ def representative(rows: Sequence[Row]) -> Row:
 
 def representatives(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """By kind of work, in the order of WORK_KINDS, then the workloads of no kind: a row for each workload."""
-    work = grouped((row for row in rows if kind_of(row["workload"]) is not None), lambda row: row["workload"])
-    chosen = sorted(map(representative, work.values()), key=lambda row: family(row["workload"]) == CLASSIC)
-    kinds = grouped(chosen, lambda row: kind_of(row["workload"]))
+    work = grouped((row for row in rows if kind_of(row["_result"]) is not None), lambda row: row["workload"])
+    chosen = sorted(map(representative, work.values()), key=lambda row: family(row["workload"]) == _NEVER_FIRST)
+    kinds = grouped(chosen, lambda row: kind_of(row["_result"]))
     return {kind: kinds[kind] for kind in (*WORK_KINDS, *kinds) if kind in kinds}
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..runfile.matching import WORK_KINDS, kind_of, shown_name
+from ..runfile.kinds import WORK_KINDS
+from ..runfile.matching import shown_name
 from ..runfile.schema import Ceilings
 from ..runfile.utilisation import compute_dtype
 from .answer import MOST_TIMES, Answer, time_text
@@ -409,7 +410,7 @@ def _headline_markdown(groups: Sequence[Mapping[str, Any]], sources: Sequence[_S
 
 def _times(measured: Sequence[Row], places: Mapping[_Source, int], naming: Naming) -> dict[str, Any]:
     """As :func:`_headline`, of one's own benchmarks that no peak is known of: how long each takes, by file."""
-    own = [row for row in measured if row["_result"].times and kind_of(row["workload"]) == row["workload"]]
+    own = [row for row in measured if row["_result"].times and not row["_result"].kind]
     every = [] if sum(bool(row["utilisation"]) for row in own) >= LEAST_VALUES else slowest_first(own)
     shown = by_file(every[:_MOST_TIMES], every) if len(every) >= LEAST_VALUES else []
     groups: dict[str, list[dict[str, Any]]] = {}

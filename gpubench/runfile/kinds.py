@@ -53,6 +53,14 @@ def kind_of(case: Case) -> str | None:
     return kind.heading if kind.summarised else None
 
 
+def name_of(case: Case) -> str:
+    """What people read of a benchmark within its kind: its title, else its test's name; one's own keeps its
+    workload's."""
+    if not case.kind:
+        return case.title or case.workload
+    return case.title or case.workload.rpartition(".")[2].replace("_", " ")
+
+
 def names_of(case: Case) -> tuple[str, ...]:
     """What a report calls the benchmark and its kind of work, to be typed like any other name."""
     kind = KINDS.get(case.kind)

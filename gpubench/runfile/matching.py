@@ -1,5 +1,4 @@
-"""``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown; and the kinds of work, which are some.
-Standard library only.
+"""``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown. Standard library only.
 
 As in pytest words are joined by ``and``, ``or``, ``not`` and brackets, and a word matches a part of a name, in small
 or capital letters. Unlike there ``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must
@@ -15,31 +14,14 @@ from difflib import SequenceMatcher
 from ..errors import UsageError
 
 Matcher = Callable[[str], bool]
-TRAINING, NETWORKS, MATRIX = "Training networks", "Running networks", "n × n matrix products"
-OTHER_MATRIX, ELEMENTWISE = "Other matrix products", "Elementwise work"
-OPERATORS, LINEAR_ALGEBRA = "Operators of networks", "Linear algebra"
-IRREGULAR, SCIENCE = "Sorting, irregular access", "Science and images"
-WORK_KINDS = (
-    MATRIX, OTHER_MATRIX, NETWORKS, TRAINING, OPERATORS, LINEAR_ALGEBRA, IRREGULAR, SCIENCE, ELEMENTWISE
-)  # fmt: skip
-"""Kinds of work in the order of a report; a workload of none of them is a kind of its own, by its name."""
-CLASSIC = "classic"
-"""The family that never comes first."""
-_FAMILIES = {"training": TRAINING, "matmul": OTHER_MATRIX, "quantised": OTHER_MATRIX}
-_FAMILIES |= dict.fromkeys(("models", "llm", "serving"), NETWORKS)
-_FAMILIES |= dict.fromkeys(("elementwise", CLASSIC), ELEMENTWISE)
-_FAMILIES |= dict.fromkeys(("reductions", "convolution", "attention"), OPERATORS)
-_FAMILIES |= dict.fromkeys(("linear_algebra", "fft", "sparse"), LINEAR_ALGEBRA)
-_FAMILIES |= {"irregular": IRREGULAR, "science": SCIENCE}
-_PARTS = {"training.part", "training.large_part", "training.input", "training.pinned_input", "training.width"}
-_PARTS |= {"training.optimizer", "models.compile_mode", "models.resnet50_tuned", "serving.cold_start"}
-"""Parts of a step, and a step at widths that nobody would train: no work of their own."""
-_NO_WORK = {"transfer", "distributed", "data_parallel", "model_parallel"}
-"""Families about copies, and about several devices, which have tables of their own."""
 _EXPRESSIONS = "time."
 """What the names of expressions begin with: the file that they are measured in."""
-SHIPPED = frozenset((*_FAMILIES, *_NO_WORK, _EXPRESSIONS.rstrip(".")))
-"""Families of the suite and of expressions: names of the files that come with gpubench, or are written by it."""
+SHIPPED = frozenset({
+    "attention", "classic", "convolution", "data_parallel", "distributed", "elementwise", "fft", "irregular",
+    "linear_algebra", "llm", "matmul", "model_parallel", "models", "quantised", "reductions", "science", "serving",
+    "sparse", "training", "transfer", "time",
+})  # fmt: skip
+"""Names of the files that come with gpubench, or are written by it: another file of such a name keeps its test_."""
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
@@ -50,20 +32,6 @@ _OPERATORS = ("and", "or", "not", "(", ")")
 def shown_name(workload: str) -> str:
     """What a person calls it: the expression alone where ``gpubench time`` has measured one."""
     return workload.removeprefix(_EXPRESSIONS)
-
-
-def kind_of(workload: str) -> str | None:
-    """``Elementwise work``; the workload itself where it is nobody's; None for what is no work of its own."""
-    family = workload.partition(".")[0]
-    if workload in _PARTS or family in _NO_WORK:
-        return None
-    return MATRIX if workload == "matmul.square" else _FAMILIES.get(family, workload)
-
-
-def kind_names(workload: str) -> tuple[str, ...]:
-    """What a report calls its kind of work, to be typed like any other name."""
-    kind = kind_of(workload)
-    return () if kind in (None, workload) else (str(kind),)
 
 
 def matcher(expression: str) -> Callable[[Iterable[str]], bool]:

@@ -59,7 +59,8 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Case(Struct, frozen=True, gc=False):
-    """One parametrised point of a workload on one device: its identity, and on which terms it may be compared."""
+    """One parametrised point of a workload on one device: its identity, on which terms it may be compared, and what
+    people read of it."""
 
     workload: Annotated[str, _is("the test's file and function without their test_, joined by a dot: matmul.square")]
     device: Annotated[str, _is("the device it is named for: cpu, cuda:0; empty where nothing says which it uses")]

@@ -4,10 +4,13 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from gpubench.runfile.matching import LINEAR_ALGEBRA, kind_of
+from gpubench.plugin.parametrize import case_of
+from gpubench.runfile.kinds import KINDS, name_of
 from gpubench.runfile.reader import plain_case, read
 
 CASE = """
@@ -258,10 +261,49 @@ def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forki
     result.assert_outcomes(skipped=1)
 
 
-def test_a_wrong_marker_names_what_exists(run):
-    result = run(CASE.replace("def test", "@pytest.mark.gpubench(dtypes=['f32'])\ndef test"))
-    assert "dtypes has no 'f32': choose from float32" in result.stdout.str() + result.stderr.str()
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ("dtypes=['f32']", "dtypes has no 'f32': choose from float32"),
+        ("kind='network'", "kind has no 'network': choose from matmul, other_matmul, networks"),
+        ("kind=['networks']", "kind must be a text, not ['networks']"),
+        ("title=50", "title must be a text, not 50"),
+        ("name='ResNet'", "unknown gpubench marker key 'name': dtypes"),
+    ],
+)
+def test_a_wrong_marker_names_what_exists(run, marker, says):
+    result = run(CASE.replace("def test", f"@pytest.mark.gpubench({marker})\ndef test"))
+    assert says in result.stdout.str() + result.stderr.str()
     assert result.ret not in (0, 5)
+
+
+def test_a_benchmark_says_what_it_is(run, pytester):
+    """In each of its rows, measured or not; one's own may leave it out."""
+    marked = "pytestmark = pytest.mark.gpubench(kind='science', title='Minus')\n"
+    source = CASE + marked + "@pytest.mark.gpubench(title='')\ndef test_idle(gpubench): pass\n"
+    for text, expected in ((source, [("science", "Minus"), ("science", "")]), (CASE, [("", "")])):
+        run(text, "--benchmark-json=run.json")
+        results = read(pytester.path / "run.json").results
+        assert [(result.kind, result.title) for result in results] == expected
+
+
+def test_every_shipped_benchmark_says_what_it_is(pytester):
+    """And those of a kind are told apart by what people read."""
+
+    class Collected:
+        items: tuple[pytest.Item, ...] = ()
+
+        def pytest_collection_finish(self, session):
+            Collected.items = tuple(session.items)
+
+    folder = str(Path(__file__).parents[2] / "benchmarks")
+    options = "--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--gpubench-preset=full"
+    assert pytester.runpytest_inprocess(folder, *options, plugins=[Collected()]).ret == 0
+    cases = {case_of(item, ()).workload: case_of(item, ()) for item in Collected.items}
+    assert len({workload.partition(".")[0] for workload in cases}) == len(list(Path(folder).glob("test_*.py")))
+    assert [case.workload for case in cases.values() if case.kind not in KINDS] == []
+    shown = [(case.kind, name_of(case)) for case in cases.values() if KINDS[case.kind].summarised]
+    assert [each for each, count in Counter(shown).items() if count > 1] == []
 
 
 def test_a_workload_that_runs_nowhere_here_is_one_row(run, pytester):
@@ -427,13 +469,9 @@ def test_a_file_called_like_one_of_the_suite_is_somebodys_own(pytester, monkeypa
 
     def workloads(*files):
         assert pytester.runpytest_inprocess(*options, *files, "--import-mode=importlib").ret == 0
-        run = read(pytester.path / "run.json")
-        return {result.workload: kind_of(result.workload) for result in run.results}
+        return {result.workload for result in read(pytester.path / "run.json").results}
 
-    assert workloads("benchmarks", "test_time.py") == {name: name for name in ("test_fft.neg", "test_time.neg")}
-    assert workloads("checkout") == {"fft.neg": LINEAR_ALGEBRA}
-    assert workloads("checkout", "benchmarks") == {
-        "fft.neg": LINEAR_ALGEBRA,
-        "benchmarks/fft.neg": "benchmarks/fft.neg",
-    }
+    assert workloads("benchmarks", "test_time.py") == {"test_fft.neg", "test_time.neg"}
+    assert workloads("checkout") == {"fft.neg"}
+    assert workloads("checkout", "benchmarks") == {"fft.neg", "benchmarks/fft.neg"}
     assert plain_case("a/test_models.py::test_it", {}).workload == "test_models.it"

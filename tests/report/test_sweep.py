@@ -4,49 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpubench.report import sweep
 from gpubench.report.labels import setting
-from gpubench.runfile import matching
+from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Result
 
 
-def row(workload: str, dtype: str = "float32", **params: Any) -> dict[str, Any]:
-    result = Result(workload, "cpu", dtype, params, size="n" if "n" in params else None)
+def row(workload: str, dtype: str = "float32", kind: str = "", **params: Any) -> dict[str, Any]:
+    result = Result(workload, "cpu", dtype, params, size="n" if "n" in params else None, kind=kind)
     return {"workload": workload, "dtype": dtype, "_result": result}
-
-
-@pytest.mark.parametrize(
-    ("workload", "kind"),
-    [
-        ("matmul.square", matching.MATRIX),
-        ("matmul.batched", matching.OTHER_MATRIX),
-        ("models.bert", matching.NETWORKS),
-        ("training.lenet", matching.TRAINING),
-        ("llm.decode", matching.NETWORKS),
-        ("serving.bert", matching.NETWORKS),
-        ("attention.causal", matching.OPERATORS),
-        ("quantised.int8", matching.OTHER_MATRIX),
-        ("elementwise.add", matching.ELEMENTWISE),
-        ("classic.step", matching.ELEMENTWISE),
-        ("reductions.softmax", matching.OPERATORS),
-        ("convolution.conv2d", matching.OPERATORS),
-        ("linear_algebra.svd", matching.LINEAR_ALGEBRA),
-        ("fft.complex", matching.LINEAR_ALGEBRA),
-        ("sparse.csr", matching.LINEAR_ALGEBRA),
-        ("irregular.sort", matching.IRREGULAR),
-        ("science.kmeans", matching.SCIENCE),
-        ("mine.work", "mine.work"),
-        ("training.part", None),
-        ("transfer.create", None),
-        ("serving.cold_start", None),
-        ("models.compile_mode", None),
-        ("distributed.lenet", None),
-    ],
-)
-def test_kinds_of_work(workload: str, kind: str | None) -> None:
-    assert matching.kind_of(workload) == kind
 
 
 def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None:
@@ -91,8 +57,16 @@ def test_half_precision_never_leads_where_there_is_another() -> None:
 
 
 def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
-    names = ["mine.z", "classic.step", "elementwise.add", "models.bert", "matmul.square", "models.vit", "mine.a"]
-    kinds = sweep.representatives([row(name) for name in [*names, "transfer.create"]])
-    assert list(kinds) == [matching.MATRIX, matching.NETWORKS, matching.ELEMENTWISE, "mine.z", "mine.a"]
-    assert [each["workload"] for each in kinds[matching.NETWORKS]] == ["models.bert", "models.vit"]
-    assert [each["workload"] for each in kinds[matching.ELEMENTWISE]] == ["elementwise.add", "classic.step"]
+    networks, elementwise, matmul = ({"kind": kind} for kind in ("networks", "elementwise", "matmul"))
+    suite = {"classic.step": elementwise, "elementwise.add": elementwise, "models.bert": networks}
+    suite |= {"matmul.square": matmul, "models.vit": networks}
+    rows = [row("mine.z"), *(row(name, **kind) for name, kind in suite.items()), row("mine.a")]
+    kinds = sweep.representatives([*rows, row("transfer.create", kind="copies")])
+    names = {kind: [each["workload"] for each in members] for kind, members in kinds.items()}
+    assert list(names.items()) == [
+        (KINDS["matmul"].heading, ["matmul.square"]),
+        (KINDS["networks"].heading, ["models.bert", "models.vit"]),
+        (KINDS["elementwise"].heading, ["elementwise.add", "classic.step"]),
+        ("mine.z", ["mine.z"]),
+        ("mine.a", ["mine.a"]),
+    ]

@@ -3,10 +3,12 @@
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.runfile.matching import kind_names, matcher
+from gpubench.runfile.kinds import names_of
+from gpubench.runfile.matching import matcher
+from gpubench.runfile.schema import Case
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]
-NAMES += ["n=10000000", *kind_names("matmul.square")]
+NAMES += ["n=10000000", *names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))]
 
 
 @pytest.mark.parametrize(

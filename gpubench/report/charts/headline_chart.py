@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runfile.matching import kind_of
+from ...runfile.kinds import kind_of
 from ..answer import time_text
 from ..judgement import ABOVE_PEAK, peak_text, withheld
 from ..labels import Row, grouped, library, listed, times_range, times_text
@@ -116,7 +116,7 @@ def _share(data: ChartData, row: Row, shown: Sequence[Row]) -> RowMark:
 
 def _times(data: ChartData) -> list[Figure]:
     """The time of each benchmark at its largest size, as many as a picture holds."""
-    every = slowest_first(row for row in data.rows if kind_of(row["workload"]))
+    every = slowest_first(row for row in data.rows if kind_of(row["_result"]))
     if len(every) < LEAST_VALUES:
         return []
     pitch = row_pitch(max(map(len, every)))
