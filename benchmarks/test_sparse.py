@@ -31,7 +31,9 @@ def reference(offsets, columns, values, dense):
     return scipy_multiply(*arrays)
 
 
-@pytest.mark.gpubench(title="sparse × dense", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench(
+    title="Product sparse × dense", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
+)
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("width", [1, 64])
 @pytest.mark.gpubench_sweep("n", smoke=[256], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])

@@ -20,7 +20,7 @@ from ..format import counted, shorten, text, writable
 from ..report.labels import listed
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
-from ..statistics import Interval
+from ..intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent

@@ -25,7 +25,7 @@ from ..errors import UsageError
 from ..format import counted
 from ..report.render import prepare_folder
 from ..runfile.reader import workload_of
-from ..statistics import Interval
+from ..intervals import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described

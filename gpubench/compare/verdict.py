@@ -16,7 +16,8 @@ from statistics import mean, median
 
 from .. import statistics
 from ..format import counted
-from ..statistics import Change, Interval
+from ..intervals import Interval
+from ..statistics import Change
 from .samples import CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"

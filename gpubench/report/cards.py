@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from ..format import shorten
 from . import pairs, words
 from .pairs import Baseline, Pair, Verdict
 from .rows import Doubt, Measured, grouped
@@ -52,8 +51,8 @@ class WorkRow:
     def ratio(self) -> str:
         """``132×``, or why it is unknown."""
         if self.typical:
-            return words.times(self.typical.speedup)
-        return Doubt.TOO_NOISY if any(pair.doubt == Doubt.TOO_NOISY for pair in self.pairs) else words.NO_VALUE
+            return words.ratio(self.typical)
+        return Doubt.TOO_NOISY
 
     @property
     def range(self) -> str:
@@ -70,19 +69,16 @@ class WorkRow:
         return self.typical.verdict if self.typical else Verdict.UNSURE
 
     @property
-    def exceptions(self) -> list[str]:
-        """Workloads of which the opposite of the verdict holds."""
-        opposite = (Verdict.NOT_WORTH_IT,) if self.verdict in _WINS else _WINS
-        unsure = self.verdict == Verdict.UNSURE
-        return [] if unsure else [words.name(p.other.result) for p in self.known if p.verdict in opposite]
+    def agreeing(self) -> int:
+        """How many of the workloads say the same: that it is worth it, or that it isn't."""
+        wins = self.verdict in _WINS
+        return sum((pair.verdict in _WINS) == wins for pair in self.pairs)
 
     @property
     def worth(self) -> str:
-        """``✓ worth it``, ``± depends: not LeNet``."""
-        if not self.exceptions:
-            return words.worth(self.verdict)
-        which = words.listed([shorten(name, 24) for name in self.exceptions], 2)
-        return f"± {_DEPENDS}: {'not' if self.verdict in _WINS else 'only'} {which}"
+        """``✓ worth it``; ``✓ worth it, 4 of 5`` where not all of its workloads agree."""
+        some = f", {self.agreeing} of {len(self.pairs)}" if self.agreeing < len(self.pairs) and self.typical else ""
+        return f"{words.MARKS[self.verdict]} {self.verdict}{some}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +155,6 @@ def _faster_from(said: dict[int, str], row: WorkRow) -> str:
     """What holds for the typical pair, if nothing else holds for another."""
     typical = said.get(id(row.typical), words.NO_VALUE) if row.typical else words.NO_VALUE
     categories = {each.startswith(("not ", "only ")) for each in said.values()}
-    if len(categories) > 1 or (row.exceptions and typical == words.EVERY_SIZE):
+    if len(categories) > 1 or (row.agreeing < len(row.pairs) and typical == words.EVERY_SIZE):
         return _DEPENDS
     return typical

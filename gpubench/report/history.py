@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from .. import statistics
+from .. import intervals
 from ..format import shorten
 from ..runfile.schema import Run
 from . import words
@@ -94,11 +94,13 @@ def _name(row: Measured) -> str:
 
 
 def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
-    times = [statistics.geometric_mean([each.median_s for each in row.times.processes]) for row in rows]
+    times = [intervals.geometric_mean([each.median_s for each in row.times.processes]) for row in rows]
     dates = [row.run.date or "" for row in rows]
     if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
         dates = [f"{_moment(row.run):%Y-%m-%d %H:%M}" for row in rows]
-    changes = statistics.change_points(times, level)
+    from ..statistics import change_points
+
+    changes = change_points(times, level)
     while changes:  # a step too small to matter is none
         steps = _steps(_levels(times, changes))
         if min(steps) >= math.log(1 + LEAST_CHANGE):

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from .. import statistics
+from .. import intervals
 from ..errors import UsageError
 from ..runfile.schema import REGIMES, Result, Times
-from ..statistics import INTERVAL, Interval
+from ..intervals import INTERVAL, Interval
 from .rows import Doubt, Measured, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
@@ -81,7 +81,7 @@ class Copies:
     @property
     def too_noisy(self) -> bool:
         """Whether its interval says nothing."""
-        return too_noisy(self.low, self.high)
+        return _says_nothing(self.values)
 
     @property
     def values(self) -> Values:
@@ -140,10 +140,8 @@ class Pair:
 
     @property
     def doubt(self) -> Doubt | None:
-        """Why its speedup isn't shown."""
-        if Doubt.ABOVE_PEAK in (self.other.doubt, self.base.doubt):
-            return Doubt.ABOVE_PEAK
-        return Doubt.TOO_NOISY if too_noisy(self.ratio.low, self.ratio.high) else None
+        """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
+        return Doubt.TOO_NOISY if _says_nothing(self.values) else None
 
     @property
     def verdict(self) -> Verdict:
@@ -161,6 +159,11 @@ class Pair:
         if stays:
             return Verdict.IF_IT_STAYS
         return Verdict.NOT_WORTH_IT if self.ratio.high < WORTHWHILE else Verdict.UNSURE
+
+
+def _says_nothing(values: Values) -> bool:
+    """Whether an interval is wide and leaves open which side is faster; one that excludes 1 is an answer."""
+    return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +238,10 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
         quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
-        return base.median_s, other.median_s, statistics.ratio_spread(*quartiles), _WITHIN
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
     counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
-    ratio = statistics.ratio_interval(tops, bottoms)
-    times = statistics.geometric_mean(tops), statistics.geometric_mean(bottoms)
+    ratio = intervals.ratio_interval(tops, bottoms)
+    times = intervals.geometric_mean(tops), intervals.geometric_mean(bottoms)
     return *times, ratio, f"{INTERVAL}, {counts} processes"
 
 
@@ -421,11 +424,11 @@ def _with_copies(base: Measured, other: Measured, gain_s: float) -> Copies | Non
     if min(len(tops), len(bottoms)) < 2:
         tops, bottoms = ([row.times.latency_s or row.time_s] for row in (base, other))
     else:
-        ratio = statistics.ratio_interval(tops, [copied + call for call in bottoms])
+        ratio = intervals.ratio_interval(tops, [copied + call for call in bottoms])
         low, high = ratio.low, ratio.high
-    base_s = statistics.geometric_mean(tops)
-    seconds = statistics.geometric_mean([copied + call for call in bottoms])
-    pinned_s = None if pinned is None else statistics.geometric_mean([pinned + call for call in bottoms])
+    base_s = intervals.geometric_mean(tops)
+    seconds = intervals.geometric_mean([copied + call for call in bottoms])
+    pinned_s = None if pinned is None else intervals.geometric_mean([pinned + call for call in bottoms])
     return Copies(base_s, seconds, pinned_s, low, high, calls_to_amortize(seconds - base_s, gain_s))
 
 

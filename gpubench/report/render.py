@@ -22,7 +22,7 @@ _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column(Generic[T]):
     """``cell`` is what a row has under this ``head``; the ``note`` stands below a table that shows the column."""
 

@@ -17,7 +17,7 @@ from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
-from ..statistics import Interval, mean_interval
+from ..intervals import Interval, mean_interval
 
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""

@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .. import statistics
 from ..runfile.kinds import KINDS, Kind
 from ..runfile.matching import shown_name
-from ..statistics import Crossover
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
+
+if TYPE_CHECKING:
+    from ..statistics import Crossover
 
 Item = TypeVar("Item", Measured, Pair)
 """What a line is made of: results, or comparisons of them."""
@@ -160,6 +161,8 @@ class Crossing:
 
 def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
     """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
+    from .. import statistics
+
     paired = all(pair.within_run for pair in line.items)
     sides = [
         [observations(row.result, regime) for row in rows]

@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..format import bytes_text, ratio_text, seconds_text, shorten, text
 from ..runfile.flags import ADVICE
 from ..runfile.schema import TIMERS, Bandwidth, Run
-from ..statistics import INTERVAL
+from ..intervals import INTERVAL
 from . import words
-from .answer import Answer, rivals
+from .answer import Answer
 from .cards import Card, WorkRow
 from .machines import Priced, cost_table, differences
 from .metrics import METRICS
@@ -24,6 +25,7 @@ from .study import Study
 from .sweeps import Line, representative, sweeps
 from .rows import Values
 
+_Found = TypeVar("_Found")
 _MOST_ROWS = 40
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
@@ -53,12 +55,15 @@ TIMES: list[Column[Measured]] = [
 ]
 
 
-def answer_tables(answer: Answer) -> list[Table]:
-    """A table for each card, of several devices against one baseline a single one; the times where there is none."""
+def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
+    """A table for each card, of several devices against one baseline a single one; the times where there is none.
+    ``brief`` ones have no range and no note."""
     if answer.cards and all(card.alike for card in answer.cards):
         return [side_by_side(answer.cards)]
     note = "Each benchmark at its largest size."
-    tables = [table(f"{card.device} against {card.baseline}", ANSWER, card.rows, note) for card in answer.cards]
+    columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
+    note = "" if brief else note
+    tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
     if answer.times:
         more = f"And {answer.more} more: results.csv." * bool(answer.more)
         tables.append(table("Times", TIMES, answer.times, more))
@@ -174,7 +179,7 @@ def _pair_at(
     return lambda members: pairs.get(id(at(members)))
 
 
-def _if_any(at, cell):  # type: ignore[no-untyped-def]
+def _if_any(at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Found], str]) -> Callable[[list[Measured]], str]:
     """Empty where the row isn't there."""
     return lambda members: cell(found) if (found := at(members)) else ""
 
@@ -189,13 +194,12 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
     kinds = sorted({pair.uncertainty for pair in chosen})
     note = f"In brackets: {', '.join(kinds)}"
     note += "." if all(kind.startswith(INTERVAL) for kind in kinds) else f" {_NO_INTERVAL}."
-    above = any(pair.doubt == Doubt.ABOVE_PEAK for pair in chosen)
     columns: list[Column[Pair]] = [
         Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
         Column("device", lambda pair: study.names.of(pair.other)),
         Column("against", lambda pair: study.names.of(pair.base) + (f" ({pair.differs})" if pair.differs else "")),
         Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}{'*' * pair.noisy}"),
-        Column("speedup", words.speedup, "Speedup —: above the measured peak." * above),
+        Column("speedup", words.speedup),
         Column("with copies", words.with_copies),
         Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized (— = never)."),
         Column("faster from", lambda pair: _crossing(study, pair),
@@ -505,9 +509,9 @@ def _gain(gain: Gain | None) -> str:
     return Doubt.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
 
 
-def leading_tables(answer: Answer, prices: Sequence[Priced]) -> list[Table]:
+def leading_tables(answer: Answer, prices: Sequence[Priced], brief: bool = False) -> list[Table]:
     """What a report shows first."""
-    return [*answer_tables(answer), *([cost_table(answer.study, prices)] if prices else [])]
+    return [*answer_tables(answer, brief), *([cost_table(answer.study, prices)] if prices else [])]
 
 
 def detail_tables(study: Study) -> list[Table]:

@@ -14,12 +14,12 @@ from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.matching import shown_name
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar
 from .pairs import Pair, Verdict
-from .rows import Doubt, Measured, Row, Source
+from .rows import Doubt, Measured, Row, Source, Values, too_noisy
 from .sweeps import Crossing
 
 NO_VALUE = "—"
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
-EVERY_SIZE = "every size measured"
+EVERY_SIZE = "every size"
 _NOISE = re.compile(
     r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
@@ -207,17 +207,26 @@ def times_range(low: float, high: float) -> str:
 
 
 def speedup(pair: Pair) -> str:
-    """``132× (111× to 141×)``; a dash or that it is unknown where there is a doubt."""
-    if pair.doubt:
-        return NO_VALUE if pair.doubt == Doubt.ABOVE_PEAK else pair.doubt
-    return f"{times(pair.speedup)} ({times_range(pair.ratio.low, pair.ratio.high)})"
+    """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
+    if pair.doubt or too_noisy(pair.ratio.low, pair.ratio.high):
+        return ratio(pair)
+    return f"{ratio(pair)} ({times_range(pair.ratio.low, pair.ratio.high)})"
+
+
+def ratio(pair: Pair) -> str:
+    """``132×``; ``12× to 120×`` where its interval is wide and still excludes 1."""
+    return pair.doubt or _ratio(pair.values)
 
 
 def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
-    if pair.copies is None or pair.doubt == Doubt.ABOVE_PEAK:
+    if pair.copies is None:
         return NO_VALUE
-    return Doubt.TOO_NOISY if pair.copies.too_noisy else times(pair.copies.speedup)
+    return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
+
+
+def _ratio(values: Values) -> str:
+    return times_range(values.low, values.high) if too_noisy(values.low, values.high) else times(values.value)
 
 
 def calls(pair: Pair) -> str:
@@ -254,11 +263,6 @@ def share_of_peak(row: Measured) -> str:
     """``73%`` of a measured peak; a dash above 100%; empty where it is unknown."""
     share = row.utilisation
     return "" if share is None else NO_VALUE if share > 1 else "<1%" if share < 0.01 else f"{share:.0%}"
-
-
-def worth(verdict: Verdict) -> str:
-    """``✓ worth it``."""
-    return f"{MARKS[verdict]} {verdict}"
 
 
 # Sizes and crossovers -------------------------------------------------------------------------------------------------
