@@ -18,7 +18,7 @@ from .. import statistics
 from ..errors import UsageError
 from ..runfile.schema import REGIMES, Result, Times
 from ..statistics import INTERVAL, Interval
-from .rows import Doubt, Measured, Values, grouped, too_noisy
+from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
@@ -47,14 +47,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run."""
+    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run; or one device
+    of one run, a ``source``."""
 
     role: str
-    name: str
+    name: str | Source
 
     def holds(self, row: Measured) -> bool:
         """Whether the row is of this baseline."""
-        return _role(row, self.role) == self.name
+        return (row.source if self.role == "source" else _role(row, self.role)) == self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +314,7 @@ def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _P
     if baseline is None:
         yield from _against_cpu(rows, runs)
         yield from _against_run(rows, others, first)
-    elif baseline.role in ("device", "implementation"):
+    elif baseline.role in ("device", "implementation", "source"):
         yield from _against(rows, runs, baseline)
     else:
         yield from _against_run(rows, others, first, any_kind=True)
