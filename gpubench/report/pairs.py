@@ -16,9 +16,9 @@ from functools import cached_property
 
 from .. import intervals
 from ..errors import UsageError
-from ..runfile.schema import REGIMES, Result, Times
 from ..intervals import INTERVAL, Interval
-from .rows import Doubt, Measured, Values, grouped, too_noisy
+from ..runfile.schema import REGIMES, Result, Times
+from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
 """Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
@@ -47,10 +47,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine, run or source."""
+    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run; or one device
+    of one run, a ``source``."""
 
     role: str
-    name: object
+    name: str | Source
 
     def holds(self, row: Measured) -> bool:
         """Whether the row is of this baseline."""

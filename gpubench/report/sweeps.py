@@ -56,6 +56,11 @@ class Line(Generic[Item]):
         """What tells it apart from lines of other settings."""
         return _but_for(self.items[-1], self.size_name)
 
+    @property
+    def form(self) -> Hashable:
+        """Its setting but for the dtype."""
+        return _but_for(self.items[-1], self.size_name)[1:]
+
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
         """Without what isn't shown to people: too noisy, or above the measured peak."""
@@ -104,7 +109,7 @@ def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable
         yield Line(size, ordered, points)
 
 
-def _but_for(item: Measured | Pair, size: str) -> Hashable:
+def _but_for(item: Measured | Pair, size: str) -> tuple[Hashable, ...]:
     case = item.subject.result
     params = tuple((name, repr(value)) for name, value in case.params.items() if name != size)
     return case.dtype, case.variant, case.regime, case.cache, params

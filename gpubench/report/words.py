@@ -40,11 +40,21 @@ def name(case: Case) -> str:
 
 
 def setting(case: Case, without: Iterable[str] = ()) -> str:
-    """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``."""
-    words = [case.dtype, case.variant * (case.variant != "eager"), case.regime * (case.regime != "resident")]
+    """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``;
+    ``without`` parameters, and the ``dtype``, that are said elsewhere."""
+    words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
+    words += [case.regime * (case.regime != "resident")]
     words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
     words += [parameter(key, value) for key, value in case.params.items() if key not in without]
     return ", ".join(filter(None, words))
+
+
+def in_full(row: Row) -> str:
+    """``Training networks, LeNet``: a workload where no heading above it says of what kind it is."""
+    own = name(row.result)
+    if row.kind is None:
+        return own
+    return row.kind.heading if own in row.kind.heading else f"{row.kind.heading}, {own}"
 
 
 def benchmark(case: Case) -> str:
@@ -104,6 +114,7 @@ class Names:
         used = {source: count for (source, count), _ in reversed(threads.most_common())}
         plain = {source: _name_of(row, used.get(source), labels or {}) for source, row in firsts.items()}
         self.sources = sorted(plain, key=lambda source: (not firsts[source].on_accelerator, source.library != ""))
+        self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
         self.several_runs = len({source.run for source in plain}) > 1
         self._names: dict[Source, str] = {}
         for source, words in plain.items():
