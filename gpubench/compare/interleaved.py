@@ -23,9 +23,9 @@ import numpy as np
 from .. import statistics
 from ..errors import UsageError
 from ..format import counted
-from ..report.render import prepare_folder
-from ..runfile.reader import workload_of
 from ..intervals import Interval
+from ..report.output import prepare_folder
+from ..runfile.reader import workload_of
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described

@@ -15,7 +15,7 @@ from ..runfile.kinds import KINDS
 from . import words
 from .cards import Card, WorkRow, cards
 from .pairs import WORTHWHILE, LeftOut, Pair, Verdict, times_and_ratio
-from .rows import Doubt, Measured, grouped, too_noisy
+from .rows import Measured, grouped, too_noisy
 from .scaling import ONE_THREAD, SINGLE, parallel_of
 from .study import Study
 from .sweeps import Crossing, kind_named, representatives, slowest_first
@@ -106,8 +106,7 @@ class Answer:
 
 
 def _card_sentence(card: Card) -> str:
-    """``H200 against Xeon, 2 threads: 125× on matrix products, 1.2× on elementwise work (not worth it), and 5 more below.``
-    """
+    """``H200 against Xeon, 2 threads: 125× on matrix products, 1.2× on training (not worth it), and 5 more below.``"""
     named = _named(card)
     parts = [_part(row, card.alike) for row in named]
     left = len(card.rows) - len(named)
@@ -248,7 +247,9 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
 def _one_process(study: Study) -> list[Warning]:
     if not study.measured or any(len(row.times.processes) > 1 for row in study.measured):
         return []
-    return [Warning(Concern.ONE_PROCESS, "Timed in one process: ranges are not confidence intervals (use --processes 3)")]
+    return [
+        Warning(Concern.ONE_PROCESS, "Timed in one process: ranges are not confidence intervals (use --processes 3)")
+    ]
 
 
 def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
@@ -330,9 +331,7 @@ def _faster(ratio: float, low: float, high: float) -> str:
 
 def rivals(study: Study) -> list[list[Measured]]:
     """Different workloads in one setting on one device, which are compared with the first; the largest size last."""
-    numbers = {
-        id(row): [v for v in row.result.params.values() if isinstance(v, int | float)] for row in study.measured
-    }
+    numbers = {id(row): [v for v in row.result.params.values() if isinstance(v, int | float)] for row in study.measured}
     in_order = sorted(study.measured, key=lambda row: numbers[id(row)])
     groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
     return [rows for rows in groups.values() if len(rows) > 1]

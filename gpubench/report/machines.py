@@ -121,7 +121,9 @@ def cost_table(study: Study, prices: Sequence[Priced]) -> Table:
         Column("benchmark", lambda line: words.benchmark(line[1].result)),
         *(Column(f"{each.name}, {each.price:g} per hour", _cost_cell(study, i)) for i, each in enumerate(prices)),
     ]
-    note = "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
+    note = (
+        "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
+    )
     return table("What the same work costs", columns, shown, note)
 
 

@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
+from ..intervals import Interval, mean_interval
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
-from ..intervals import Interval, mean_interval
 
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""

@@ -70,7 +70,11 @@ def _answer(
     head += ["", *_wrapped(answer.sentence, width), "", *warning_lines(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
     left_out = left_out_line(study.left_out)
-    foot = [*_wrapped(left_out[:1].upper() + left_out[1:], width), *_wrapped(_unmeasured(study), width), *_places(files, width)]
+    foot = [
+        *_wrapped(left_out[:1].upper() + left_out[1:], width),
+        *_wrapped(_unmeasured(study), width),
+        *_places(files, width),
+    ]
     tables = leading_tables(answer, prices, brief=True)
     own = all(row.own for row in study.measured)
     tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..format import bytes_text, ratio_text, seconds_text, shorten, text
+from ..intervals import INTERVAL
 from ..runfile.flags import ADVICE
 from ..runfile.schema import TIMERS, Bandwidth, Run
-from ..intervals import INTERVAL
 from . import words
 from .answer import Answer
 from .cards import Card, WorkRow
@@ -19,11 +19,10 @@ from .machines import Priced, cost_table, differences
 from .metrics import METRICS
 from .pairs import LeftOut, Pair
 from .render import Column, Table, table
-from .rows import Doubt, Measured, Row, grouped, too_noisy
+from .rows import Doubt, Measured, Row, Values, grouped, too_noisy
 from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
 from .study import Study
 from .sweeps import Line, representative, sweeps
-from .rows import Values
 
 _Found = TypeVar("_Found")
 _MOST_ROWS = 40
@@ -36,7 +35,9 @@ _NO_INTERVAL = "(range of one process, not a confidence interval; use --processe
 # The answer -----------------------------------------------------------------------------------------------------------
 
 _WORK = Column[WorkRow]("work", lambda row: row.name)
-_WITH_COPIES = Column[WorkRow]("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES)
+_WITH_COPIES = Column[WorkRow](
+    "with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES
+)
 ANSWER: list[Column[WorkRow]] = [
     _WORK,
     Column("typically", lambda row: row.ratio),
@@ -106,7 +107,9 @@ def results_table(study: Study) -> Table:
         Column("benchmark", lambda row: words.benchmark(row.result)),
         Column("device", study.names.of),
         Column("time", words.time),
-        Column("spread", words.precision, "Spread: half the 95% interval; ~ of one process, half the interquartile range."),
+        Column(
+            "spread", words.precision, "Spread: half the 95% interval; ~ of one process, half the interquartile range."
+        ),
         Column("throughput", words.throughput),
         Column("% of peak", words.share_of_peak),
     ]
@@ -152,7 +155,8 @@ def _by_size(row: Measured, order: dict[str, int]) -> tuple[object, ...]:
 def _telling_name(study: Study) -> Callable[[list[Measured]], str]:
     """What tells a row from the others: ``a @ b bfloat16, n=256``; the workload where nothing else does."""
     one = {
-        name: len({getattr(row.result, name) for row in study.measured}) == 1 for name in ("workload", "dtype", "variant")
+        name: len({getattr(row.result, name) for row in study.measured}) == 1
+        for name in ("workload", "dtype", "variant")
     }
 
     def cell(members: list[Measured]) -> str:
@@ -179,7 +183,9 @@ def _pair_at(
     return lambda members: pairs.get(id(at(members)))
 
 
-def _if_any(at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Found], str]) -> Callable[[list[Measured]], str]:
+def _if_any(
+    at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Found], str]
+) -> Callable[[list[Measured]], str]:
     """Empty where the row isn't there."""
     return lambda members: cell(found) if (found := at(members)) else ""
 
@@ -189,7 +195,9 @@ def _if_any(at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Foun
 
 def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_ROWS) -> Table:
     """A row for each workload, dtype and device, at the largest size of one setting that is named."""
-    alike = grouped(pairs, lambda p: (p.other.result.workload, words.arithmetic(p.other), p.other.source, p.base.source))
+    alike = grouped(
+        pairs, lambda p: (p.other.result.workload, words.arithmetic(p.other), p.other.source, p.base.source)
+    )
     chosen = [representative(members) for members in alike.values()]
     kinds = sorted({pair.uncertainty for pair in chosen})
     note = f"In brackets: {', '.join(kinds)}"
@@ -201,7 +209,7 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
         Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}{'*' * pair.noisy}"),
         Column("speedup", words.speedup),
         Column("with copies", words.with_copies),
-        Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized (— = never)."),
+        Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized."),
         Column("faster from", lambda pair: _crossing(study, pair),
                "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
     ]  # fmt: skip
@@ -301,7 +309,7 @@ def rate_table(study: Study) -> Table:
 
 
 def _rated_name(row: Measured) -> str:
-    if row.rate and row.rate.amount == "items" or row.own:
+    if (row.rate and row.rate.amount == "items") or row.own:
         return words.name(row.result)
     return row.kind.heading if row.kind else row.family
 
@@ -406,7 +414,9 @@ def peak_table(study: Study) -> Table:
         Column("what", lambda each: each.what),
         Column("peak", lambda each: each.peak),
     ]
-    return table("Measured peaks", columns, body, "Measured at the start of the run; % of peak and the roofline rest on them.")
+    return table(
+        "Measured peaks", columns, body, "Measured at the start of the run; % of peak and the roofline rest on them."
+    )
 
 
 def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
@@ -506,7 +516,9 @@ def _gain(gain: Gain | None) -> str:
     if gain.range is None:
         return ratio_text(gain.value)
     low, high = gain.range
-    return Doubt.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
+    return (
+        Doubt.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
+    )
 
 
 def leading_tables(answer: Answer, prices: Sequence[Priced], brief: bool = False) -> list[Table]:

@@ -255,9 +255,7 @@ def _short(value: Any) -> Any:
     return None if not math.isfinite(number) else int(number) if number.is_integer() else number
 
 
-def _explained(
-    study: Study, places: Mapping[Any, int]
-) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
+def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str], dict[str, list[dict[str, Any]]]]:
     """By line of the explorer a finding, ``H200: 130× at n = 8192, faster from: n ≈ 72; with copies …``, and as marks
     the crossovers that the interval states as a fact."""
     found: dict[str, dict[str, list[str]]] = {}

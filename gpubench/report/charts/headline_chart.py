@@ -5,16 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-<<<<<<< HEAD
-from ...runfile.kinds import kind_of
-from ..answer import time_text
-from ..judgement import ABOVE_PEAK, peak_text, withheld
-from ..labels import Row, grouped, library, listed, times_range, times_text
-from ..speedup import leading
-from ..sweep import slowest_first
-from .layouts import NamedRows, RowMark, row_pitch, rows_height
-from .material import LEAST_VALUES, ChartData, Notable, by_file, marked, plainest, slowest_words
-=======
 from ...format import counted
 from .. import words
 from ..pairs import Pair, known_pairs, leading
@@ -22,7 +12,6 @@ from ..rows import Doubt, Measured, grouped
 from ..study import Study
 from ..sweeps import slowest_first
 from .layouts import NamedRow, NamedRows, RowMark
->>>>>>> charts
 from .page import Figure, Key
 from .selection import LEAST_VALUES, Notable, captioned, in_order, keys, marked, notable, role_of, uncertainty
 
@@ -107,16 +96,10 @@ def _share(study: Study, row: Measured) -> RowMark:
     return RowMark(100 * row.utilisation, role_of(study, row), words.share_of_peak(row) + "*" * row.noisy)
 
 
-<<<<<<< HEAD
-def _times(data: ChartData) -> list[Figure]:
-    """The time of each benchmark at its largest size, as many as a picture holds."""
-    every = slowest_first(row for row in data.rows if kind_of(row["_result"]))
-=======
 def _times(study: Study) -> list[Figure]:
     """Of each benchmark at its largest size, as many as a picture holds."""
     every = slowest_first(row for kind in in_order(study.single_device) for row in kind)
     most = max(4, int(_MOST_TIMES / max(map(len, every), default=1)))
->>>>>>> charts
     if len(every) < LEAST_VALUES:
         return []
     found = [

@@ -33,8 +33,8 @@ _DPI = 192
 
 
 def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
-    """The figures of a report, those that matter most first, no two of one name even where case doesn't count; and a warning for each chart that
-    raised, as a picture must never cost the numbers.
+    """The figures of a report, those that matter most first, no two of one name even where case doesn't count; and a
+    warning for each chart that raised, as a picture must never cost the numbers.
 
     Without ``every`` the ten or so that answer its questions.
     """
