@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..runfile.reader import clean
-from .show import add_expression, require_expression
+from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
     from ..runfile.schema import Run

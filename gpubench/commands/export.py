@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError, UsageError
-from .show import add_expression, require_expression
+from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
     from ..report.rows import Measured, Row

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import RunFileError, UsageError
 from ..format import writable
 from ..version import __version__
-from .show import add_expression, require_expression
+from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
     from ..report.machines import Priced

@@ -22,8 +22,8 @@ from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.project import BENCHMARK_FOLDERS, described, pytest_terms, read_project
 from ..supervise.supervisor import Supervisor, Unable, read_run
+from .choice import add_expression, chosen
 from .report import add_chart_arguments, charts_of
-from .show import add_expression, chosen
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")

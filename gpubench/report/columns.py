@@ -33,7 +33,7 @@ def csv_files(study: Study) -> dict[str, str]:
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
     """Of results.csv; the tests' own parameters stand in the middle."""
-    named = _parameters((name for row in rows for name in row.result.params), lambda row: row)
+    named: list[Column[Row]] = _parameters((n for row in rows for n in row.result.params), lambda row: row)
     metrics = [Column(name, _metric(name)) for name in METRICS]
     first = [column for column in metrics if column.head in ("time_s", "low_s", "high_s")]
     others = [column for column in metrics if column not in first and column.head != "utilisation"]
@@ -50,7 +50,8 @@ def speedup_columns(study: Study) -> list[Column[Pair]]:
         return [Column(f"baseline_{column.head}", _at(column.cell, lambda pair: pair.base)) for column in columns]
 
     sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[3]]
-    named = _parameters((name for row in study.rows for name in row.result.params), lambda pair: pair.other)
+    names = (name for row in study.rows for name in row.result.params)
+    named: list[Column[Pair]] = _parameters(names, lambda pair: pair.other)
     what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
     return [*what, *_RATIO, *other(sides), *base(sides), *_BASIS, *other(_CONFIGURATION[1:3]), *named, *_COPIED]
 
@@ -61,7 +62,7 @@ def crossover_columns(study: Study) -> list[Column[Crossing]]:
     def of(name: str, cell: Callable[[Row], object], side: str = "other") -> Column[Crossing]:
         return Column(name, lambda found: cell(getattr(found.line.items[-1], side)))
 
-    parameters = _parameters(
+    parameters: list[Column[Crossing]] = _parameters(
         (name for pair in study.pairs for name in pair.other.result.params), lambda found: found.line.last
     )
     named = [Column(column.head, _unless_size(column)) for column in parameters]
@@ -109,7 +110,7 @@ def _word(name: str, value: Scalar) -> str:
 
 def _check(row: Row) -> str | None:
     check = row.result.check if isinstance(row, Measured) else None
-    return check and (f"{check.status}: {check.reason}" if check.reason else check.status)
+    return None if check is None else f"{check.status}: {check.reason}" if check.reason else check.status
 
 
 def _measured(cell: Callable[[Measured], object]) -> Callable[[Row], object]:
@@ -212,6 +213,10 @@ def _ends(name: str, of: Callable[[Scaled], Gain | None]) -> list[Column[Scaled]
     return [value, Column(low, end(0)), Column(high, end(1))]
 
 
+def _of_row(column: Column[Row]) -> Column[Scaled]:
+    return Column(column.head, lambda each: column.cell(each.row))
+
+
 def _of_parallel(name: str) -> Column[Scaled]:
     return Column(name, lambda each: getattr(each.parallel, name))
 
@@ -222,7 +227,7 @@ def _efficiency(each: Scaled) -> Gain | None:
 
 
 SCALING: list[Column[Scaled]] = [
-    *(Column(c.head, _at(c.cell, lambda each: each.row)) for c in (*_RUN, *_DEVICE, *_WHAT[1:])),
+    *map(_of_row, (*_RUN, *_DEVICE, *_WHAT[1:])),
     *map(_of_parallel, ("method", "devices", "threads", "mode", "microbatches")),
     Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
     Column("time_s", lambda each: each.row.time_s),

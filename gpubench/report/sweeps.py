@@ -244,8 +244,8 @@ def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
     workloads = grouped(counted, lambda item: item.subject.result.workload).values()
     chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
-    kinds = grouped(chosen, lambda item: heading(item.subject))
-    return {kind: kinds[kind] for kind in (*(each.heading for each in KINDS.values()), *kinds) if kind in kinds}
+    found: dict[str, list[Item]] = grouped(chosen, lambda item: heading(item.subject))
+    return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
 
 
 def heading(row: Measured) -> str:

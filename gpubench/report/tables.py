@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..format import bytes_text, ratio_text, seconds_text, shorten, text
 from ..intervals import INTERVAL
 from ..runfile.flags import ADVICE
-from ..runfile.schema import TIMERS, Bandwidth, Run
+from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from . import words
 from .answer import Answer
 from .cards import Card, WorkRow
@@ -41,8 +41,8 @@ _WITH_COPIES = Column[WorkRow](
 ANSWER: list[Column[WorkRow]] = [
     _WORK,
     Column("typically", lambda row: row.ratio),
-    Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, of which the median"
-           " is given."),
+    Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, whose median is"
+           " given."),
     _WITH_COPIES,
     Column("faster from", lambda row: row.faster_from),
     Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
@@ -226,7 +226,7 @@ def overview(study: Study) -> Table:
     if study.device_pairs:
         return speedup_table(study, study.device_pairs, most=None)
     groups = grouped(study.measured, lambda row: (row.result.workload, words.arithmetic(row), row.source))
-    columns = [TIMES[0], Column("device", study.names.of), *TIMES[1:]]
+    columns: list[Column[Measured]] = [TIMES[0], Column("device", study.names.of), *TIMES[1:]]
     return table("Times", columns, [representative(members) for members in groups.values()])
 
 
@@ -381,7 +381,7 @@ def run_flag_table(study: Study) -> Table:
     """What was seen of whole processes, which may raise the same flag more than once."""
     runs = {row.run_name: row.run for row in study.rows}
     entries = [(name, run, flag) for name, run in runs.items() for flag in run.flags]
-    columns = [
+    columns: list[Column[tuple[str, Run, Raised]]] = [
         Column("flag", lambda each: each[2].name),
         Column("run", lambda each: each[0]),
         Column("processes", lambda each: f"{len(set(each[2].processes))} of {each[1].processes}"),

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -165,9 +166,8 @@ def page_data(study: Study) -> dict[str, Any]:
         rows.append([texts.setdefault(v or "", len(texts)) if name in INTERNED else _short(v) for name, v in values])
     findings, marks = _explained(study, places)
     base = study.names.baseline(list(pairs.values())) if pairs else ""
-    compared = grouped(pairs.values(), lambda pair: pair.other.result.workload)
-    counts = compared or grouped(study.rows, lambda row: row.result.workload)
-    first = max(counts, key=lambda workload: (sizes[workload] is not None, len(counts[workload])), default="")
+    counts = Counter(row.result.workload for row in ([pair.other for pair in pairs.values()] or study.rows))
+    first = max(counts, key=lambda workload: (sizes[workload] is not None, counts[workload]), default="")
     return {
         "columns": COLUMNS,
         "interned": INTERNED,

@@ -76,7 +76,7 @@ def parameter(name: str, value: Scalar) -> str:
 
 def size_setting(case: Case) -> str:
     """``n=4096``; empty where it has no size."""
-    return parameter(case.size, case.params[case.size]) if case.size in case.params else ""
+    return parameter(case.size, case.params[case.size]) if case.size and case.size in case.params else ""
 
 
 def arithmetic(row: Row) -> str:

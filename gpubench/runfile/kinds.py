@@ -49,4 +49,4 @@ KINDS: Mapping[str, Kind] = {
 def names_of(case: Case) -> tuple[str, ...]:
     """What a report calls the benchmark and its kind of work, to be typed like any other name."""
     kind = KINDS.get(case.kind)
-    return tuple(filter(None, (case.title, kind and kind.heading)))
+    return tuple(filter(None, (case.title, kind.heading if kind else "")))
