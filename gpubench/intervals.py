@@ -6,9 +6,9 @@ Times are compared as ratios, so everything works on logarithms: twice as long a
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean as geometric_mean
 
 INTERVAL = "95% interval"
 SPREAD = "within-process spread"
@@ -64,6 +64,11 @@ def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, fl
     The range is the widest that the quartiles give. It describes the samples' spread, and says nothing of another run.
     """
     return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean; a single value is returned as it is, to the last digit."""
+    return statistics.geometric_mean(values) if len(values) > 1 else float(values[0])
 
 
 def quantile(freedom: float) -> float:

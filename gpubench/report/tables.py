@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..format import bytes_text, ratio_text, seconds_text, shorten, text
+from ..format import bytes_text, counted, ratio_text, seconds_text, shorten, text
 from ..intervals import INTERVAL
 from ..runfile.flags import ADVICE
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
@@ -493,7 +493,7 @@ def scaling_table(study: Study) -> Table:
         Column("benchmark", lambda each: words.name(each.row.result)),
         Column("method", _method),
         Column("devices", lambda each: f"{each.parallel.devices}" + (
-            f" × {each.parallel.threads} threads" if each.parallel.threads else "")),
+            f" × {counted(each.parallel.threads, 'thread')}" if each.parallel.threads else "")),
         Column("scaling", lambda each: each.parallel.mode or words.NO_VALUE),
         Column("time", lambda each: words.time(each.row)),
         Column("vs. one device", lambda each: _gain(each.scaling)),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+import reading
 import records
 
-from gpubench.report import findings, metrics, table
-from gpubench.report.labels import Names
+from gpubench.report import metrics, tables
 from gpubench.report.metrics import METRICS, Metric
-from gpubench.runfile import reader
+from gpubench.report.rows import Measured
+from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Machine, Process, Result, Run, Times
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -20,9 +20,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 def read(folder: Path) -> Run:
     case = Case("a.b", "cpu", "float32", {}, devices=("cpu",))
     mark = records.benchmark(case, 2.0, medians=(1.0, 4.0), work={"flops": 8.0, "items": 4.0}, energy_j=0.5)
-    path = folder / "run.json"
-    path.write_text(json.dumps(records.run_file([mark], processes=2)))
-    return reader.read(path)
+    return reading.run_of(folder, records.run_file([mark], processes=2))
 
 
 def test_the_document_is_current() -> None:
@@ -31,22 +29,19 @@ def test_the_document_is_current() -> None:
 
 
 def test_each_metric_is_a_column_with_its_value(tmp_path: Path) -> None:
-    results = table.results_table([read(tmp_path)])
-    header = table.csv_text(results).splitlines()[0].split(",")
-    assert set(METRICS) <= set(header)
-    (row,) = table.records(results)
+    (row,) = reading.results(Study([read(tmp_path)]))
+    assert set(METRICS) <= set(row)
     assert (row["time_s"], row["flop_per_s"], row["item_per_s"], row["item_per_j"]) == (2.0, 4.0, 2.0, 8.0)
     assert row["low_s"] < 2.0 < row["high_s"]
     assert (row["byte_per_s"], row["utilisation"], row["copy_in_s"], row["memory_bytes"]) == (None,) * 4
 
 
 def test_a_new_metric_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Metric("call_per_s", "1/s", "Calls per second", "1 / time_s", lambda case: 1 / case.times.median_s, True)
+    calls = Metric("call_per_s", "1/s", "Calls per second", "1 / time_s", lambda row: 1 / row.time_s, True)
     monkeypatch.setitem(METRICS, calls.name, calls)
-    run = read(tmp_path)
-    results = table.results_table([run])
-    assert "call_per_s" in table.csv_text(results).splitlines()[0].split(",")
-    rates = findings.rate_table(table.records(results), Names(results))
+    study = Study([read(tmp_path)])
+    assert reading.results(study)[0]["call_per_s"] == 0.5
+    rates = tables.rate_table(study)
     assert dict(zip(rates.columns, rates.rows[0], strict=True))["calls per second"] == "0.500 /s"
     assert "| `call_per_s` | 1/s | Calls per second | 1 / time_s |" in metrics.document()
 
@@ -70,8 +65,10 @@ def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | N
     """p95 and p99 of samples by process."""
     facts = tuple(Process(i, len(each), len(each), iterations, 1.0) for i, each in enumerate(processes))
     times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1, iterations, None, "device_clock", facts, processes)
-    case = metrics.MeasuredCase(Result("a.b", "cpu"), times, Run(Path(), Machine("a machine", ()), ()))
-    p95, p99 = (METRICS[name].of(case) for name in ("p95_s", "p99_s"))
+    run = Run(Path(), Machine("a machine", ()), ())
+    p95, p99 = (
+        METRICS[name].of(Measured(run, "run", Result("a.b", "cpu", times=times), None)) for name in ("p95_s", "p99_s")
+    )
     return p95, p99
 
 

@@ -1,24 +1,18 @@
-"""scaling.csv and its charts: speedups of several devices against the right baseline, from hand-made records."""
+"""scaling.csv and its table: speedups of several devices against the right baseline, from hand-made records."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import reading
 import records
 
 from gpubench.errors import RunFileError
-from gpubench.report import scaling, speedup, table
-from gpubench.report.charts import scaling_chart
-from gpubench.report.charts.gpu_time_chart import StackedBars
-from gpubench.report.charts.layouts import LinePanels
-from gpubench.report.charts.material import ChartData
-from gpubench.report.charts.pictures import plan
-from gpubench.report.charts.scaling_chart import EfficiencyBars
-from gpubench.runfile import reader
-from gpubench.runfile.schema import Case
+from gpubench.report import tables
+from gpubench.report.study import Study
+from gpubench.runfile.schema import Case, Run
 
 GPUS = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
 
@@ -36,14 +30,12 @@ def mark(median: float, method: str, devices: int, mode: str = "strong", workloa
     return made
 
 
-def read(folder: Path, marks: list[dict[str, Any]]) -> reader.Run:
-    path = folder / "run.json"
-    path.write_text(json.dumps(records.run_file(marks, devices=(records.CPU, *GPUS))))
-    return reader.read(path)
+def read(folder: Path, marks: list[dict[str, Any]]) -> Run:
+    return reading.run_of(folder, records.run_file(marks, devices=(records.CPU, *GPUS)))
 
 
 def scaled(folder: Path, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return table.records(scaling.scaling_table(table.results_table([read(folder, marks)])))
+    return reading.scaled(Study([read(folder, marks)]))
 
 
 CPU = [mark(0.060, "single", 1, threads=2), mark(0.100, "one thread", 1), mark(0.0625, "ddp", 2)]
@@ -72,15 +64,8 @@ def test_a_baseline_held_against_itself_is_exactly_1_without_an_interval(tmp_pat
     assert all(rows[method]["uncertainty"] for method in rows)
     alone = mark(1.1, "data_parallel", 1, workload="data_parallel.lenet", device="cuda:0")
     two = mark(0.8, "data_parallel", 2, workload="data_parallel.lenet", device="cuda:0")
-    results = table.results_table([read(tmp_path, [alone, two])])
-    (first, _) = scaling.several_devices(scaling.scaling_table(results)).rows
-    assert first[5:8] == ("1.0×", "1.0×", "100%")
-    more = [
-        mark(t, "data_parallel", k, workload="data_parallel.lenet", device="cuda:0") for k, t in ((3, 0.6), (4, 0.5))
-    ]
-    results = table.results_table([read(tmp_path, [alone, two, *more])])
-    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
-    assert scaling_chart.scaling_figures(data)
+    (first, _) = tables.scaling_table(Study([read(tmp_path, [alone, two])])).rows
+    assert first[-3:] == ("1.0×", "1.0×", "100%")
 
 
 def test_the_baseline_is_the_same_workload_s_before_a_faster_copy_s(tmp_path: Path) -> None:
@@ -132,7 +117,7 @@ def test_bus_bandwidth_and_what_else_is_shown(tmp_path: Path) -> None:
 
 def test_cases_of_one_device_make_no_table(tmp_path: Path) -> None:
     case = records.benchmark(Case("matmul.square", "cpu", "float32", {"n": 64}), 1.0)
-    assert scaling.scaling_table(table.results_table([read(tmp_path, [case])])).empty
+    assert Study([read(tmp_path, [case])]).scaled == []
 
 
 @pytest.mark.parametrize(
@@ -154,73 +139,18 @@ def test_a_file_that_can_t_be_trusted_is_refused(tmp_path: Path, parallel: Any, 
         read(tmp_path, [made])
 
 
-def many() -> list[dict[str, Any]]:
-    """Eight synthetic GPUs."""
-    gpu = {"device": "cuda:0"}
-    marks = [mark(1.0, "single", 1, mode, **gpu) for mode in ("strong", "weak")]
-    for k in (2, 4, 8):
-        phases = {"scatter": 0.05, "replicate": 0.1 * k, "forward": 0.4 / k, "gather": 0.03}
-        marks += [
-            mark(1 / k + 0.02, "ddp", k, parallel={"ideal_speedup": k}, **gpu),
-            mark(1.05, "ddp", k, "weak", items=128 * k, parallel={"ideal_speedup": k}, **gpu),
-            mark(1 / k + 0.1 * k, "data_parallel", k, workload="data_parallel.lenet",
-                 parallel={"ideal_speedup": k, "phases": phases}, **gpu),
-        ]  # fmt: skip
-        marks += [
-            mark(1e-5 + n / 1e11, "all_reduce", k, workload="distributed.all_reduce", work={"bytes": n},
-                 params={"nbytes": n}, parallel={"bus_share": 2 * (k - 1) / k, "interconnect": "NVLink"}, **gpu)
-            for n in (10**3, 10**5, 10**7, 10**9)
-        ]  # fmt: skip
-    return marks
-
-
-def test_there_is_a_chart_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
-    results = table.results_table([read(tmp_path, many())])
-    data = ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results))
-    charts = {figure.name: figure for figure in scaling_chart.scaling_figures(data)}
-    assert list(charts) == ["scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
-    bars = charts["scaling-efficiency"].chart
-    assert isinstance(bars, EfficiencyBars)
-    strong = [bar for bar in bars.bars if bar.name == "DistributedDataParallel" and "strong" in bar.group]
-    assert [bar.detail for bar in strong] == ["2 devices", "4 devices", "8 devices"]
-    assert [bar.ideal for bar in strong] == [1, 1, 1]
-    assert strong[0].value == pytest.approx(1 / 0.52 / 2)
-    assert all(bar.low <= bar.value <= bar.high for bar in bars.bars)
-    collective = charts["scaling-bus-bandwidth"].chart
-    assert isinstance(collective, LinePanels)
-    assert collective.unit == "B/s"
-    phases = charts["scaling-phases"].chart
-    assert isinstance(phases, StackedBars)
-    assert [key.label for key in phases.keys] == ["Scatter", "Replicate", "Forward", "Gather"]
-
-
-def test_what_has_a_scaling_chart_has_no_second_chart_of_its_times(tmp_path: Path) -> None:
-    alone = [mark(0.060 * n, "single", 1, workload="training.lenet", params={"n": n}) for n in (1, 2, 4)]
-    results = table.results_table([read(tmp_path, [*CPU, *alone])])
-    names = {figure.name for figure in plan(ChartData(results, speedup.pair(results).table), every=True)}
-    assert "time-training" in names
-    assert "samples-per-second-training" in names
-    assert not [name for name in names if "distributed" in name or "one-size" in name]
-
-
 def test_the_summary_states_both_comparisons(tmp_path: Path) -> None:
-    results = table.results_table([read(tmp_path, CPU)])
-    words = scaling.several_devices(scaling.scaling_table(results))
-    (row,) = words.rows
-    assert row[:4] == ("distributed.lenet", "ddp", "2 × 1 thread", "strong")
-    assert row[5].startswith("1.6×")
-    assert row[6].startswith("0.96×")
-    assert row[7] == "80%"
-    assert "the single process has all 2 threads" in words.note
+    table = tables.scaling_table(Study([read(tmp_path, CPU)]))
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["benchmark"], row["method"], row["devices"]) == ("distributed.lenet", "ddp", "2 × 1 thread")
+    assert row["vs. one device"].startswith("1.6×")
+    assert row["vs. single process"].startswith("0.96×")
+    assert row["efficiency"] == "80%"
+    assert "2 threads" in table.note
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "naive, 1 microbatch"), (2, "naive, 2 microbatches")])
 def test_microbatches_are_counted_in_words(tmp_path: Path, count: int, words: str) -> None:
     piped = mark(0.1, "naive", 2, parallel={"microbatches": count}, params={"microbatches": count})
-    summed = scaling.several_devices(scaling.scaling_table(table.results_table([read(tmp_path, [*CPU, piped])])))
-    assert words in [row[1] for row in summed.rows]
-
-
-def test_a_range_beyond_a_factor_of_four_is_no_number() -> None:
-    assert scaling._ranged(3.0, 1.0, 4.0) == "3.0× (1.0×–4.0×)"
-    assert scaling._ranged(3.0, 1.0, 4.1) == "unknown (too noisy)"
+    table = tables.scaling_table(Study([read(tmp_path, [*CPU, piped])]))
+    assert words in [row[table.columns.index("method")] for row in table.rows]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from gpubench.report import sweep
-from gpubench.report.labels import setting
+from gpubench.report import sweeps, words
+from gpubench.report.rows import Measured
+from gpubench.report.words import parameter
 from gpubench.runfile.kinds import KINDS
-from gpubench.runfile.schema import Result
+from gpubench.runfile.schema import Machine, Result, Run
 
 
-def row(workload: str, dtype: str = "float32", kind: str = "", **params: Any) -> dict[str, Any]:
-    result = Result(workload, "cpu", dtype, params, size="n" if "n" in params else None, kind=kind)
-    return {"workload": workload, "dtype": dtype, "_result": result}
+RUN = Run(path=Path("run.json"), machine=Machine("m", ()), results=())
+
+
+def row(workload: str, dtype: str = "float32", kind: str = "", **params: Any) -> Measured:
+    size = "n" if "n" in params else None
+    return Measured(RUN, "run", Result(workload, "cpu", dtype, params, size=size, kind=kind), size)
 
 
 def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None:
@@ -22,14 +27,14 @@ def test_a_workload_stands_at_its_largest_size_in_its_plainest_setting() -> None
         for form in ("allocating", "out")
         for n in (10, 1000, 100)
     ]
-    chosen = sweep.representative(rows)
-    assert sweep.setting_of(chosen) == "float32, out, n=1000"
-    assert sweep.representative(rows[::-1]) is chosen  # not by the order of the file
+    chosen = sweeps.representative(rows)
+    assert words.setting(chosen.result) == "float32, out, n=1000"
+    assert sweeps.representative(rows[::-1]) is chosen  # not by the order of the file
 
 
 def test_a_setting_reads_as_python_writes_it() -> None:
-    words = [setting("limit", value) for value in (None, True, 4, 1.5, "out", "", " ", "\t", ",", "größer 2")]
-    assert words == [
+    said = [parameter("limit", value) for value in (None, True, 4, 1.5, "out", "", " ", "\t", ",", "größer 2")]
+    assert said == [
         "limit=None",
         "limit=True",
         "limit=4",
@@ -44,25 +49,30 @@ def test_a_setting_reads_as_python_writes_it() -> None:
 
 
 def test_a_long_name_of_a_parameter_does_not_hide_its_value() -> None:
-    shown = [setting("separator_between_columns", value) for value in (",", ";", " ", 4, "x" * 90)]
+    shown = [parameter("separator_between_columns", value) for value in (",", ";", " ", 4, "x" * 90)]
     assert len(set(shown)) == 5
-    assert {len(words) <= 24 for words in shown} == {True}
+    assert {len(each) <= 24 for each in shown} == {True}
     assert shown[0] == 'separator_between_c…=","'
 
 
 def test_half_precision_never_leads_where_there_is_another() -> None:
     halves, double = row("a.b", "float16", n=1), row("a.b", "float64", n=1)
-    assert sweep.representative([halves, double]) is double
-    assert sweep.representative([halves]) is halves
+    assert sweeps.representative([halves, double]) is double
+    assert sweeps.representative([halves]) is halves
 
 
 def test_kinds_come_in_one_order_and_ones_own_work_last() -> None:
     networks, elementwise, matmul = ({"kind": kind} for kind in ("networks", "elementwise", "matmul"))
     suite = {"classic.step": elementwise, "elementwise.add": elementwise, "models.bert": networks}
     suite |= {"matmul.square": matmul, "models.vit": networks}
-    rows = [row("mine.z"), *(row(name, **kind) for name, kind in suite.items()), row("mine.a")]
-    kinds = sweep.representatives([*rows, row("transfer.create", kind="copies")])
-    names = {kind: [each["workload"] for each in members] for kind, members in kinds.items()}
+    rows = [
+        row("elementwise.add", form="out", **elementwise),
+        row("mine.z"),
+        *(row(name, **kind) for name, kind in suite.items()),
+        row("mine.a"),
+    ]
+    kinds = sweeps.representatives([*rows, row("transfer.create", kind="copies")])
+    names = {kind: [each.result.workload for each in members] for kind, members in kinds.items()}
     assert list(names.items()) == [
         (KINDS["matmul"].heading, ["matmul.square"]),
         (KINDS["networks"].heading, ["models.bert", "models.vit"]),

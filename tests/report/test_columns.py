@@ -11,18 +11,18 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import reading
 import records
 
 from gpubench.errors import RunFileError
-from gpubench.report import table
-from gpubench.runfile import reader
+from gpubench.report import rows
+from gpubench.report.columns import csv_files
+from gpubench.report.study import Study
 from gpubench.runfile.schema import Case
 
 
-def read(folder: Path, data: dict[str, Any], name: str = "run") -> reader.Run:
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(data))
-    return reader.read(path)
+def text_of(folder: Path, data: dict[str, Any]) -> str:
+    return csv_files(Study([reading.run_of(folder, data)]))["results.csv"]
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -68,26 +68,31 @@ def test_exact_text(tmp_path: Path) -> None:
             }
         },
     )
-    text = table.csv_text(table.results_table([read(tmp_path, data)]))
+    text = text_of(tmp_path, data)
+    add_id, copy_id = (f"{name}::test_{case.workload.partition('.')[2]}[{case.id}]" for name, case in (
+        ("benchmarks/test_elementwise.py", add), ("benchmarks/test_transfer.py", copy)))  # fmt: skip
     assert text == (
         "run,machine,device,device_name,family,workload,dtype,variant,setting,size_name,size,time_s,low_s,high_s,rate,"
         "rate_unit,utilisation,status,flags,reason,implementation,regime,cache,threads,form,n,nbytes,pinned,latency_s,p95_s,p99_s,"
         "first_call_s,device_s,launch_s,copy_in_s,copy_out_s,copy_in_pinned_s,copy_out_pinned_s,iqr_s,mean_s,min_s,rounds,iterations,"
-        "flop_per_s,byte_per_s,item_per_s,memory_bytes,energy_j,item_per_j,check_error,check\n"
+        "flop_per_s,byte_per_s,item_per_s,memory_bytes,energy_j,item_per_j,check_error,check,kind,title,pytest_id\n"
         'run,"A ""synthetic"" one, here",cpu,Synthetic CPU,elementwise,elementwise.add,float32,eager,out,n,1000,2.0,,,'
-        "6000.0,B/s,,ok,,,torch,resident,hot,2,out,1000,,,3.0,,,,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,0.0,passed\n"
+        "6000.0,B/s,,ok,,,torch,resident,hot,2,out,1000,,,3.0,,,,,,,,,,1.0,2.0,1.5,50,7,,6000.0,500.0,,,,0.0,passed,elementwise,,"
+        f"{add_id}\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,transfer,transfer.copy,float32,eager,pinned=true,'
         "nbytes,4096,0.125,,,32768.0,B/s,0.5,ok,noisy too-short,,torch,resident,cold,2,,,4096,true,0.3,,,,0.0625,"
-        "0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed\n"
+        "0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed,copies,,"
+        f"{copy_id}\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise,elementwise.add,float16,eager,out,n,'
-        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,,,,\n'
+        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,,,,,elementwise,,'
+        f"{gone.id}\n"
     )
 
 
 def test_several_processes_give_the_time_an_interval(tmp_path: Path) -> None:
     """Student's t with two degrees of freedom (4.303) on logarithms 0, 1 and 2, whose standard deviation is 1."""
     mark = records.benchmark(Case("a.b", "cpu", "float32"), math.e, medians=(1.0, math.e, math.e**2))
-    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, records.run_file([mark], processes=3))])))
+    (row,) = rows_of(text_of(tmp_path, records.run_file([mark], processes=3)))
     half = 4.302653 / math.sqrt(3)
     assert [math.log(float(row[name])) for name in ("low_s", "high_s")] == pytest.approx([1 - half, 1 + half])
 
@@ -96,12 +101,12 @@ def test_every_digit_is_kept(tmp_path: Path) -> None:
     median = 1.2345678901234567e-05
     case = Case("a.b", "cpu", "float32", {})
     data = records.run_file([records.benchmark(case, median)])
-    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    (row,) = rows_of(text_of(tmp_path, data))
     assert float(row["time_s"]) == median
 
 
 def test_pandas_reads_it_back(tmp_path: Path) -> None:
-    text = table.csv_text(table.results_table([read(tmp_path, records.gpu_run())]))
+    text = text_of(tmp_path, records.gpu_run())
     back = pd.read_csv(io.StringIO(text))
     assert back["time_s"].dtype == float
     assert (back["status"] == "skipped").sum() == back["time_s"].isna().sum() == 5
@@ -113,31 +118,31 @@ def test_pandas_reads_it_back(tmp_path: Path) -> None:
 )
 def test_the_only_whole_number_that_varies_is_the_size(tmp_path: Path, values, size) -> None:
     cases = [Case("mine.work", "", "", {"x": value}, "") for value in values]
-    run = read(tmp_path, records.run_file([records.benchmark(case, 1e-3) for case in cases]))
-    assert set(table.results_table([run])["size_name"]) == {size}
+    run = reading.run_of(tmp_path, records.run_file([records.benchmark(case, 1e-3) for case in cases]))
+    assert {row["size_name"] for row in reading.results(Study([run]))} == {size}
 
 
 def test_parameters_named_like_columns(tmp_path: Path) -> None:
     params = {"device": "x", "param_device": 1, "variant": 2, "time_s": 3, "_run": 4}
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    (row,) = rows_of(text_of(tmp_path, data))
     assert row["device"] == "cpu"
     assert row["param_param_device"] == "x"
-    assert [row["param_device"], row["param_variant"], row["param_time_s"], row["param__run"]] == ["1", "2", "3", "4"]
+    assert [row["param_device"], row["param_variant"], row["param_time_s"], row["_run"]] == ["1", "2", "3", "4"]
 
 
 def test_names_of_parameters_are_bounded(tmp_path: Path) -> None:
     cases = [Case("a.b", "cpu", "float32", {f"p{i}_{k}": 1 for k in range(60)}) for i in range(9)]
     marks = [records.benchmark(case, 1e-6) for case in cases]
-    assert len(table.results_table([read(tmp_path, records.run_file(marks[:8]))])) == 8
+    assert len(Study([reading.run_of(tmp_path, records.run_file(marks[:8]))]).rows) == 8
     with pytest.raises(RunFileError, match="540 different names of parameters: a table holds 500"):
-        table.results_table([read(tmp_path, records.run_file(marks))])
+        Study([reading.run_of(tmp_path, records.run_file(marks))])
 
 
 def test_texts_are_no_formulas(tmp_path: Path) -> None:
     params = {"a": "=1+1", "b": "@SUM(A1)", "c": "-2", "d": "+x", "e": -2.5, "=f": "\n=1"}
     data = records.run_file([records.benchmark(Case("=cmd|'/c calc'!A0", "cpu", "float32", params), 1.0)])
-    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    (row,) = rows_of(text_of(tmp_path, data))
     assert row["workload"] == "'=cmd|'/c calc'!A0"
     assert [row[name] for name in "abcde"] == ["'=1+1", "'@SUM(A1)", "'-2", "'+x", "-2.5"]
     assert row["'=f"] == " =1"
@@ -148,19 +153,26 @@ def test_texts_are_no_formulas(tmp_path: Path) -> None:
 )
 def test_neither_are_those_after_a_semicolon_or_of_full_width(tmp_path: Path, name: str, cell: str) -> None:
     data = records.run_file([records.benchmark(Case("a.b", "cpu", "float32", {"name": name}), 1.0)])
-    (row,) = rows_of(table.csv_text(table.results_table([read(tmp_path, data)])))
+    (row,) = rows_of(text_of(tmp_path, data))
     assert row["name"] == cell
 
 
 def test_run_names_are_told_apart() -> None:
     paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
-    assert table.run_names(paths) == ["a/run", "b/run", "other"]
-    assert table.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
-    assert table.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
+    assert rows.run_names(paths) == ["a/run", "b/run", "other"]
+    assert rows.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
+    assert rows.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
 
 
 def test_order_is_that_of_the_files(tmp_path: Path) -> None:
-    runs = [read(tmp_path, records.cpu_run(), name) for name in ("z", "a")]
-    found = table.results_table(runs)
-    assert list(dict.fromkeys(found["run"])) == ["z", "a"]
-    assert table.csv_text(found) == table.csv_text(table.results_table(runs))
+    runs = [reading.run_of(tmp_path, records.cpu_run(), name) for name in ("z", "a")]
+    assert list(dict.fromkeys(row.run_name for row in Study(runs).rows)) == ["z", "a"]
+    assert csv_files(Study(runs)) == csv_files(Study(runs))
+
+
+def test_a_pytest_id_is_in_the_results_and_can_be_typed(tmp_path: Path) -> None:
+    run = reading.run_of(tmp_path, records.cpu_run())
+    (first, *_) = reading.results(Study([run]))
+    assert first["pytest_id"].startswith("benchmarks/test_")
+    chosen = reading.results(Study([run], expression=first["pytest_id"]))
+    assert {row["pytest_id"] for row in chosen} == {first["pytest_id"]}

@@ -8,134 +8,136 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reading
 import records
 
-from gpubench.report import judgement, labels, speedup, table
-from gpubench.report.judgement import ABOVE_PEAK, IF_IT_STAYS, NOT_WORTH_IT, TOO_NOISY, UNSURE, WORTH_IT, Crossing
-from gpubench.report.labels import Names
-from gpubench.report.sweep import Line, Point
+from gpubench.intervals import Interval
+from gpubench.report import words
+from gpubench.report.columns import crossover_columns
+from gpubench.report.pairs import RESIDENT, Copies, Pair, Verdict
+from gpubench.report.render import csv_text
+from gpubench.report.rows import Doubt, Measured
+from gpubench.report.study import Study
+from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile import reader
-from gpubench.runfile.schema import Case, DeviceFacts, Machine, Run
+from gpubench.runfile.schema import Case, DeviceFacts, Machine, Raised, Result, Run
 from gpubench.statistics import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
 
 MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
 
 
-def pair(low: float, high: float, shot: tuple[float, float] | None, **more: Any) -> dict[str, Any]:
-    run = Run(path=None, machine=MACHINE, results=())  # type: ignore[arg-type]
-    shot_value = math.sqrt(shot[0] * shot[1]) if shot else None
-    return {
-        "device": "cuda:0", "baseline_device": "cpu", "low": low, "high": high, "speedup": math.sqrt(low * high),
-        "one_shot_speedup": shot_value, "one_shot_low": shot and shot[0], "one_shot_high": shot and shot[1],
-        "_run": run, **more,
-    }  # fmt: skip
+def pair(
+    low: float,
+    high: float,
+    shot: tuple[float, float] | None = None,
+    devices: tuple[str, str] = ("cpu", "cuda:0"),
+    flags: tuple[str, ...] = (),
+) -> Pair:
+    run = Run(path=Path("run.json"), machine=MACHINE, results=())
+    raised = tuple(Raised(flag, "seen", (0,)) for flag in flags)
+    base, other = (Measured(run, "run", Result("a.b", device, flags=raised), None) for device in devices)
+    copies = Copies(math.sqrt(shot[0] * shot[1]), 1.0, None, *shot, None) if shot else None
+    value = math.sqrt(low * high)
+    return Pair(base, other, value, 1.0, Interval(value, low, high, "95% interval"), "95% interval", copies, "")
 
 
 @pytest.mark.parametrize(
     ("low", "high", "shot", "verdict"),
     [
-        (9.0, 11.0, (1.5, 1.7), WORTH_IT),
-        (9.0, 11.0, (1.4, 1.7), IF_IT_STAYS),
-        (9.0, 11.0, (0.2, 0.3), IF_IT_STAYS),
-        (9.0, 11.0, None, IF_IT_STAYS),
-        (1.4, 1.6, (1.0, 1.1), UNSURE),
-        (1.1, 1.4, (1.0, 1.1), NOT_WORTH_IT),
-        (0.1, 0.2, (0.1, 0.2), NOT_WORTH_IT),
-        (2.0, 8.1, (2.0, 3.0), UNSURE),  # wider than a factor of four
+        (9.0, 11.0, (1.5, 1.7), Verdict.WORTH_IT),
+        (9.0, 11.0, (1.4, 1.7), Verdict.IF_IT_STAYS),
+        (9.0, 11.0, (0.2, 0.3), Verdict.IF_IT_STAYS),
+        (9.0, 11.0, None, Verdict.IF_IT_STAYS),
+        (1.4, 1.6, (1.0, 1.1), Verdict.UNSURE),
+        (1.1, 1.4, (1.0, 1.1), Verdict.NOT_WORTH_IT),
+        (0.1, 0.2, (0.1, 0.2), Verdict.NOT_WORTH_IT),
+        (0.5, 8.1, (2.0, 3.0), Verdict.UNSURE),  # wider than a factor of four, and either may be faster
+        (2.0, 80.0, (2.0, 80.0), Verdict.WORTH_IT),  # wide, and an answer all the same
     ],
 )
 def test_verdicts_are_made_at_the_low_end(
-    low: float, high: float, shot: tuple[float, float] | None, verdict: str
+    low: float, high: float, shot: tuple[float, float] | None, verdict: Verdict
 ) -> None:
-    assert judgement.verdict(pair(low, high, shot)) == verdict
+    assert pair(low, high, shot).verdict == verdict
 
 
 def test_between_equals_no_copies_are_asked_for() -> None:
-    assert judgement.verdict(pair(2.0, 3.0, None, device="cpu")) == WORTH_IT
-    assert judgement.verdict(pair(2.0, 3.0, None, baseline_device="cuda:0")) == WORTH_IT
+    assert pair(2.0, 3.0, devices=("cpu", "cpu")).verdict == Verdict.WORTH_IT
+    assert pair(2.0, 3.0, devices=("cuda:0", "cuda:0")).verdict == Verdict.WORTH_IT
 
 
-def test_an_interval_beyond_a_factor_of_four_is_no_number() -> None:
-    assert judgement.speedup_words(pair(2.0, 8.0, None)) == "4.0× (2.0× to 8.0×)"
-    assert judgement.speedup_words(pair(2.0, 8.1, None)) == TOO_NOISY
-    assert judgement.copies_text(pair(2.0, 3.0, (0.1, 0.5))) == TOO_NOISY
-    assert judgement.copies_text(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
-    assert judgement.copies_text(pair(2.0, 3.0, None)) == "—"
+def test_a_wide_interval_is_a_range_if_it_excludes_1_and_else_no_number() -> None:
+    assert words.speedup(pair(2.0, 8.0)) == "4.0× (2.0× to 8.0×)"
+    assert words.speedup(pair(2.0, 8.1)) == "2.0× to 8.1×"
+    assert words.speedup(pair(1 / 120, 1 / 12)) == "12× to 120× slower"
+    assert words.speedup(pair(0.9, 8.1)) == Doubt.TOO_NOISY
+    assert words.with_copies(pair(2.0, 3.0, (0.1, 1.5))) == Doubt.TOO_NOISY
+    assert words.with_copies(pair(2.0, 3.0, (0.2, 0.2))) == "5.0× slower"
+    assert words.with_copies(pair(2.0, 3.0)) == "—"
 
 
-def test_what_beats_its_peak_is_withheld_everywhere() -> None:
-    above = pair(2.0, 3.0, (1.6, 1.7), flags="noisy implausible")
-    assert judgement.withheld(above) == ABOVE_PEAK
-    assert (judgement.speedup_words(above), judgement.copies_text(above)) == ("—", "—")
-    assert judgement.verdict(above) == UNSURE
-    assert judgement.withheld(pair(2.0, 8.1, None, flags="noisy")) == TOO_NOISY
-    assert judgement.withheld(pair(2.0, 8.0, None, flags="noisy")) == ""
-    assert judgement.withheld({"flags": None}) == ""
-    assert judgement.withheld({"flags": "implausible"}) == ABOVE_PEAK
-
-
-@pytest.mark.parametrize(("share", "words"), [(0.73, "73%"), (1.0, "100%"), (1.01, "—"), (0.001, "<1%"), (None, "—")])
-def test_nothing_is_above_its_peak(share: float | None, words: str) -> None:
-    assert judgement.peak_text(share) == words
+def test_a_speedup_needs_no_peak() -> None:
+    above = pair(2.0, 3.0, (1.6, 1.7), flags=("noisy", "implausible"))
+    assert above.other.doubt == Doubt.ABOVE_PEAK
+    assert above.doubt is None
+    assert above.verdict == Verdict.WORTH_IT
 
 
 UP = (0.5, 2.0, 4.0)
 
 
 @pytest.mark.parametrize(
-    ("known", "ratios", "words"),
+    ("known", "ratios", "said"),
     [
         (Crossover(72.4, CROSSES, 65.0, 79.0), UP, "n ≈ 72"),
-        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, UNSURE),
-        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, UNSURE),
+        (Crossover(72.4, CROSSES, 0.0, 79.0), UP, Verdict.UNSURE),
+        (Crossover(72.4, CROSSES, 65.0, math.inf), UP, Verdict.UNSURE),
         (Crossover(72.4, CROSSES), UP, "n between 64 and 128"),
-        (Crossover(None, ALWAYS, 0.0, 0.0), UP, "every size measured"),
-        (Crossover(None, ALWAYS), UP, "every size measured"),
-        (Crossover(None, ALWAYS, 0.0, 70.0), UP, UNSURE),
+        (Crossover(None, ALWAYS, 0.0, 0.0), UP, words.EVERY_SIZE),
+        (Crossover(None, ALWAYS), UP, words.EVERY_SIZE),
+        (Crossover(None, ALWAYS, 0.0, 70.0), UP, Verdict.UNSURE),
         (Crossover(None, NEVER), (0.5, 0.4, 0.3), "not up to n = 256"),
         (Crossover(None, ABSENT), (0.5, 2.0, 0.5), "only up to n = 128"),
-        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, UNSURE),
+        (Crossover(72.4, CROSSES, 60.0, 256.0), UP, Verdict.UNSURE),
     ],
 )
 def test_a_crossover_is_stated_only_as_far_as_it_is_known(
-    known: Crossover, ratios: tuple[float, ...], words: str
+    known: Crossover, ratios: tuple[float, ...], said: str
 ) -> None:
-    points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=True))
-    assert judgement.crossover_text(Crossing(known, 3), Line({}, points, {}, ()), "n") == words
+    assert words.crossing(crossed(known, ratios)) == said
 
 
-def test_a_crossover_over_what_cant_be_is_unsure() -> None:
-    points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), UP, strict=True))
-    line = Line({}, points, {}, ({"flags": "implausible"},))
-    assert judgement.crossover_text(Crossing(Crossover(72.4, CROSSES, 65.0, 79.0), 3), line, "n") == UNSURE
+def crossed(known: Crossover, ratios: tuple[float, ...], flags: tuple[str, ...] = ()) -> Crossing:
+    points = tuple(Point(x, y, y, y) for x, y in zip((64, 128, 256), ratios, strict=False))
+    items = tuple(pair(y, y, flags=flags) for y in ratios)
+    return Crossing(Line("n", items, points), RESIDENT, known, 3)
 
 
 def test_one_size_has_no_crossover() -> None:
-    line = Line({}, (Point(64, 2.0, 2.0, 2.0),), {}, ())
-    assert judgement.crossover_text(Crossing(Crossover(None, ALWAYS), 3), line, "n") == UNSURE
+    assert words.crossing(crossed(Crossover(None, ALWAYS), (2.0,))) == Verdict.UNSURE
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "said"),
     [
         (132.4, "132×"), (1412.0, "1,410×"), (99.6, "100×"), (8.64, "8.6×"), (9.96, "10×"), (1.0, "1.0×"),
         (0.98, "1.0×"), (0.00793, "126× slower"), (0.24, "4.2× slower"), (3.2e7, "3.2e+07×"),
     ],
 )  # fmt: skip
-def test_numbers_for_people(value: float, words: str) -> None:
-    assert labels.times_text(value) == words
+def test_numbers_for_people(value: float, said: str) -> None:
+    assert words.times(value) == said
 
 
 def test_ranges_for_people() -> None:
-    assert labels.times_range(48, 113) == "48× to 113×"
-    assert labels.times_range(132.1, 132.4) == "132×"
-    assert labels.times_range(0.3, 0.45) == "2.2× to 3.3× slower"
-    assert labels.times_range(0.5, 2) == "2.0× slower to 2.0×"
+    assert words.times_range(48, 113) == "48× to 113×"
+    assert words.times_range(132.1, 132.4) == "132×"
+    assert words.times_range(0.3, 0.45) == "2.2× to 3.3× slower"
+    assert words.times_range(0.5, 2) == "2.0× slower to 2.0×"
 
 
-@pytest.mark.parametrize(("size", "words"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
-def test_estimated_sizes_have_two_digits(size: float, words: str) -> None:
-    assert labels.rounded_size(size) == words
+@pytest.mark.parametrize(("size", "said"), [(72.4, "72"), (34_300, "34k"), (1.07, "1"), (0.4, "1"), (1e7, "10⁷")])
+def test_estimated_sizes_have_two_digits(size: float, said: str) -> None:
+    assert words.rounded_size(size) == said
 
 
 SIZES = (10**2, 10**4)
@@ -167,16 +169,14 @@ def ratios(*speeds: tuple[float, ...], moved: float | None = None) -> list[dict[
 
 
 def crossovers(*runs: reader.Run) -> list[dict[str, Any]]:
-    results = table.results_table(runs)
-    return table.records(judgement.crossover_table(speedup.pair(results).table, Names(results)))
+    return reading.crossovers(Study(runs))
 
 
 def test_crossovers_as_csv(tmp_path: Path) -> None:
-    results = table.results_table([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
-    frame = judgement.crossover_table(speedup.pair(results).table, Names(results))
+    study = Study([write(tmp_path, ratios((0.25,), (4.0,), moved=0.25))])
     same = "run,Synthetic CPU (synthetic),cuda:0,a.b,torch,eager,hot,out,,float32,"
     same += "run,Synthetic CPU (synthetic),cpu,torch,,"
-    lines = table.csv_text(frame).splitlines()
+    lines = csv_text(crossover_columns(study), study.crossings).splitlines()
     assert lines[0] == (
         "run,machine,device,workload,implementation,variant,cache,form,n,dtype,baseline_run,baseline_machine,"
         "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note"
@@ -256,8 +256,6 @@ def test_a_baseline_that_changes_on_the_way_is_another_line(tmp_path: Path) -> N
     marks[3]["extra_info"]["gpubench"]["dtype"] = marks[1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
     marks.append(json.loads(json.dumps(marks[0])))
     marks[-1]["extra_info"]["gpubench"]["dtype"] = "bfloat16"
-    results = table.results_table([write(tmp_path, marks)])
-    made = speedup.pair(results, allow=("dtype",)).table
-    assert [row["differs"] for row in table.records(made)] == [None, "dtype bfloat16 against float32"]
-    rows = table.records(judgement.crossover_table(made, Names(results)))
-    assert [row["crossover"] for row in rows] == [None, None]
+    study = Study([write(tmp_path, marks)], allow=("dtype",))
+    assert [pair.differs for pair in study.pairs] == ["", "dtype bfloat16 against float32"]
+    assert [found.crossover.size for found in study.crossings] == [None, None]
