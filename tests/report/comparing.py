@@ -1,0 +1,62 @@
+"""Hand-made results of a CPU and a GPU, for tests of what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import reading
+import records
+
+from gpubench.report.answer import Answer
+from gpubench.report.cards import WorkRow
+from gpubench.report.render import Table
+from gpubench.report.study import Study
+from gpubench.runfile.schema import Case, Run
+
+BOTH = (records.CPU, records.GPU)
+
+
+def mark(workload: str, device: str, seconds: float, n: int = 64, copies: float | None = None, dtype: str = "float32",
+         spread: float = 0.01, **how: Any) -> dict[str, Any]:  # fmt: skip
+    """Three processes, ``spread`` apart; ``copies`` each way; a call alone takes what it takes in a row."""
+    terms = {name: how.pop(name) for name in ("threads", "variant", "implementation", "kind", "title") if name in how}
+    case = Case(workload, device, dtype, {"n": n}, size="n", devices=(device,), **terms)
+    medians = how.pop("medians", (seconds * (1 - spread), seconds, seconds * (1 + spread)))
+    if copies is not None:
+        how["transfer"] = {"in_bytes": n, "out_bytes": n, "in_s": copies, "out_s": copies}
+    made = records.benchmark(case, seconds, medians=medians, **how)
+    for process in made["extra_info"]["gpubench"]["processes"]:
+        process["latency_s"] = process["median_s"]
+    return made
+
+
+def both(workload: str, cpu: float, gpu: float, **how: Any) -> list[dict[str, Any]]:
+    """The same on a CPU and on a GPU."""
+    same = {name: how[name] for name in ("n", "dtype", "variant", "title") if name in how}
+    return [mark(workload, "cpu", cpu, **same), mark(workload, "cuda:0", gpu, **how)]
+
+
+def run(folder: Path, marks: list[dict[str, Any]], name: str = "run", preset: str = "quick", **how: Any) -> Run:
+    """A run of three processes."""
+    how = {"devices": BOTH, "processes": 3} | how
+    threads = how.pop("machine_threads", 2)
+    data = records.run_file(marks, **how)
+    data["gpubench"]["preset"] = preset
+    data["machine_info"]["gpubench"]["threads"] = threads
+    return reading.run_of(folder, data, name)
+
+
+def answered(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Answer:
+    return Answer(Study([run(folder, marks, **how)]))
+
+
+def by_name(found: Answer) -> dict[str, WorkRow]:
+    """Rows of the only card."""
+    (card,) = found.cards
+    return {row.name: row for row in card.rows}
+
+
+def rows(table: Table) -> list[dict[str, str]]:
+    """Cells by the head of their column."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]

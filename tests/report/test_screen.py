@@ -1,0 +1,106 @@
+"""The ending of a run: the answer within 25 lines of 80 columns, and what has no time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reading
+import records
+from comparing import both, mark, run
+
+from gpubench.report.answer import Concern, Warning
+from gpubench.report.machines import priced
+from gpubench.report.screen import MOST_LINES, WIDTH, Ending, screen, skip_kind, warning_lines
+from gpubench.report.study import Study
+from gpubench.runfile.schema import Case
+
+ROOT = Path(__file__).parents[2]
+FILES = [Path("out") / name for name in ("report.html", "summary.md", "results.csv")]
+
+
+def ending(folder: Path, marks: list[dict[str, Any]], **how: Any) -> list[str]:
+    return screen(Study([run(folder, marks, **how)]), Ending.ANSWER, files=FILES, elapsed_s=90)
+
+
+def test_on_a_cpu_alone_it_is_the_times_and_why_there_is_no_gpu() -> None:
+    study = Study([reading.read(ROOT / "results/xeon-2-cores/run.json")])
+    lines = screen(study, Ending.ANSWER, files=FILES, elapsed_s=684)
+    assert lines[0] == "209 benchmarks in 11 min 24 s · Intel Xeon, 2 threads · PyTorch 2.13.0"
+    assert lines[1].startswith("No GPU used")
+    assert any(line.startswith("WARNING: ") for line in lines)
+    assert any("48.3 ms" in line and "93%" in line for line in lines)
+    assert "out/report.html" in lines[-1]
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_with_a_gpu_it_is_the_speedups_and_of_ones_own_the_times_too(tmp_path: Path) -> None:
+    lines = ending(tmp_path, both("mine.work", 1.0, 0.01, copies=0.01))
+    (row,) = [line for line in lines if line.startswith("mine.work")]
+    assert row.split()[1:3] == ["100×", "33×"]
+    (times,) = [line for line in lines if "n=64" in line]
+    assert "1.00 s" in times
+    assert "10.0 ms" in times
+
+
+@pytest.mark.parametrize("count", [5, 12, 60])
+def test_it_is_never_longer_than_a_screen(tmp_path: Path, count: int) -> None:
+    marks = [each for i in range(count) for each in both(f"mine.w{i}", 1.0, 0.1, flags=("noisy",))]
+    lines = ending(tmp_path, marks, flags=("contended",))
+    assert len(lines) <= MOST_LINES
+    assert any("summary.md" in line for line in lines) == (count > 5)
+
+
+def test_failed_and_skipped_ones_are_counted_by_their_reasons(tmp_path: Path) -> None:
+    gone = [records.unmeasured(Case("a.b", "cpu"), reason="needs a GPU; this run uses: cpu") for _ in range(2)]
+    gone += [records.unmeasured(Case("a.c", "cpu"), "crashed", "killed by SIGSEGV")]
+    lines = ending(tmp_path, [mark("a.d", "cpu", 1.0)], unmeasured=gone)
+    assert "Skipped: 2 need a GPU. Failed: 1 (a.c)." in lines
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("needs an accelerator, chosen: cpu", "need a GPU"),
+        ("not in preset quick", "run with --preset full only"),
+        ("too slow for --preset quick: one call takes 4 s", "too slow"),
+        ("needs 12 GB more than there is", "too large for the memory"),
+        ("something else", "something else"),
+    ],
+)
+def test_a_skip_has_a_kind(reason: str, kind: str) -> None:
+    assert skip_kind(reason)[0] == kind
+
+
+def test_an_unknown_reason_is_shown_short() -> None:
+    assert len(skip_kind("x" * 300)[0]) == 60
+
+
+def test_three_lines_of_warnings_and_how_many_more() -> None:
+    warnings = [Warning(Concern.NOISY, "word " * 12, "Try this."), *[Warning(Concern.BUSY, "short")] * 3]
+    lines = warning_lines(warnings, 40)
+    assert lines[0].startswith("WARNING: word")
+    assert lines[-1] == "and 3 more: see summary.md"
+
+
+def test_prices_have_their_table(tmp_path: Path) -> None:
+    study = Study([run(tmp_path, both("mine.work", 1.0, 0.01))])
+    lines = screen(study, Ending.ANSWER, prices=priced(study, ["Synthetic CPU=1", "H-GPU=50"]))
+    assert "What the same work costs" in lines
+
+
+def test_everything_has_a_line_for_each_benchmark_and_each_reason(tmp_path: Path) -> None:
+    gone = [records.unmeasured(Case("a.c", "cpu", "float32"), "oom", "needs 2 GB")]
+    lines = screen(Study([run(tmp_path, [mark("a.b", "cpu", 1.0)], unmeasured=gone)]), Ending.EVERYTHING, 200)
+    assert any("a.b float32, n=64" in line and "1.00 s" in line and "±" in line for line in lines)
+    assert "a.c float32  cpu  oom: needs 2 GB" in lines
+
+
+def test_a_folder_of_any_name_is_one_line_of_printable_characters(tmp_path: Path) -> None:
+    study = Study([run(tmp_path, [mark("a.b", "cpu", 1.0)])])
+    (line,) = [
+        line for line in screen(study, Ending.ANSWER, 200, files=[Path("a\x1b[1m\nb/report.html")]) if "Report" in line
+    ]
+    assert line.isprintable()

@@ -1,0 +1,176 @@
+"""Every table, from hand-made records: facts by column, where no name from a file breaks out of its cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reading
+import records
+from comparing import BOTH, both, mark, rows, run
+
+from gpubench.report import tables
+from gpubench.report.answer import Answer, left_out_line
+from gpubench.report.render import Table
+from gpubench.report.rows import Doubt
+from gpubench.report.study import Study
+from gpubench.report.summary import summary
+from gpubench.runfile.schema import Case
+
+
+def study(folder: Path, marks: list[dict[str, Any]], **how: Any) -> Study:
+    return Study([run(folder, marks, **how)])
+
+
+def details(study: Study) -> dict[str, Table]:
+    return {table.title: table for table in tables.detail_tables(study)}
+
+
+def test_speedups(tmp_path: Path) -> None:
+    marks = [each for n in (10**3, 10**6) for each in both("a.b", n * 1e-9, 1e-5 + n * 1e-10, n=n, copies=1e-5)]
+    (row,) = rows(tables.speedup_table(made := study(tmp_path, marks), made.pairs))
+    assert row["benchmark"] == "a.b float32, n=10⁶"
+    assert (row["device"], row["against"]) == ("Synthetic H", "Synthetic, 2 threads")
+    assert row["time"] == "1.00 ms → 110 µs"
+    assert row["speedup"].startswith("9.1× (")
+    assert row["faster from"].startswith("n ≈ ")
+    assert (row["with copies"], row["calls"]) == ("7.7×", "1")
+
+
+def test_calls_and_copies_never_contradict_each_other(tmp_path: Path) -> None:
+    """A call alone waits: its latency counts on both sides, for the copies as for the calls until they pay."""
+    marks = both("a.b", 1e-5, 8e-6, copies=1e-6)
+    for each, latency in zip(marks, (1e-5, 3e-5), strict=True):
+        for process in each["extra_info"]["gpubench"]["processes"]:
+            process["latency_s"] = latency
+    (row,) = rows(tables.speedup_table(made := study(tmp_path, marks), made.pairs))
+    assert (row["with copies"], row["calls"]) == ("3.2× slower", "13")
+
+
+def test_a_column_in_which_nothing_was_measured_is_no_column(tmp_path: Path) -> None:
+    plain = [records.benchmark(Case("theirs.parse", "", "", {}), 1e-3)]
+    (table,) = tables.answer_tables(Answer(study(tmp_path, plain, devices=())))
+    assert table.columns == ("benchmark", "time")
+    made = study(tmp_path, both("a.b", 1.0, 0.1))
+    assert not {"with copies", "calls", "faster from"} & set(tables.speedup_table(made, made.pairs).columns)
+
+
+def test_no_rate_is_above_its_peak_and_the_highest_is_one_that_can_be(tmp_path: Path) -> None:
+    marks = [
+        mark("matmul.square", "cpu", seconds, n=n, work={"flops": 1e9}) for n, seconds in ((64, 0.01), (32, 0.001))
+    ]
+    made = study(tmp_path, marks, ceilings={"cpu": {"throughput": {"float32": 2e11}}})
+    (row,) = rows(tables.rate_table(made))
+    assert (row["throughput"], row["reached by"]) == ("100 GFLOP/s", "matmul.square float32, n=64")
+    (row,) = [row for row in rows(tables.results_table(made)) if "n=32" in row["benchmark"]]
+    assert (row["throughput"], row["% of peak"]) == ("—", "—")
+
+
+def test_processes_are_counted_and_not_their_flags(tmp_path: Path) -> None:
+    marks = [mark("a.b", "cpu", 1.0)]
+    (row,) = rows(tables.run_flag_table(study(tmp_path, marks, flags=("contended",))))
+    assert (row["flag"], row["processes"]) == ("contended", "3 of 3")
+
+
+def test_launch_bound_until(tmp_path: Path) -> None:
+    marks = [
+        mark("a.b", "cuda:0", 1e-5, n=n, device_s=device_s, launch_s=5e-6)
+        for n, device_s in ((8, 1e-6), (64, 4e-6), (512, 8e-6))
+    ]
+    (row,) = rows(tables.launch_table(study(tmp_path, marks)))
+    assert (row["launch-bound up to"], row["busy at smallest"], row["busy at largest"]) == ("n = 64", "10%", "80%")
+    (row,) = rows(tables.launch_table(study(tmp_path, marks[:1])))
+    assert row["launch-bound up to"] == "single size"
+    assert tables.launch_table(study(tmp_path, marks[2:])).rows == ()
+
+
+def test_what_is_not_compared_is_said_with_how_to_compare_it(tmp_path: Path) -> None:
+    marks = [mark("a.b", "cpu", 1.0, threads=1), mark("a.b", "cuda:0", 1.0, threads=2)]
+    made = study(tmp_path, marks)
+    (row,) = rows(tables.left_out_table(made.left_out))
+    assert (row["what differs"], row["benchmarks"], row["which"]) == ("threads 2 against 1", "1", "a.b")
+    assert row["to compare them"] == "--allow threads"
+    assert "threads (1)" in left_out_line(made.left_out)
+    assert left_out_line([]) == ""
+
+
+def test_flags_come_with_a_remedy(tmp_path: Path) -> None:
+    table = tables.flag_table(study(tmp_path, [mark("a.b", "cpu", 1.0, flags=("noisy", "cold"))]))
+    assert [row["flag"] for row in rows(table)] == ["noisy", "cold"]
+    assert all(row["what to try"] and "a.b float32" in row["evidence"] for row in rows(table))
+
+
+def test_peaks_by_footprint_and_single_figures(tmp_path: Path) -> None:
+    made = study(tmp_path, [mark("a.b", "cuda:0", 1.0)], ceilings={"cuda:0": records.ceilings("cuda:0")})
+    found = {row["what"]: row["peak"] for row in rows(tables.peak_table(made))}
+    assert found["bandwidth at 25.0 MB, l2"].startswith("read ")
+    assert found["matrix products"].startswith("float32 51.0 TFLOP/s")
+    assert {"launch overhead", "host to device", "device to host"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("work", "shown"),
+    [
+        ({"items": 10, "unit": "image", "flops": 1e9}, "images/s"),
+        ({"flops": 1e9, "bytes": 1e6}, "FLOP/s"),
+        ({"flops": 1e6, "bytes": 1e9}, "B/s"),
+        ({"items": 10, "unit": "signal"}, "signals/s"),
+    ],
+)
+def test_work_is_judged_by_what_it_waits_for(tmp_path: Path, work: dict[str, Any], shown: str) -> None:
+    (row,) = rows(tables.rate_table(study(tmp_path, [mark("a.b", "cpu", 1.0, work=work)])))
+    assert row["throughput"].endswith(shown)
+
+
+def test_dtypes_are_never_summed_up_together(tmp_path: Path) -> None:
+    marks = [mark("matmul.square", "cpu", 1.0, dtype=dtype, work={"flops": 1e9}) for dtype in ("float32", "float64")]
+    assert [row["dtype"] for row in rows(tables.rate_table(study(tmp_path, marks)))] == ["float32", "float64"]
+
+
+def test_unmeasured_benchmarks_are_grouped_by_reason(tmp_path: Path) -> None:
+    case = Case("a.b", "cpu", "float32")
+    reasons = ["predicted 40 s", "predicted 1.5e3 s", "needs a GPU"]
+    gone = [records.unmeasured(case, reason=reason) for reason in reasons]
+    gone.append(records.unmeasured(Case("a.c", "cpu", "float32"), "oom", "needs 2 GB"))
+    data = records.run_file([], gone)
+    found = rows(tables.unmeasured_table(Study([reading.run_of(tmp_path, data)])))
+    assert [(row["status"], row["benchmarks"]) for row in found] == [("oom", "1"), ("skipped", "2"), ("skipped", "1")]
+    assert found[1]["reason"] == "e.g. predicted 40 s"
+
+
+def test_the_total_of_many_steps_is_derived_and_called_derived(tmp_path: Path) -> None:
+    table = tables.jobs_table(study(tmp_path, [mark("classic.step", "cpu", 0.1, steps=1000)]))
+    (row,) = rows(table)
+    assert (row["steps"], row["all steps"]) == ("1,000", "1 min 40 s")
+    assert "not measured" in table.note
+
+
+def test_a_noisy_ratio_is_no_number(tmp_path: Path) -> None:
+    made = study(tmp_path, both("a.b", 1.0, 1.0, spread=0.9))
+    assert rows(tables.speedup_table(made, made.pairs))[0]["speedup"] == Doubt.TOO_NOISY
+
+
+def test_the_overview_is_the_speedups_or_else_the_times(tmp_path: Path) -> None:
+    assert "speedup" in tables.overview(study(tmp_path, both("a.b", 1.0, 0.1))).columns
+    assert tables.overview(study(tmp_path, [mark("a.b", "cpu", 1.0)])).columns == ("benchmark", "device", "time")
+
+
+def test_every_table_has_rows_as_wide_as_its_columns_and_no_markup(tmp_path: Path) -> None:
+    hostile = "|`[x](https://a) <b> *y*"
+    marks = [*both("a.b", 1.0, 0.1, title=hostile), mark("a.c", "cpu", 1.0, flags=("noisy",))]
+    made = study(tmp_path, marks, devices=BOTH, ceilings={"cpu": records.ceilings("cpu")})
+    for table in details(made).values():
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+    text = summary(Answer(made))
+    assert "<b>" not in text
+    assert "https://a" not in text
+    assert all(line.count(" | ") >= 1 for line in text.splitlines() if line.startswith("| "))
+
+
+def test_the_summary_holds_the_answer_first_and_pictures_in_both_themes(tmp_path: Path) -> None:
+    answer = Answer(study(tmp_path, both("a.b", 1.0, 0.1)))
+    text = summary(answer, (), [("A title", "headline")], "svg", ("light", "dark"))
+    assert text.index(answer.sentence[:20]) < text.index("## Charts") < text.index("<details>")
+    assert 'srcset="charts/headline-dark.svg"' in text
+    assert 'src="charts/headline-light.svg"' in text
