@@ -64,4 +64,4 @@ def name_of(case: Case) -> str:
 def names_of(case: Case) -> tuple[str, ...]:
     """What a report calls the benchmark and its kind of work, to be typed like any other name."""
     kind = KINDS.get(case.kind)
-    return tuple(filter(None, (case.title, kind and kind.heading)))
+    return tuple(filter(None, (case.title, kind.heading if kind else "")))

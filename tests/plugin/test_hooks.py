@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS, name_of
 from gpubench.runfile.reader import plain_case, read
@@ -185,6 +186,36 @@ def test_options_can_stand_in_the_ini_file(run, pytester):
     pytester.makeini("[pytest]\ngpubench_dtype = float64\ngpubench_preset = smoke\n")
     result = pytester.runpytest_inprocess(pytester.makepyfile(CASE), "--collect-only", "-q")
     assert "cpu-float64" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("addopts", "ignored"),
+    [
+        ("-n 2 --dist=loadfile -v", ["-n", "--dist"]),
+        ("-xvs --maxfail=3", ["-x or --maxfail"]),
+        ("--benchmark-skip --benchmark-disable --benchmark-json=a.json", ["--benchmark-skip", "--benchmark-disable",
+         "--benchmark-json"]),
+        ("-p no:benchmark --benchmark-skip", ["-p no:benchmark", "--benchmark-skip"]),
+        ("--lf --pdb --sw", ["--pdb", "--lf", "--sw"]),
+        ("--gone=3 --away src", ["--gone=3", "--away"]),
+        ("-ra --co --benchmark-min-rounds=9 -m 'not slow'", []),
+    ],
+)  # fmt: skip
+def test_options_of_a_project_with_which_nothing_can_be_measured_are_taken_back(pytester, addopts, ignored):
+    """In a process of ``gpubench run``, where those of its command line stay."""
+    pytester.makeini(f"[pytest]\naddopts = {addopts}\n")
+    seen = []
+
+    class Look:
+        def pytest_collection_finish(self, session):
+            option = session.config.option
+            values = option.maxfail, option.usepdb, option.numprocesses, option.dist, option.benchmark_json
+            seen.append((session.config.stash[IGNORED], values, option.benchmark_skip or option.benchmark_disable))
+
+    command = "--gpubench-plan=plan.json", "--collect-only", pytester.makepyfile(CASE)
+    assert pytester.runpytest_inprocess(*command, plugins=[Look()]).ret == 0
+    assert seen == [(ignored, (0, False, None, "no", None), False)]
+    assert not (pytester.path / ".pytest_cache").exists()
 
 
 def test_our_marker_is_merged_into_the_tests_own(run, pytester):
