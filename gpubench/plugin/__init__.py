@@ -33,7 +33,7 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     from . import overrides
 
-    overrides.apply(config)
+    overrides.parse_finished(config)
     return (yield)
 
 

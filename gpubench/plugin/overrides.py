@@ -55,7 +55,7 @@ def leave_out_unknown(config: pytest.Config, parser: pytest.Parser, args: list[s
     config.stash[IGNORED] += [word for word in unknown if word in needless]
 
 
-def apply(config: pytest.Config) -> None:
+def parse_finished(config: pytest.Config) -> None:
     """After pytest has parsed its words for good."""
     as_asked = config.stash.get(_AS_ASKED, None)
     vars(config.option).update(as_asked or {})

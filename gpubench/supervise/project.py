@@ -65,7 +65,7 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
 def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     """Benchmarks that nobody names, and how they were found."""
     root, file, settings = _pytest_settings(places[0])
-    if root not in places:
+    if root is None or root not in places:
         root, settings = places[0], {}
     patterns = _words(settings.get("python_files")) or _TEST_FILES
     paths = list(_benchmark_files(root, settings, patterns))
