@@ -76,7 +76,7 @@ def require_kernel(arguments, backend):
         raise Unmeasurable(f"no such kernel here: torch takes {' and '.join(sorted(taken))}")
 
 
-@pytest.mark.gpubench(title="attention")
+@pytest.mark.gpubench(title="Attention")
 @FULL_ONLY
 @LENGTHS
 def test_full(gpubench, backend, length):
@@ -84,7 +84,7 @@ def test_full(gpubench, backend, length):
     attend(gpubench, backend, length)
 
 
-@pytest.mark.gpubench(title="causal attention")
+@pytest.mark.gpubench(title="Causal attention")
 @BY_KERNEL
 @LENGTHS
 def test_causal(gpubench, backend, length):
@@ -92,7 +92,7 @@ def test_causal(gpubench, backend, length):
     attend(gpubench, backend, length, causal=True)
 
 
-@pytest.mark.gpubench(title="causal attention, grouped")
+@pytest.mark.gpubench(title="Causal attention, grouped queries")
 @FULL_ONLY
 @LENGTHS
 def test_grouped(gpubench, backend, length):

@@ -25,7 +25,7 @@ def preallocated(result, a, b, product, out):
     return torch.add(result, torch.mul(a, b, out=product), out=out)
 
 
-@pytest.mark.gpubench(title="r + a·b")
+@pytest.mark.gpubench(title="Classic script, r + a·b")
 @pytest.mark.parametrize("form", ["as written", "preallocated"])
 def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)

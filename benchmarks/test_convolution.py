@@ -9,7 +9,7 @@ SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (1
 """Channels in and out, width of the kernel, of the image, and groups."""
 
 
-@pytest.mark.gpubench(title="convolution", size="batch")
+@pytest.mark.gpubench(title="Convolution", size="batch")
 @pytest.mark.parametrize("kind", list(SHAPES))
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
 def test_conv2d(gpubench, kind, batch):

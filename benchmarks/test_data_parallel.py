@@ -67,7 +67,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
     gpubench(learner.step, check=reference, items=rows, unit="sample", devices=names, steps=epochs or None)
 
 
-@pytest.mark.gpubench(title="LeNet")
+@pytest.mark.gpubench(title="LeNet, DataParallel")
 @MODES
 @pytest.mark.parametrize("devices", COUNTS)
 def test_lenet(gpubench, devices, mode):
@@ -75,13 +75,14 @@ def test_lenet(gpubench, devices, mode):
     step(gpubench, "lenet", devices, mode, 128, 128, width=4)
 
 
+@pytest.mark.gpubench(title="Tutorial network, DataParallel")
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tutorial(gpubench, devices):
     """The DataParallel tutorial: Linear(5, 2) on 100 rows in batches of 30, the last of 10."""
     step(gpubench, "linear", devices, "strong", 100, 30)
 
 
-@pytest.mark.gpubench(title="tabular MLP")
+@pytest.mark.gpubench(title="Tabular MLP, DataParallel")
 @pytest.mark.parametrize("devices", COUNTS)
 def test_tabular(gpubench, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""

@@ -37,7 +37,7 @@ def step(gpubench, ranks, task, method, devices, mode, batch, optimizer="sgd", *
     )  # fmt: skip
 
 
-@pytest.mark.gpubench(title="LeNet")
+@pytest.mark.gpubench(title="LeNet, distributed")
 @MODES
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=STEPS, full=STEPS)
 def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
@@ -45,13 +45,14 @@ def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
     step(gpubench, gpubench_ranks, "lenet", method, devices, mode, 128, options={"width": 4})
 
 
+@pytest.mark.gpubench(title="Linear layer, distributed")
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=SMALL, full=STEPS)
 def test_linear(gpubench, gpubench_ranks, method, devices):
     """Linear(5, 2), 30 rows: so little work that meeting costs more than it brings."""
     step(gpubench, gpubench_ranks, "linear", method, devices, "strong", 30)
 
 
-@pytest.mark.gpubench(title="ResNet-50")
+@pytest.mark.gpubench(title="ResNet-50, distributed")
 @pytest.mark.gpubench_sweep("method, devices", smoke=[], quick=[], full=STEPS)
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=["weak"], full=["strong", "weak"])
 def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
@@ -59,7 +60,7 @@ def test_resnet50(gpubench, gpubench_ranks, method, devices, mode):
     step(gpubench, gpubench_ranks, "resnet50", method, devices, mode, 32)
 
 
-@pytest.mark.gpubench(title="tabular MLP")
+@pytest.mark.gpubench(title="Tabular MLP, distributed")
 @pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[*SMALL, ("fsdp", 2)], full=STEPS)
 def test_tabular(gpubench, gpubench_ranks, method, devices):
     """An epoch of the tabular example; the loss curve of the whole job must be the single process's."""
@@ -70,7 +71,7 @@ def test_tabular(gpubench, gpubench_ranks, method, devices):
     training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
 
 
-@pytest.mark.gpubench(title="all-reduce", size="nbytes", dtypes=["float32"])
+@pytest.mark.gpubench(title="All-reduce", size="nbytes", dtypes=["float32"])
 @pytest.mark.parametrize("devices", COUNTS)
 @pytest.mark.gpubench_sweep(
     "nbytes",

@@ -55,6 +55,7 @@ def binary(gpubench, form, name, a, b):
         gpubench(getattr(gpubench.xp, name), left, right, **result_of(gpubench, form, left), **work)
 
 
+@pytest.mark.gpubench(title="Add")
 @THREE_FORMS
 @SIZES_AT_A_GLANCE
 def test_add(gpubench, form, n):
@@ -62,7 +63,7 @@ def test_add(gpubench, form, n):
     binary(gpubench, form, "add", a, b)
 
 
-@pytest.mark.gpubench(implementations=["torch"])
+@pytest.mark.gpubench(title="Multiply", implementations=["torch"])
 @THREE_FORMS
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
 def test_mul(gpubench, form, n):
@@ -77,7 +78,7 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
     return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
 
 
-@pytest.mark.gpubench(title="multiply-add")
+@pytest.mark.gpubench(title="Multiply-add")
 @THREE_FORMS
 @SIZES
 def test_multiply_add(gpubench, form, n):
@@ -94,6 +95,7 @@ def test_multiply_add(gpubench, form, n):
         gpubench(torch.addcmul, r, a, b, **result_of(gpubench, form, r), **work)
 
 
+@pytest.mark.gpubench(title="Exponential")
 @TWO_FORMS
 @SIZES_AT_A_GLANCE
 def test_exp(gpubench, form, n):
@@ -102,6 +104,7 @@ def test_exp(gpubench, form, n):
     gpubench(gpubench.xp.exp, x, **result_of(gpubench, form, x), threads=threads(gpubench), **work)
 
 
+@pytest.mark.gpubench(title="Sum")
 @SIZES
 def test_sum(gpubench, n):
     """Of positive numbers: a sum of both signs may come out near zero, and then no relative error is small."""

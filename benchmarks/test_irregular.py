@@ -33,6 +33,7 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
+@pytest.mark.gpubench(title="Embedding")
 @pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
     """n rows of 128 from a table of 100,000, at random."""
@@ -42,6 +43,7 @@ def test_embedding(gpubench, n):
     gpubench(F.embedding, tokens, table, nbytes=nbytes, items=n, unit="row")
 
 
+@pytest.mark.gpubench(title="Gather")
 @ONE_COUNT
 def test_gather(gpubench, n):
     """n elements, each from a random place of its own row of 1000."""
@@ -50,6 +52,7 @@ def test_gather(gpubench, n):
     gpubench(torch.gather, x, 1, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
 
 
+@pytest.mark.gpubench(title="Random access")
 @ONE_COUNT
 def test_random_access(gpubench, n):
     """All n elements in a random order. A memory moves whole lines of 64 or 128 bytes, so most of them are wasted."""
@@ -65,7 +68,7 @@ def numpy_scatter_add(target, index, values):
     return result
 
 
-@pytest.mark.gpubench(title="scatter-add")
+@pytest.mark.gpubench(title="Scatter-add")
 @WITH_NUMPY
 @ONE_COUNT
 def test_scatter_add(gpubench, n):
@@ -83,6 +86,7 @@ def sorted_values(x):
     return torch.sort(x).values
 
 
+@pytest.mark.gpubench(title="Sort")
 @WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
@@ -104,7 +108,7 @@ def numpy_largest(scores):
 
 
 @WITH_NUMPY
-@pytest.mark.gpubench(title="top-k", size="batch")
+@pytest.mark.gpubench(title="Top-k", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64], full=[1, 8, 64, 512])
 def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: what sampling the next token costs."""
@@ -116,6 +120,7 @@ def test_topk(gpubench, batch):
         gpubench(largest, scores, **work)
 
 
+@pytest.mark.gpubench(title="Unique values")
 @WITH_NUMPY
 @ONE_COUNT
 def test_unique(gpubench, n):
@@ -128,7 +133,7 @@ def test_unique(gpubench, n):
         gpubench(torch.unique, values, **work)
 
 
-@pytest.mark.gpubench(title="running sum")
+@pytest.mark.gpubench(title="Running sum")
 @WITH_NUMPY
 @ONE_COUNT
 def test_cumsum(gpubench, n):
@@ -150,6 +155,7 @@ def require_normal(values):
         raise WrongAnswer(f"wrong answer: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
 
 
+@pytest.mark.gpubench(title="Random numbers")
 @WITH_NUMPY
 @ONE_COUNT
 def test_random_numbers(gpubench, n):

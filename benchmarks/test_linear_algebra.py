@@ -78,6 +78,7 @@ def solve(linalg, a, b):
     return linalg.solve(a, b)
 
 
+@pytest.mark.gpubench(title="Linear solve")
 @BOTH_DTYPES
 @TWO_SHAPES
 def test_solve(gpubench, batch, n):
@@ -151,7 +152,7 @@ def eigh_reference(linalg, given, a, *, dtype):
     return eigh(torch.linalg, a)
 
 
-@pytest.mark.gpubench(title="eigenvectors")
+@pytest.mark.gpubench(title="Eigenvectors")
 @SHAPES
 def test_eigh(gpubench, batch, n):
     """Eigenvalues and eigenvectors of a symmetric matrix; the values are unique."""
@@ -170,7 +171,7 @@ def lstsq(linalg, a, b):
     return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
 
 
-@pytest.mark.gpubench(title="least squares")
+@pytest.mark.gpubench(title="Least squares")
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
     """A fit of n unknowns to 4 n equations, by QR; other libraries take the SVD, which costs more and forgives more."""

@@ -14,7 +14,9 @@ def into(gpubench, out):
     return {"out": gpubench.array(out)} if gpubench.writes else {}
 
 
-@pytest.mark.gpubench(kind="matmul", title="n × n", dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench(
+    kind="matmul", title="Product n × n", dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n"
+)
 @pytest.mark.gpubench_sweep(
     "n",
     smoke=[32, 64],
@@ -30,7 +32,7 @@ def test_square(gpubench, n):
     gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
 
 
-@pytest.mark.gpubench(dtypes=["float32", "tf32", "bfloat16"], size="batch")
+@pytest.mark.gpubench(title="Batched products", dtypes=["float32", "tf32", "bfloat16"], size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[2], glance=[256], quick=[16, 256], full=[1, 4, 16, 64, 256, 1024])
 def test_batched(gpubench, batch):
     """(batch, 128, 64) x (batch, 64, 128): the scores of attention heads."""
@@ -41,7 +43,7 @@ def test_batched(gpubench, batch):
     gpubench(multiply, gpubench.array(a), gpubench.array(b), **into(gpubench, out), **work)
 
 
-@pytest.mark.gpubench(title="tall × skinny", dtypes=["float32", "tf32", "bfloat16"], size="rows")
+@pytest.mark.gpubench(title="Product tall × skinny", dtypes=["float32", "tf32", "bfloat16"], size="rows")
 @pytest.mark.gpubench_sweep(
     "rows", smoke=[256], glance=[10**5], quick=[10**4, 10**5], full=[10**3, 10**4, 10**5, 10**6]
 )

@@ -38,7 +38,7 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
     )  # fmt: skip
 
 
-@pytest.mark.gpubench(title="MLP", size="microbatches")
+@pytest.mark.gpubench(title="MLP, pipeline", size="microbatches")
 @pytest.mark.gpubench_sweep(
     "schedule, devices, microbatches",
     smoke=schedules([2])[1:4],
@@ -50,7 +50,7 @@ def test_mlp(gpubench, gpubench_ranks, schedule, devices, microbatches):
     pipeline(gpubench, gpubench_ranks, "deep_mlp", schedule, devices, microbatches, BATCH)
 
 
-@pytest.mark.gpubench(title="tabular MLP")
+@pytest.mark.gpubench(title="Tabular MLP, pipeline")
 @pytest.mark.gpubench_sweep(
     "schedule, devices, microbatches", smoke=[("gpipe", 2, 2)], quick=[("gpipe", 2, 2)], full=schedules([2])
 )

@@ -123,7 +123,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.gpubench(kind="details", variants=["eager"])
+@pytest.mark.gpubench(title="Network by compile mode", kind="details", variants=["eager"])
 @pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["lenet", "resnet50", "bert"])
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["default", "reduce-overhead", "max-autotune"])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32])

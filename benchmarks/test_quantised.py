@@ -60,14 +60,14 @@ def multiply(gpubench, product, n, *operands):
     gpubench(product, *operands, check=exactly, items=2 * n**3, unit="operation")
 
 
-@pytest.mark.gpubench(title="int8 product")
+@pytest.mark.gpubench(title="Product in int8")
 def test_int8(gpubench, n):
     """Bytes from -127 to 127, sums of 32 bits."""
     a, b = ((gpubench.randint(255, (n, n)) - 127).to(torch.int8) for _ in range(2))
     multiply(gpubench, whole_sums, n, a, b)
 
 
-@pytest.mark.gpubench(title="fp8 product")
+@pytest.mark.gpubench(title="Product in fp8")
 def test_fp8(gpubench, n):
     """float8_e4m3fn, one scale for each operand, sums in bfloat16."""
     a, b = (gpubench.randn(n, n, dtype=torch.float32).to(torch.float8_e4m3fn) for _ in range(2))

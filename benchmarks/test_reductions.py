@@ -17,12 +17,14 @@ ROWS = {"smoke": [8], "quick": [4096], "full": FULL}
 pytestmark = pytest.mark.gpubench(kind="operators", size="rows")
 
 
+@pytest.mark.gpubench(title="Softmax")
 @pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[64, 4096], full=FULL)
 def test_softmax(gpubench, rows):
     x = gpubench.randn(rows, COLUMNS)
     gpubench(torch.softmax, x, -1, nbytes=2 * x.nbytes, items=rows, unit="row")
 
 
+@pytest.mark.gpubench(title="Layer norm")
 @pytest.mark.gpubench_sweep("rows", **ROWS)
 def test_layer_norm(gpubench, rows):
     x, weight, bias = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS), gpubench.randn(COLUMNS)
@@ -36,6 +38,7 @@ def test_rms_norm(gpubench, rows):
     gpubench(F.rms_norm, x, (COLUMNS,), weight, nbytes=2 * x.nbytes + weight.nbytes, items=rows, unit="row")
 
 
+@pytest.mark.gpubench(title="Argmax")
 @pytest.mark.gpubench_sweep("rows", **ROWS)
 def test_argmax(gpubench, rows):
     """Each row has one largest element, planted, so that every device finds the same one."""
@@ -44,7 +47,7 @@ def test_argmax(gpubench, rows):
     gpubench(torch.argmax, x, -1, nbytes=x.nbytes + place.nbytes, items=rows, unit="row")
 
 
-@pytest.mark.gpubench(title="cross-entropy", size="tokens")
+@pytest.mark.gpubench(title="Cross-entropy", size="tokens")
 @pytest.mark.gpubench_sweep("tokens", smoke=[4], quick=[128], full=[16, 128, 1024, 4096])
 def test_cross_entropy(gpubench, tokens):
     """The loss of a language model: 32,000 classes, which is why its scores are large and its arithmetic small."""

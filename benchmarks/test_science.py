@@ -73,6 +73,7 @@ def numpy_nearest(base, queries):
     return np.sort(np.partition(distances, NEIGHBOURS)[:, :NEIGHBOURS])
 
 
+@pytest.mark.gpubench(title="Nearest neighbours")
 @pytest.mark.gpubench_sweep("n", smoke=[1000], quick=[50_000], full=[10**3, 10**4, 50_000, 10**6])
 def test_nearest_neighbours(gpubench, n):
     """The ten nearest of n points, for each of 100 queries. FLOPs are those of the product."""
@@ -113,6 +114,7 @@ def require_price(price, n):
         raise WrongAnswer(f"wrong answer: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
 
 
+@pytest.mark.gpubench(title="Option price")
 @pytest.mark.gpubench_sweep("n", smoke=[10**4], quick=[10**6], full=[10**4, 10**5, 10**6, 10**7, 10**8])
 def test_option_price(gpubench, n):
     """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is held against Black's
@@ -137,6 +139,7 @@ def heat_step(u):
     return middle + 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * middle)
 
 
+@pytest.mark.gpubench(title="Stencil")
 @pytest.mark.gpubench_sweep("n", smoke=[64], quick=[2048], full=[64, 256, 1024, 2048, 4096, 8192])
 def test_stencil(gpubench, n):
     """A step of the heat equation on n x n points: seven operations a point, each a pass over memory."""
@@ -168,7 +171,7 @@ def numpy_resize(images):
     return rows[..., low] * (1 - share) + rows[..., high] * share
 
 
-@pytest.mark.gpubench(title="image resize", size="batch")
+@pytest.mark.gpubench(title="Image resize", size="batch")
 @BATCHES
 def test_resize(gpubench, batch):
     """Colour images from 448 x 448 to 256 x 256, bilinear."""
@@ -190,7 +193,7 @@ def scipy_blur(images, taps):
     return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
 
 
-@pytest.mark.gpubench(title="image blur", size="batch")
+@pytest.mark.gpubench(title="Image blur", size="batch")
 @BATCHES
 def test_blur(gpubench, batch):
     """A Gaussian blur of colour images of 448 x 448: 25 multiply-adds a pixel in torch, ten in SciPy's two passes."""

@@ -100,7 +100,7 @@ print(json.dumps([end - start for start, end in zip(marks, marks[1:])]))
 PHASES = ("import torch", "context", "first kernel", "build", "first answer")
 
 
-@pytest.mark.gpubench(kind="details")
+@pytest.mark.gpubench(title="Cold start", kind="details")
 @pytest.mark.gpubench_sweep("mode", smoke=[], quick=[], full=["eager", "compile"])
 def test_cold_start(gpubench, mode):
     """A new process: torch imported, the device's context made, a kernel run, LeNet built, its first answer on the

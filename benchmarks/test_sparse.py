@@ -41,7 +41,9 @@ def require_product(home, *operands):
         raise Unmeasurable(f"no sparse product on {home}: {' '.join(str(error).split())[:150]}") from error
 
 
-@pytest.mark.gpubench(title="sparse × dense", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench(
+    title="Product sparse × dense", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
+)
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("width", [1, 64])
 @pytest.mark.gpubench_sweep("n", smoke=[256], quick=[10**5], full=[10**3, 10**4, 10**5, 10**6])

@@ -59,7 +59,7 @@ def not_for_a_quick_run(gpubench):
         pytest.skip("a large network under autocast on a CPU: in preset full only")
 
 
-@pytest.mark.gpubench(title="LeNet")
+@pytest.mark.gpubench(title="Training LeNet")
 @VARIANTS
 @pytest.mark.gpubench_sweep("optimizer", smoke=["sgd"], glance=["sgd"], quick=["sgd", "adam"], full=["sgd", "adam"])
 @pytest.mark.gpubench_sweep("batch", glance=[128], **SMALL)
@@ -67,7 +67,7 @@ def test_lenet(gpubench, optimizer, batch):
     train(gpubench, "lenet", batch, optimizer=optimizer)
 
 
-@pytest.mark.gpubench(title="CIFAR CNN")
+@pytest.mark.gpubench(title="Training CIFAR CNN")
 @VARIANTS
 @OPTIMIZERS
 @SMALL_BATCHES
@@ -75,7 +75,7 @@ def test_cifar(gpubench, optimizer, batch):
     train(gpubench, "cifar", batch, optimizer=optimizer)
 
 
-@pytest.mark.gpubench(title="ResNet-50")
+@pytest.mark.gpubench(title="Training ResNet-50")
 @VARIANTS
 @pytest.mark.gpubench_sweep("optimizer", glance=["sgd"], quick=["sgd"], full=["sgd", "adam"])
 @LARGE_BATCHES
@@ -84,7 +84,7 @@ def test_resnet50(gpubench, optimizer, batch):
     train(gpubench, "resnet50", batch, optimizer=optimizer)
 
 
-@pytest.mark.gpubench(title="GPT-2")
+@pytest.mark.gpubench(title="Training GPT-2")
 @VARIANTS
 @pytest.mark.gpubench_sweep("optimizer", quick=["sgd"], full=["sgd", "adam"])
 @LARGE_BATCHES
@@ -93,7 +93,7 @@ def test_gpt2(gpubench, optimizer, batch):
     train(gpubench, "gpt2", batch, optimizer=optimizer)
 
 
-@pytest.mark.gpubench(title="GPT-2, 512 tokens")
+@pytest.mark.gpubench(title="Training GPT-2, 512 tokens")
 @VARIANTS
 @pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 8])
 def test_gpt2_512(gpubench, batch):
@@ -101,7 +101,7 @@ def test_gpt2_512(gpubench, batch):
     train(gpubench, "gpt2_512", batch, optimizer="adam")
 
 
-@pytest.mark.gpubench(title="Llama")
+@pytest.mark.gpubench(title="Training Llama")
 @VARIANTS
 @pytest.mark.gpubench_sweep("model", smoke=["10M"], quick=[], full=["125M"])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 8])
@@ -110,7 +110,7 @@ def test_llama(gpubench, model, batch):
     train(gpubench, f"llama_{model}", batch, optimizer="adam")
 
 
-@pytest.mark.gpubench(title="float16 with scaled gradients", size="batch", dtypes=["float16"])
+@pytest.mark.gpubench(title="Training in float16, scaled gradients", size="batch", dtypes=["float16"])
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=[], full=["cifar", "resnet50", "gpt2_512"])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[8, 64])
 def test_scaled(gpubench, network, batch):
@@ -119,7 +119,7 @@ def test_scaled(gpubench, network, batch):
     train(gpubench, network, batch, scaled=True)
 
 
-@pytest.mark.gpubench(title="gradient accumulation", size="pieces")
+@pytest.mark.gpubench(title="Gradient accumulation", size="pieces")
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "gpt2"])
 @pytest.mark.gpubench_sweep("pieces", smoke=[2], quick=[4], full=[1, 2, 4, 8, 16])
 def test_accumulation(gpubench, network, pieces):
@@ -127,7 +127,7 @@ def test_accumulation(gpubench, network, pieces):
     train(gpubench, network, 16 if network == "gpt2" else 128, pieces=pieces)
 
 
-@pytest.mark.gpubench(kind="details")
+@pytest.mark.gpubench(title="Optimizer step", kind="details")
 @pytest.mark.parametrize("optimizer", ["adam foreach", "adam fused"])
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["cifar"], full=["cifar", "resnet50", "gpt2"])
 def test_optimizer(gpubench, optimizer, network):
@@ -136,7 +136,7 @@ def test_optimizer(gpubench, optimizer, network):
     train(gpubench, network, 2, "update", optimizer)
 
 
-@pytest.mark.gpubench(kind="details", title="part of a step", size="batch")
+@pytest.mark.gpubench(kind="details", title="Part of a training step", size="batch")
 @pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
 @pytest.mark.gpubench_sweep("network", smoke=["lenet"], quick=["lenet", "cifar"], full=["lenet", "cifar"])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[128], full=[4, 32, 128, 512])
@@ -145,7 +145,7 @@ def test_part(gpubench, network, part, batch):
     train(gpubench, network, batch, part, optimizer or "sgd")
 
 
-@pytest.mark.gpubench(kind="details", title="part of a large step", size="batch")
+@pytest.mark.gpubench(kind="details", title="Part of a large training step", size="batch")
 @pytest.mark.parametrize("part", ["forward", "backward", "update sgd", "update adam"])
 @pytest.mark.gpubench_sweep("network", smoke=[], quick=[], full=["resnet50", "gpt2"])
 @LARGE_BATCHES
@@ -154,7 +154,7 @@ def test_large_part(gpubench, network, part, batch):
     train(gpubench, network, batch, part, optimizer or "sgd")
 
 
-@pytest.mark.gpubench(kind="details", title="CNN of a width", size="width")
+@pytest.mark.gpubench(kind="details", title="Training a CNN by width", size="width")
 @pytest.mark.parametrize("widened", ["first layer", "all layers"])
 @pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 16], full=[1, 2, 4, 8, 16])
 @pytest.mark.gpubench_sweep("batch", smoke=[2], quick=[4, 128], full=[4, 128])
@@ -163,7 +163,7 @@ def test_width(gpubench, widened, width, batch):
     train(gpubench, "cifar", batch, **{"first" if widened == "first layer" else "width": width})
 
 
-@pytest.mark.gpubench(title="tabular MLP")
+@pytest.mark.gpubench(title="Training a tabular MLP")
 def test_tabular(gpubench):
     """Time of an epoch: 506 rows of 13 columns in batches of 128, Adam 0.01. The whole job is 100 epochs."""
     options = {"update": "adam", "rate": training.TABULAR_RATE, "rows": training.TABULAR_ROWS}
@@ -200,7 +200,7 @@ FEEDING = pytest.mark.parametrize("feeding", ["alone", "training"])
 WORKERS = pytest.mark.gpubench_sweep("workers", smoke=[0], quick=[0, 2], full=[0, 1, 2, 4])
 
 
-@pytest.mark.gpubench(kind="details", title="input pipeline")
+@pytest.mark.gpubench(kind="details", title="Input pipeline")
 @FEEDING
 @WORKERS
 def test_input(gpubench, feeding, workers):
@@ -208,7 +208,7 @@ def test_input(gpubench, feeding, workers):
     feed(gpubench, feeding, workers, pinned=False)
 
 
-@pytest.mark.gpubench(kind="details", title="pinned input pipeline", devices="accelerator")
+@pytest.mark.gpubench(kind="details", title="Pinned input pipeline", devices="accelerator")
 @FEEDING
 @WORKERS
 def test_pinned_input(gpubench, feeding, workers):

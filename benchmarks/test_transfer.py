@@ -24,7 +24,7 @@ def in_memory(gpubench, memory, tensor):
     return gpubench.pinned(tensor) if memory == "pinned" else tensor
 
 
-@pytest.mark.gpubench(devices="accelerator")
+@pytest.mark.gpubench(title="Copy to the device", devices="accelerator")
 @MEMORY
 def test_host_to_device(gpubench, memory, non_blocking, nbytes):
     source = in_memory(gpubench, memory, gpubench.host.randn(nbytes // 4))
@@ -32,7 +32,7 @@ def test_host_to_device(gpubench, memory, non_blocking, nbytes):
     gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
 
 
-@pytest.mark.gpubench(devices="accelerator")
+@pytest.mark.gpubench(title="Copy from the device", devices="accelerator")
 @MEMORY
 def test_device_to_host(gpubench, memory, non_blocking, nbytes):
     target = in_memory(gpubench, memory, gpubench.host.empty(nbytes // 4))
@@ -40,6 +40,7 @@ def test_device_to_host(gpubench, memory, non_blocking, nbytes):
     gpubench(torch.Tensor.copy_, target, source, non_blocking, nbytes=nbytes, items=nbytes // 4, devices=["cpu"])
 
 
+@pytest.mark.gpubench(title="Copy within the device")
 def test_within_device(gpubench, nbytes):
     """A copy in the device's own memory: on a CPU, what memcpy reaches. Traffic is read + write."""
     source = gpubench.randn(nbytes // 4)
@@ -47,7 +48,7 @@ def test_within_device(gpubench, nbytes):
     gpubench(torch.Tensor.copy_, target, source, nbytes=2 * nbytes, items=nbytes // 4)
 
 
-@pytest.mark.gpubench(devices="two accelerators")
+@pytest.mark.gpubench(title="Copy between devices", devices="two accelerators")
 def test_between_devices(gpubench, nbytes):
     """From the case's accelerator to its neighbour of the same kind."""
     source = gpubench.randn(nbytes // 4)
@@ -65,6 +66,7 @@ def create_and_move(count, device):
     return torch.zeros(count).to(device)
 
 
+@pytest.mark.gpubench(title="Create on the device")
 @pytest.mark.parametrize("place", ["device", "host"])
 def test_create(gpubench, place, nbytes):
     """Zeros made on the device, or made on the host and copied: why device= belongs into the factory call."""

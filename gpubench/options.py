@@ -22,11 +22,6 @@ DTYPES = ("float32", "tf32", "bfloat16", "float16", "float64")
 VARIANTS = ("eager", "autocast", "compile", "graph")
 CACHES = ("hot", "cold")
 
-PICTURE_KINDS = (
-    "headline", "speedup", "by-dtype", "rate", "time", "roofline", "break-even", "gpu-time", "energy", "expressions",
-    "first-call",
-)  # fmt: skip
-"""What ``gpubench chart`` draws of results alone."""
 OPTIONAL_DEVICES = ("auto", "all", "cpu")
 """Names of devices that stand for those that are there."""
 

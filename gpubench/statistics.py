@@ -16,26 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-INTERVAL = "95% interval"
-SPREAD = "within-process spread"
-CONFIDENCE = 0.95
+from .intervals import CONFIDENCE, INTERVAL, WIDEST, Interval, quantile
+
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
-_WIDEST = 150.0
-"""Distance of an interval's ends in logarithms: a wider one means the same, and charts end there."""
 _SHORTEST, _EXACT = 6, 50
 """Values in the shortest window of :func:`change_points`, and in the longest whose p is exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A value with its range; a ``kind`` of INTERVAL covers the true value, SPREAD only the samples."""
-
-    value: float
-    low: float
-    high: float
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +48,6 @@ class Crossover:
     def always(self) -> bool:
         """Whether the ratio is at 1 or above from the smallest size."""
         return self.kind == ALWAYS
-
-
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Geometric mean of two or more independent values, with Student's t interval on their logarithms."""
-    logs = _logs(values)
-    if len(logs) < 2:
-        raise ValueError("an interval needs two values or more")
-    half = _quantile(len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))
-    return _exp(logs.mean(), half)
-
-
-def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
-    """Ratio of the geometric means of two independent sets, with the interval of Welch's t test on the logarithms.
-
-    Not with the pooled variance: two devices rarely have the same spread, and then a pooled interval of two against
-    two covers 85 % where it claims 95.
-    Source: B. L. Welch, Biometrika 34 (1947) 28-35; degrees of freedom after F. E. Satterthwaite (1946).
-    """
-    sides = _logs(top), _logs(bottom)
-    if min(map(len, sides)) < 2:
-        raise ValueError("an interval needs two values or more on either side")
-    variances = [logs.var(ddof=1) / len(logs) for logs in sides]
-    total, difference = sum(variances), sides[0].mean() - sides[1].mean()
-    if total == 0:
-        return _exp(difference, 0.0)
-    freedom = total**2 / sum(variance**2 / (len(logs) - 1) for variance, logs in zip(variances, sides, strict=True))
-    return _exp(difference, _quantile(freedom) * math.sqrt(total))
-
-
-def ratio_spread(top: tuple[float, float, float], bottom: tuple[float, float, float]) -> Interval:
-    """Ratio of two medians, from the quartiles (q1, median, q3) of both sides, all above 0.
-
-    The range is the widest that the quartiles give. It describes the samples' spread, and says nothing of another run.
-    """
-    return Interval(top[1] / bottom[1], top[0] / bottom[2], top[2] / bottom[0], SPREAD)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean; a single value is returned as it is, to the last digit."""
-    return float(np.exp(_logs(values).mean())) if len(values) > 1 else float(values[0])
 
 
 def crossover(sizes: Sequence[float], ratios: Sequence[float]) -> Crossover:
@@ -169,7 +116,7 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
         else:
             draws = min(_DRAWS, max(_DRAWS // 10, 4_000_000 // count))
             weights = random.multinomial(count, np.full(count, 1 / count), size=draws) / count
-        wide = _quantile(count - 1) / float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count / (count - 1))
+        wide = quantile(count - 1) / float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count / (count - 1))
         parts.append(wide * np.asarray(weights @ (sample - sample.mean(axis=1, keepdims=True)).T))
     if enumerated:  # each resample of a side with each of the other
         return functools.reduce(lambda a, b: (a[:, np.newaxis] + b).reshape(-1, a.shape[1]), parts)
@@ -201,19 +148,9 @@ def _mean_ranks(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _quantile(freedom: float) -> float:
-    """Of Student's t, two-sided, at CONFIDENCE."""
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
-
-
 def _logs(values: Sequence[float]) -> np.ndarray:
     logs: np.ndarray = np.log(np.array(values, float))
     return logs
-
-
-def _exp(log: float, half: float) -> Interval:
-    value, half = math.exp(log), min(half, _WIDEST)
-    return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
 class Change(NamedTuple):
@@ -243,7 +180,7 @@ class Change(NamedTuple):
 
     def interval(self, below: float = (1 - CONFIDENCE) / 2, above: float = (1 - CONFIDENCE) / 2) -> Interval:
         """Leaves out the probability ``below`` its low end and ``above`` its high end; the default is 95 %."""
-        low, high = (min(float(stdtrit(self.freedom, 1 - tail)) * self.error, _WIDEST) for tail in (below, above))
+        low, high = (min(float(stdtrit(self.freedom, 1 - tail)) * self.error, WIDEST) for tail in (below, above))
         value = math.exp(self.log)
         return Interval(value, value * math.exp(-low), value * math.exp(high), INTERVAL)
 

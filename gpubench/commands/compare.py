@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import options
 from ..errors import GpubenchError, UsageError
 from ..supervise.project import read_project
-from .show import add_expression, chosen
+from .choice import add_expression, chosen
 
 if TYPE_CHECKING:
     from ..compare.comparison import Comparison

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,16 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError, UsageError
-from .show import add_expression, chosen, selected
+from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from ..report.rows import Measured, Row
+    from ..report.study import Study
 
-    from ..runfile.schema import Result, Times
-
-_TABLES = {"markdown": "markdown_table", "md": "markdown_table", "rst": "rst_table", "html": "html_table"}
-"""Functions of :mod:`gpubench.report.render`."""
-EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", *_TABLES)
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown")
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -35,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     add_expression(parser)
     formats = (
-        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or a table with one"
-        " row for each workload: markdown or md, rst, html"
+        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a table"
+        " with one row for each workload"
     )
     add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -44,81 +40,84 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    from ..report.table import records, results_table
+    require_expression(args)
+    from ..report.rows import Measured
+    from ..report.study import Study
     from ..runfile import writer
     from .report import read_all
 
-    chosen(args)  # a wrong expression is refused before a file is read
-    if args.output and os.path.realpath(args.output) in map(os.path.realpath, args.runs):
-        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
-    results = selected(results_table(read_all(args.runs)), args.expression)
-    content = exported(results, args.to)
+    study = Study(read_all(args.runs), expression=args.expression)
+    content = exported(study, args.to)
     if args.output:
-        writer.replace(Path(args.output), content.encode(errors="replace"))
+        path = Path(args.output)
+        if any(path.resolve() == run.path.resolve() for run in study.all_runs):
+            raise UsageError(f"{args.output} is the input; choose another file with -o")
+        writer.replace(path, content.encode(errors="replace"))
     else:
         sys.stdout.write(content)
-    left = [_name(row, results) for row in records(results) if not row["_result"].times]
+    left = [_name(row, study) for row in study.all_rows if not isinstance(row, Measured)]
     if left and args.to in ("github-action-benchmark", "bmf"):
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         print(f"gpubench export: not measured and left out: {', '.join(left[:5])}{more}", file=sys.stderr)
     return 0
 
 
-def exported(results: pd.DataFrame, to: str) -> str:
+def exported(study: Study, to: str) -> str:
     """The results in one of :data:`EXPORT_FORMATS`; csv is what ``gpubench report`` writes as results.csv."""
-    from ..report import findings, render, table
+    from ..report import columns, render, screen, tables
 
     if to == "github-action-benchmark":
-        return _json([_action_entry(*each) for each in _measured(results)])
+        return _json([_action_entry(name, row) for name, row in _measured(study)])
     if to == "bmf":
-        return _json({name: {"latency": _latency(times)} for name, _, times in _measured(results)})
+        return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
     if to == "csv":
-        return table.csv_text(results)
-    shown = findings.overview(results)
-    notes = [f"{line}." for line in dict.fromkeys(map(findings.machine_line, results["_run"]))]
-    notes += [shown.note] * bool(shown.note)
-    if any("*" in cell for row in shown.rows for cell in row):
-        notes.append("* flagged while it was measured: the column flags of --to csv says why.")
-    return "\n".join([*getattr(render, _TABLES[to])(replace(shown, note=" ".join(notes))), ""])
+        return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
+    shown = tables.overview(study)
+    notes = [*(f"{line}." for line in screen.machine_lines(study.runs)), *([shown.note] if shown.note else [])]
+    return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
 
 
 def _json(entries: Any) -> str:
     return json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _action_entry(name: str, result: Result, times: Times) -> dict[str, Any]:
-    """For its tool ``customSmallerIsBetter``; ``range`` is the quartiles' half distance. It converts between these
-    units when it compares a value with the one before."""
-    extra = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
-    extra += f"; flagged: {', '.join(flag.name for flag in result.flags)}" if result.flags else ""
-    unit_s, unit = next((scale for scale in _ACTION_UNITS if times.median_s >= scale[0]), _ACTION_UNITS[-1])
-    value, spread = times.median_s / unit_s, times.iqr_s / 2 / unit_s
+def _action_entry(name: str, row: Measured) -> dict[str, Any]:
+    """For its tool ``customSmallerIsBetter``; ``range`` is half the 95% interval, of one process half the distance of
+    the quartiles, and ``extra`` says which. It converts between these units when it compares a value with the one
+    before."""
+    times, interval = row.times, row.interval
+    counted = f"{times.rounds} rounds of {times.iterations} calls in {len(times.processes)} processes"
+    spread_s, kind = (
+        ((interval.high - interval.low) / 2, "95% interval") if interval else (times.iqr_s / 2, "interquartile range")
+    )
+    extra = f"{counted}; range: {kind}" + (f"; flagged: {', '.join(row.flags)}" if row.result.flags else "")
+    unit_s, unit = next((scale for scale in _ACTION_UNITS if row.time_s >= scale[0]), _ACTION_UNITS[-1])
+    value, spread = row.time_s / unit_s, spread_s / unit_s
     return {"name": name, "unit": unit, "value": float(f"{value:.6g}"), "range": f"± {spread:#.3g}", "extra": extra}
 
 
-def _latency(times: Times) -> dict[str, float]:
-    """Of Bencher's built-in measures the one in nanoseconds, between the quartiles."""
-    values = {"value": times.median_s, "lower_value": times.q1_s, "upper_value": times.q3_s}
+def _latency(row: Measured) -> dict[str, float]:
+    """Of Bencher's built-in measures the one in nanoseconds, between the ends of the 95% interval, of one process
+    between the quartiles."""
+    ends = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
+    values = {"value": row.time_s, "lower_value": ends[0], "upper_value": ends[1]}
     return {name: seconds * 1e9 for name, seconds in values.items()}
 
 
-def _measured(results: pd.DataFrame) -> Iterator[tuple[str, Result, Times]]:
-    """Each case under a name of its own. Raises RunFileError where there is none."""
-    from ..report.table import records
-
+def _measured(study: Study) -> Iterator[tuple[str, Measured]]:
+    """Each benchmark under a name of its own. Raises RunFileError where there is none."""
     names: Counter[str] = Counter()
-    for row in records(results):
-        if times := row["_result"].times:
-            name = _name(row, results)
-            names[name] += 1
-            yield name if names[name] == 1 else f"{name} #{names[name]}", row["_result"], times
+    for row in study.measured:
+        name = _name(row, study)
+        names[name] += 1
+        yield name if names[name] == 1 else f"{name} #{names[name]}", row
     if not names:
-        paths = ", ".join(dict.fromkeys(str(run.path) for run in results["_run"]))
+        paths = ", ".join(str(run.path) for run in study.all_runs)
         raise RunFileError(f"{paths}: benchmarks: expected a measured benchmark, found none")
 
 
-def _name(row: dict[str, Any], results: pd.DataFrame) -> str:
+def _name(row: Row, study: Study) -> str:
     """With the name of its run where there are several."""
     from ..compare.samples import key_of
 
-    return f"{row['run']}: " * (results["run"].nunique() > 1) + str(key_of(row["_result"]))
+    return f"{row.run_name}: " * study.several_runs + str(key_of(row.result))

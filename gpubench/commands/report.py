@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
+from ..format import writable
 from ..version import __version__
+from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    from ..report.answer import Answer
-    from ..report.render import Summary
+    from ..report.machines import Priced
+    from ..report.study import Study
     from ..runfile.schema import Run
 
 _FORMATS = ("svg", "png")
@@ -29,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     files = "folder for results.csv, speedup.csv, crossover.csv, summary.md, report.html, charts/"
     add("-o", "--output", required=True, metavar="DIR", help=files)
+    add_expression(parser)
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
         " name; default: each machine's CPU, and the first machine where there are several"
@@ -37,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
     add("--allow", action="append", choices=ALLOWED, default=[], metavar="WHAT", help=different + ", ".join(ALLOWED))
     hourly = (
-        "what an hour of a device costs: adds how much work money buys, and which device is the cheaper one; NAME is a"
-        " machine, a device (cuda:0) or its name (H200); may be repeated"
+        "what an hour of a machine costs: adds what the same work costs on each that has a price; NAME is a machine or"
+        " a device (H200); give it twice or more"
     )
     add("--price", dest="prices", action="append", default=[], metavar="NAME=2.99", help=hourly)
     add_chart_arguments(parser)
@@ -48,7 +52,6 @@ def add_chart_arguments(parser: argparse._ActionsContainer) -> None:
     """What every command that draws has: which charts, in which themes and kinds of file."""
     add, which, background = parser.add_argument, ("default", "all", "none"), "background of the charts"
     add("--charts", choices=which, default="default", help="about ten charts (default), all, or none")
-    add("--no-charts", dest="charts", action="store_const", const="none", help="as --charts none")
     add("--theme", choices=("light", "dark", "both"), default="light", help=f"{background} (default: light)")
     kinds = "kinds of chart files (default: svg)"
     add("--format", dest="formats", type=formats, default=("svg",), metavar="svg,png", help=kinds)
@@ -77,87 +80,77 @@ def charts_of(args: argparse.Namespace) -> Charts:
 
 
 class Report(NamedTuple):
-    """What was written where, and the summary to show."""
+    """What was written, what it was made of, and what could not be drawn."""
 
     files: tuple[Path, ...]
-    summary: Summary
-    answer: Answer
-    runs: tuple[Run, ...]
+    study: Study
+    prices: list[Priced]
+    failed: list[str]
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    folder = Path(args.output)
-    report = write_report(args.runs, folder, args.baseline, charts_of(args), args.allow, args.prices)
-    if report.summary.left_out:
-        print(f"gpubench report: {report.summary.left_out}", file=sys.stderr)
-    from ..report import render
-    from ..runfile.reader import clean
-
-    render.show_summary(report.summary)
-    names = dict.fromkeys(path.name if path.parent == folder else "charts/" for path in report.files)
-    print(clean(f"{folder}: {', '.join(names)}"))
+    require_expression(args)
+    terms = {"baseline": args.baseline, "allow": args.allow, "expression": args.expression}
+    report = write_report(args.runs, Path(args.output), charts_of(args), args.prices, **terms)
+    print_ending(report)
     return 0
+
+
+def print_ending(report: Report, elapsed_s: float | None = None) -> None:
+    """The answer on one screen, and on stderr what could not be drawn."""
+    from ..report.screen import WIDTH, Ending, screen
+
+    for line in report.failed:
+        print(f"gpubench: {line}", file=sys.stderr)
+    width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
+    lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s, prices=report.prices)
+    print(writable("\n".join(lines), sys.stdout.encoding))
 
 
 def write_report(
     paths: Iterable[str | Path],
     folder: str | Path,
-    baseline: str | None = None,
     charts: Charts = Charts(),
+    prices: Iterable[str] = (),
+    *,
+    baseline: str | None = None,
     allow: Collection[str] = (),
-    asked: Iterable[str] = (),
+    expression: str | None = None,
 ) -> Report:
-    """``asked`` are prices, ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, findings, judgement, machines, render, scaling, speedup, table, trend
-    from ..report.labels import Names
-    from ..report.webpage import page_data, webpage
+    """``prices`` are as ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
+    from ..report.answer import Answer
+    from ..report.columns import csv_files
+    from ..report.machines import priced
+    from ..report.output import prepare_folder, write_folder
+    from ..report.study import Study
+    from ..report.summary import summary
+    from ..report.webpage import Picture, webpage
 
-    folder = Path(folder)
-    runs = read_all(paths)
-    results = table.results_table(runs)
-    # what a machine's many runs show is a trend; side by side they would be a hundred lines in every chart
-    shown = runs if baseline else trend.latest(runs)
-    compared = results if len(shown) == len(runs) else table.results_table(shown)
-    chosen = speedup.resolve(compared, baseline)
-    speedups = speedup.pair(compared, chosen, allow)
-    scaled = scaling.scaling_table(compared)
-    costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in asked))
-    beside = machines.side_by_side(compared, allow)
-    first, others = machines.leading_tables(beside, compared, costs)
-    render.prepare_folder(folder)
-    trends, drawn, pictures = [], [], {}
+    folder, runs = Path(folder), read_all(paths)
+    study = Study(runs, baseline, allow, expression=expression)
+    costs = priced(study, prices)
+    prepare_folder(folder)
+    files: dict[str, str | bytes] = {}
+    failed: list[str] = []
+    titles: list[tuple[str, str]] = []
+    pictures: list[Picture] = []
     if charts.which != "none":
-        from ..report.charts import material, pictures as charting
+        from ..report.charts import pictures as charting
 
-        trends = trend.trends(runs, results)
-        charted = material.ChartData(compared, speedups.table, chosen, scaled, trends, costs=costs)
-        drawn = charting.plan(charted, every=charts.which == "all")
-        pictures = charting.render(drawn, charts.formats, charts.themes)
-    written = speedup.pair_or_libraries(compared, speedups)
-    crossovers = judgement.crossover_table(written.table, Names(results))
-    answered = answer.answer(compared, speedups.table, crossovers, shown, beside, costs)
-    words = findings.summarise(answered, shown, compared, written, crossovers, scaled, others)
-    folded = [details for details in words.details if details not in others]
-    words = replace(
-        words,
-        charts=tuple((figure.title, figure.name) for figure in drawn),
-        picture=charts.formats[0],
-        themes=charts.themes,
-        tables=(*first, *words.tables),
-    )
-    data = page_data(compared, written.table, crossovers, scaled, trends)
-    tables = {
-        "results.csv": table.csv_text(results),
-        "speedup.csv": table.csv_text(written.table),
-        "crossover.csv": table.csv_text(crossovers),
-        "summary.md": render.summary_markdown(words),
-        "report.html": webpage(answered, data, first, others, folded, __version__),
-    }
-    if not scaled.empty:
-        tables["scaling.csv"] = table.csv_text(scaled)
-    written_files = render.save_report(folder, tables, pictures, [run.path for run in runs])
-    return Report(tuple(written_files), words, answered, tuple(shown))
+        planned, failed = charting.plan(study, every=charts.which == "all")
+        figures, undrawn = charting.drawable(planned)
+        failed += undrawn
+        files |= {
+            f"charts/{name}": data for name, data in charting.render(figures, charts.formats, charts.themes).items()
+        }
+        titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
+    answer = Answer(study)
+    files |= csv_files(study)
+    files["summary.md"] = summary(answer, costs, titles, charts.formats[0], charts.themes)
+    files["report.html"] = webpage(answer, pictures, costs, __version__)
+    written = write_folder(folder, files, [run.path for run in runs])
+    return Report(tuple(written), study, costs, failed)
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:
@@ -183,7 +176,7 @@ def _runs_in(path: Path) -> list[Run]:
     try:
         return list(folder.runs(path, _lean))
     except UsageError:
-        from ..report.render import sources
+        from ..report.output import sources
 
         if not (reported := sources(path)):
             raise

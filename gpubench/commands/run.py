@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import options
 from ..errors import UsageError
-from ..format import counted, writable
+from ..format import counted
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
 from ..runfile.reader import clean
@@ -22,13 +22,15 @@ from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
 from ..supervise.project import BENCHMARK_FOLDERS, described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, read_run
+from .choice import add_expression, chosen
 from .report import add_chart_arguments, charts_of
-from .show import add_expression, chosen
 
 _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
+_WRITTEN = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
+"""What every report writes."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -234,10 +236,10 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 def _require_writable(folder: Path) -> None:
     """Before any measuring: an hour's run must not fail at its last line, over somebody else's files neither."""
-    from ..report import render
+    from ..report import output
 
-    render.prepare_folder(folder)
-    render.require_ours(folder, render.TABLES)
+    output.prepare_folder(folder)
+    output.require_ours(folder, _WRITTEN)
     log = folder / "run.log"
     if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")
@@ -264,11 +266,6 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
 
 def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: float) -> None:
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
-    from ..report.findings import ending
-    from .report import write_report
+    from .report import print_ending, write_report
 
-    report = write_report([run_file], folder, args.baseline, charts_of(args))
-    if report.summary.left_out:
-        _say(report.summary.left_out)
-    lines = ending(report.answer, report.runs[0], report.files, elapsed_s)
-    print(writable("\n".join(lines), sys.stdout.encoding))
+    print_ending(write_report([run_file], folder, charts_of(args), baseline=args.baseline), elapsed_s)

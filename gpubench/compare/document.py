@@ -17,10 +17,10 @@ from rich.cells import cell_len
 
 from ..errors import UsageError
 from ..format import counted, shorten, text, writable
-from ..report.labels import listed
-from ..report.render import Summary, Table, escape, markdown_table, show_summary
+from ..intervals import Interval
+from ..report.render import Table, escape, markdown as markdown_table, terminal
+from ..report.words import listed
 from ..runfile.writer import replace
-from ..statistics import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
@@ -92,7 +92,9 @@ def show_table(comparison: Comparison) -> None:
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
     tables = (_fitting(table), *_remarks(comparison))
-    show_summary(Summary(tuple(table for table in tables if table.rows)))
+    width = shutil.get_terminal_size((120, 24)).columns
+    for line in (line for table in tables if table.rows for line in ("", *terminal(table, width))):
+        print(writable(line, sys.stdout.encoding))
     print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
 
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import statistics
+from .. import intervals, statistics
 from ..errors import UsageError
 from ..format import counted
-from ..report.render import prepare_folder
+from ..intervals import Interval
+from ..report.output import prepare_folder
 from ..runfile.reader import workload_of
-from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
@@ -178,7 +178,7 @@ def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
 
 def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
     """Of a case all of whose pairs were left out."""
-    ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, statistics.SPREAD)
+    ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, intervals.SPREAD)
     busy = "other work disturbed one side of every pair: use fewer --threads, or a quieter machine"
     smoke = any(pair.smoke for pair in pairs)
     words = (SMOKE_RUN, TRIED_ONLY) if smoke else ("machine busy: on one side of every pair", busy)

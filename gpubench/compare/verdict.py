@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import mean, median
 
-from .. import statistics
+from .. import intervals, statistics
 from ..format import counted
-from ..statistics import Change, Interval
+from ..intervals import Interval
+from ..statistics import Change
 from .samples import CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE = "faster", "slower", "same", "inconclusive"
@@ -495,13 +496,13 @@ def _unproven(
 ) -> _Evidence:
     """The times of processes whose spread isn't known."""
     times = mean_times(base, new)
-    ratio = Interval(times[1] / times[0], 0.0, math.inf, statistics.SPREAD)
+    ratio = Interval(times[1] / times[0], 0.0, math.inf, intervals.SPREAD)
     return _Evidence(ratio, *ps, math.nan, times, (len(base), len(new)), unfit, remedy)
 
 
 def mean_times(base: _Processes, new: _Processes) -> tuple[float, float]:
     """Seconds per call of base and of new: the geometric means of their processes' medians."""
-    before, after = (statistics.geometric_mean([each.median_s for each in side]) for side in (base, new))
+    before, after = (intervals.geometric_mean([each.median_s for each in side]) for side in (base, new))
     return before, after
 
 

@@ -150,8 +150,8 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     markers = Markers.of(item)
     workload = workload_of(item.nodeid, ambiguous, shipped=_shipped(item))
-    case = Case(workload, params=params, size=markers.size, devices=(kit["device"],), **kit)
-    return structs.replace(case, kind=markers.kind, title=markers.title)
+    told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
+    return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
 
 def _shipped(item: pytest.Item) -> bool:

@@ -7,26 +7,14 @@ charts and docs/metrics.md are made from it, so a new metric is one entry here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 from ..format import text
-from ..runfile.schema import Result, Run, Times, Work
-from ..runfile.utilisation import compute_dtype, utilisation
-from ..statistics import mean_interval
+from .rows import Measured
 
 Number = float | int | None
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredCase:
-    """A result that has times, and the run that it is of."""
-
-    result: Result
-    times: Times
-    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +28,7 @@ class Metric:
     unit: str
     label: str
     meaning: str
-    of: Callable[[MeasuredCase], Number]
+    of: Callable[[Measured], Number]
     in_summary: bool = False
 
     def words(self, value: Number) -> str:
@@ -52,56 +40,36 @@ class Metric:
 
 SHARE = "1"
 """Unit of a share of a whole."""
-_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 
 
-def _end(name: str) -> Callable[[MeasuredCase], Number]:
-    def of(case: MeasuredCase) -> Number:
-        medians = [process.median_s for process in case.times.processes]
-        return getattr(mean_interval(medians), name) if len(medians) > 1 else None
-
-    return of
-
-
-def _percentile(share: float) -> Callable[[MeasuredCase], Number]:
+def _percentile(share: float) -> Callable[[Measured], Number]:
     """By the nearest rank, of all processes' kept samples; None where a sample is of several calls, or where there are
     too few for one to lie beyond it."""
 
-    def of(case: MeasuredCase) -> Number:
-        if any(process.iterations > 1 for process in case.times.processes):
+    def of(row: Measured) -> Number:
+        if any(process.iterations > 1 for process in row.times.processes):
             return None
-        samples = sorted(seconds for each in case.times.samples for seconds in each)
+        samples = sorted(seconds for each in row.times.samples for seconds in each)
         rank = math.ceil(share * len(samples))
         return samples[rank - 1] if rank < len(samples) else None
 
     return of
 
 
-def _copy(name: str) -> Callable[[MeasuredCase], Number]:
-    return lambda case: getattr(case.result.transfer, name, None)
+def _copy(name: str) -> Callable[[Measured], Number]:
+    return lambda row: getattr(row.result.transfer, name, None)
 
 
 def _per(amount: float | None, unit: float | None) -> Number:
     return amount / unit if amount is not None and unit else None
 
 
-def _utilisation(case: MeasuredCase) -> Number:
-    result, machine = case.result, case.run.machine
-    ceilings = case.run.ceilings.get(result.device)
-    if ceilings is None:
-        return None
-    link = len({machine.device(name).accelerator for name in (result.device, *result.devices)}) > 1
-    dtype = compute_dtype(result.dtype, result.variant, result.precision)
-    use = utilisation(result.work, case.times.median_s, dtype, ceilings, link)
-    return use.fraction if use else None
-
-
 _METRICS = (
     Metric("time_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
            attrgetter("times.median_s")),
     Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process",
-           _end("low")),
-    Metric("high_s", "s", "High end", "of the same interval", _end("high")),
+           lambda row: row.interval.low if row.interval else None),
+    Metric("high_s", "s", "High end", "of the same interval", lambda row: row.interval.high if row.interval else None),
     Metric("latency_s", "s", "Latency", "median seconds for one call and its own wait", attrgetter("times.latency_s")),
     Metric("p95_s", "s", "95th percentile", "of the wall time of single calls, from 20 of them on", _percentile(0.95)),
     Metric("p99_s", "s", "99th percentile", "of the wall time of single calls, from 100 of them on", _percentile(0.99)),
@@ -123,55 +91,23 @@ _METRICS = (
     Metric("rounds", "", "Rounds", "timed stretches", attrgetter("times.rounds")),
     Metric("iterations", "", "Iterations", "calls in each round", attrgetter("times.iterations")),
     Metric("flop_per_s", "FLOP/s", "Throughput", "FLOPs of the call / time_s",
-           lambda case: _per(case.result.work.flops, case.times.median_s)),
+           lambda row: _per(row.result.work.flops, row.time_s)),
     Metric("byte_per_s", "B/s", "Bandwidth", "minimum memory traffic of the call / time_s",
-           lambda case: _per(case.result.work.bytes, case.times.median_s)),
+           lambda row: _per(row.result.work.bytes, row.time_s)),
     Metric("item_per_s", "1/s", "Rate", "items of the call / time_s",
-           lambda case: _per(case.result.work.items, case.times.median_s)),
+           lambda row: _per(row.result.work.items, row.time_s)),
     Metric("utilisation", SHARE, "% of peak", "least time that the device's measured peaks allow / time_s",
-           _utilisation, in_summary=True),
+           attrgetter("utilisation"), in_summary=True),
     Metric("memory_bytes", "B", "Peak memory", "most bytes the benchmark held on its device at once",
            attrgetter("result.memory_bytes"), in_summary=True),
     Metric("energy_j", "J", "Energy per call", "from the device's own energy counter, idle power included",
            attrgetter("result.energy_j"), in_summary=True),
     Metric("item_per_j", "1/J", "Items/J", "items of the call / energy per call",
-           lambda case: _per(case.result.work.items, case.result.energy_j), in_summary=True),
+           lambda row: _per(row.result.work.items, row.result.energy_j), in_summary=True),
     Metric("check_error", SHARE, "Error", "max|result - float64 reference| / max|reference|",
            attrgetter("result.check_error")),
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in _METRICS}
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A rate that says how well a case does: what it counts, and the unit of that per second."""
-
-    kind: str
-    unit: str
-    label: str
-
-    def measure(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
-        """Median, low and high of a row's rounds, where the row declares that kind of work."""
-        amount, times = getattr(row["_result"].work, self.kind), row["_result"].times
-        return None if amount is None else (amount / times.median_s, amount / times.q3_s, amount / times.q1_s)
-
-
-def rate_of_work(work: Work) -> Rate | None:
-    """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
-
-    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
-    """
-    items = None
-    if work.items is not None:
-        unit = work.unit if len(work.unit) <= 24 else f"{work.unit[:23]}…"
-        items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
-    if items and work.unit in _PEOPLE_COUNT:
-        return items
-    if work.flops is None and work.bytes is None:
-        return items
-    flops = work.flops is not None and (work.bytes is None or work.flops >= work.bytes)
-    metric = METRICS["flop_per_s" if flops else "byte_per_s"]
-    return Rate("flops" if flops else "bytes", metric.unit, metric.label)
 
 
 _OTHER_COLUMNS = {

@@ -22,7 +22,7 @@ function prefixed(value, unit, count = 3) {
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
   return `${digits(value / scale, count)} ${prefix}${unit}`;
 }
-// As format.ratio_text and labels.times_text in Python: two digits, three from a hundred on.
+// As format.ratio_text and words.times in Python: two digits, three from a hundred on.
 const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
 function times(value) {
   if (value == null) return "–";
@@ -104,88 +104,12 @@ function apart(labels, gap, top, bottom) {
   return sorted;
 }
 
-function drawHeadline(figure) {
-  const { groups, ratio } = data.headline;
-  if (!groups.length) return;
-  const every = groups.flatMap((group) => group.rows);
-  const line = Math.max(every.some((row) => row.setting) ? 44 : 30, 12 + 16 * Math.max(...every.map((row) => row.marks.length)));
-  const left = Math.min(350, 28 + Math.max(...every.map((row) => Math.max(textWidth(row.name), textWidth(row.setting)))));
-  const used = new Set(every.flatMap((row) => row.marks.map((each) => each.device)));
-  const legend = ratio || used.size > 1;
-  const legends = [];
-  for (const device of legend ? used : []) {
-    const wide = 36 + textWidth(data.devices[device].short), last = legends.at(-1);
-    if (last && last.wide + wide < WIDTH - 320 * ratio) legends[legends.length - 1] = { devices: [...last.devices, device], wide: last.wide + wide };
-    else legends.push({ devices: [device], wide });
-  }
-  const right = 790, top = legend ? 76 + 24 * legends.length : 60, height = top + 38 + groups.length * 32 + every.length * line;
-  const svg = canvas(height, data.headline.title, data.headline.subtitle);
-  let x = 14, line_y = 42;
-  for (const { devices } of legends) {
-    x = 14;
-    line_y += 24;
-    for (const device of devices) {
-      mark(svg, device, x, line_y, false);
-      x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: line_y + 5 }, data.devices[device].short).textContent);
-    }
-  }
-  if (ratio) {
-    drawn(svg, "circle", { cx: x, cy: line_y, r: 5.2, class: "mark cpu" });
-    x += 36 + textWidth(drawn(svg, "text", { x: x + 12, y: line_y + 5 }, "data on the GPU").textContent);
-    drawn(svg, "circle", { cx: x, cy: line_y, r: 5.2, class: "mark hollow cpu" });
-    drawn(svg, "text", { x: x + 12, y: line_y + 5 }, "with copies");
-  }
-  const values = every.flatMap((row) => row.marks.flatMap((each) => [each.value, each.copies].filter(Boolean)));
-  const scale = logScale(ratio ? [...values, 0.8, 1.6] : values, left + 14, right - (ratio ? 60 : 90), 1.2);
-  const bottom = height - 30;
-  if (ratio) drawn(svg, "rect", { x: left, y: top, width: scale(1) - left, height: bottom - top, class: "shade" });
-  for (const tick of scale.ticks) {
-    drawn(svg, "line", { x1: scale(tick), x2: scale(tick), y1: top, y2: bottom, class: "grid" });
-    drawn(svg, "text", { x: scale(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, ratio ? tickRatio(tick) : prefixed(tick, "s", 2));
-  }
-  if (ratio) {
-    drawn(svg, "line", { x1: scale(1), x2: scale(1), y1: top, y2: bottom, class: "one" });
-    drawn(svg, "text", { x: scale(1) - 8, y: top - 7, class: "small", "text-anchor": "end" }, "◂ CPU faster");
-    drawn(svg, "text", { x: scale(1) + 8, y: top - 7, class: "small" }, "GPU faster ▸");
-  }
-  let y = top;
-  for (const group of groups) {
-    y += group.name ? 26 : 0;
-    drawn(svg, "text", { x: 8, y, class: "strong" }, shortened(group.name, WIDTH - 60));
-    y += 6;
-    for (const row of group.rows) {
-      const middle = y + line / 2;
-      drawn(svg, "text", { x: left - 14, y: middle + (row.setting ? -1 : 5), "text-anchor": "end" }, shortened(row.name, left - 20));
-      drawn(svg, "text", { x: left - 14, y: middle + 15, class: "small", "text-anchor": "end" }, shortened(row.setting, left - 20));
-      row.marks.forEach((each, i) => {
-        const at = middle + (i - (row.marks.length - 1) / 2) * 16;
-        const ink = data.devices[each.device].colour;
-        if (each.copies) {
-          drawn(svg, "line", { x1: scale(each.copies), x2: scale(each.value), y1: at, y2: at, class: `link ${ink}` });
-          mark(svg, each.device, scale(each.copies), at, true);
-        }
-        mark(svg, each.device, scale(each.value), at, false);
-        drawn(svg, "text", { x: Math.max(scale(each.value), scale(each.copies || each.value)) + 11, y: at + 5, class: "strong halo" }, each.text);
-      });
-      y += line;
-    }
-  }
-  show(figure, svg, "headline");
-}
 let ruler = null;
 function textWidth(text, weight = 400) {
   ruler ??= document.createElement("canvas").getContext("2d");
   ruler.font = `${weight} 15px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
   return ruler.measureText(text).width;
 }
-// The end tells names of one file apart.
-function shortened(text, room) {
-  let kept = text.length;
-  const words = () => (kept < text.length ? `${text.slice(0, Math.ceil(kept * 0.6))}…${text.slice(text.length - Math.floor(kept * 0.4))}` : text);
-  while (kept > 8 && textWidth(words()) > room) kept -= 1;
-  return words();
-}
-
 const FIELDS = ["workload", "dtype", "variant", "setting"];
 const usual = { quantity: data.quantity, sort: "" };
 const state = { workload: null, dtype: null, variant: null, setting: null, hidden: "", search: "", theme: "", ...usual };
@@ -241,8 +165,8 @@ function drawExplorer() {
   const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = [data.titles[state.workload] !== state.workload && state.workload, setting(wanted[0]), what].filter(Boolean).join(" · ");
-  const svg = canvas(460, data.titles[state.workload], subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
+  const subtitle = [setting(wanted[0]), what].filter(Boolean).join(" · ");
+  const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);
   const all = wanted.flatMap((row) => [row[state.quantity], copies && row.copies, isSpeedup && 1].filter(Boolean));
@@ -294,7 +218,7 @@ function drawExplorer() {
     });
   }
   for (const label of apart(labels, 18, top, bottom)) drawn(svg, "text", { x: right + 8, y: label.y + 5, class: `named halo ${label.bold ? "strong" : ""} ${label.ink}` }, label.text);
-  const focus = drawn(svg, "circle", { r: 11, cx: -50, cy: -50, fill: "none", class: "one" });
+  const focus = drawn(svg, "circle", { r: 11, cx: 0, cy: 0, fill: "none", class: "one", visibility: "hidden" });
   focus.id = "focus";
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
@@ -320,6 +244,7 @@ function point(index) {
   cursor = index;
   const dot = document.querySelector(`#explorer-figure [data-row="${index}"]`);
   const [x, y] = centre(dot);
+  byId("focus").setAttribute("visibility", "visible");
   byId("focus").setAttribute("cx", x);
   byId("focus").setAttribute("cy", y);
   detail(explored[index]);
@@ -402,74 +327,15 @@ function csv() {
   const names = data.columns.toSpliced(data.columns.indexOf("device") + 1, 0, "machine");
   const value = (row, name) => (name === "device" ? data.devices[row.device].name : name === "machine" ? data.devices[row.device].machine : row[name]);
   // A leading = + - @ would be a formula to a spreadsheet.
-  const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`);
+  const cell = (content) => (content == null ? "" : typeof content === "number" ? String(content) : `"${String(content).replace(/(^|[;\t])(?=[=+\-@＝＋－＠])/g, "$1'").replaceAll('"', '""')}"`);
   return [names.join(","), ...matching().map((row) => names.map((name) => cell(value(row, name))).join(","))].join("\n") + "\n";
-}
-
-// Roofline, scaling and trends.
-function drawRoofline(figure, roof) {
-  const left = 96, right = 600, top = 40, bottom = 400;
-  const svg = canvas(450, roof.title, "");
-  const across = logScale(roof.points.map((each) => each.intensity).concat(roof.ridge ? [roof.ridge / 4, roof.ridge * 8] : []), left, right, 1.6);
-  const up = logScale(roof.points.map((each) => each.rate).concat(roof.peaks.map((peak) => peak.rate)), bottom, top, 1.5);
-  upright(svg, up, left, right, (tick) => prefixed(tick, "FLOP/s", 2));
-  for (const tick of across.ticks) drawn(svg, "text", { x: across(tick), y: bottom + 20, class: "small", "text-anchor": "middle" }, digits(tick));
-  drawn(svg, "text", { x: (left + right) / 2, y: bottom + 42, class: "small", "text-anchor": "middle" }, "FLOP per byte of minimum memory traffic");
-  const start = roof.bandwidth ? Math.max(across.value(left), up.value(bottom) / roof.bandwidth) : 0;
-  for (const peak of roof.peaks) {
-    const bend = Math.min(Math.max(across.value(left), peak.rate / (roof.bandwidth ?? Infinity)), across.value(right));
-    if (start && start < bend) drawn(svg, "line", { x1: across(start), y1: up(start * roof.bandwidth), x2: across(bend), y2: up(bend * roof.bandwidth), class: `curve ${roof.colour}` });
-    drawn(svg, "line", { x1: across(bend), x2: right, y1: up(peak.rate), y2: up(peak.rate), class: `link ${roof.colour}` });
-    drawn(svg, "text", { x: right - 4, y: up(peak.rate) - 6, class: "small halo", "text-anchor": "end" }, peak.name);
-  }
-  const labels = [];
-  for (const each of roof.points) {
-    const dot = drawn(svg, "circle", { cx: across(each.intensity), cy: up(each.rate), r: each.name ? 5 : 3, class: `mark ${each.name ? "" : "faint"} ${roof.colour}` });
-    drawn(dot, "title", {}, `${each.title}: ${prefixed(each.rate, "FLOP/s")}`);
-    if (each.name) labels.push({ x: across(each.intensity), y: up(each.rate), from: up(each.rate), text: each.name });
-  }
-  for (const label of apart(labels, 17, top, bottom)) {
-    drawn(svg, "line", { x1: label.x, y1: label.from, x2: right + 4, y2: label.y, class: "grid" });
-    drawn(svg, "text", { x: right + 8, y: label.y + 5, class: "small" }, label.text);
-  }
-  show(figure, svg, "roofline");
-}
-function drawBars(figure, chart) {
-  const line = 30, left = 270, right = 780, top = 52;
-  const svg = canvas(top + chart.bars.length * line + 30, chart.title, chart.subtitle);
-  const most = Math.max(...chart.bars.flatMap((bar) => [bar.value, bar.ideal ?? 0, bar.high ?? 0]));
-  const scale = (value) => left + (value / most) * (right - left - 60);
-  chart.bars.forEach((bar, i) => {
-    const y = top + i * line;
-    drawn(svg, "text", { x: left - 10, y: y + 19, "text-anchor": "end" }, bar.name);
-    drawn(svg, "rect", { x: left, y: y + 6, width: Math.max(1, scale(bar.value) - left), height: line - 12, class: `mark ${bar.colour}` });
-    if (bar.ideal) drawn(svg, "line", { x1: scale(bar.ideal), x2: scale(bar.ideal), y1: y + 2, y2: y + line - 2, class: "one" });
-    drawn(svg, "text", { x: Math.max(scale(bar.value), scale(bar.ideal ?? 0)) + 8, y: y + 19, class: "strong" }, bar.text);
-  });
-  show(figure, svg, "scaling");
-}
-function drawTrend(figure, trend) {
-  const left = 84, right = 790, top = 60, bottom = 240;
-  const svg = canvas(290, trend.title, trend.subtitle);
-  const up = logScale(trend.times, bottom, top, 1.2);
-  const across = (i) => left + 10 + (i / Math.max(1, trend.times.length - 1)) * (right - left - 20);
-  upright(svg, up, left, right, (tick) => prefixed(tick, "s", 2));
-  for (const [from, to, value] of trend.levels) drawn(svg, "line", { x1: across(from), x2: across(to), y1: up(value), y2: up(value), class: "curve d0" });
-  trend.times.forEach((value, i) => drawn(drawn(svg, "circle", { cx: across(i), cy: up(value), r: 3.5, class: "mark cpu" }), "title", {}, `${trend.labels[i]}: ${prefixed(value, "s")}`));
-  drawn(svg, "text", { x: left + 10, y: bottom + 24, class: "small" }, trend.labels[0]);
-  drawn(svg, "text", { x: right - 10, y: bottom + 24, class: "small", "text-anchor": "end" }, trend.labels.at(-1));
-  show(figure, svg, "trend");
 }
 
 // Saving. A picture takes its colours with it: they are computed from the page's style.
 function show(figure, svg, name) {
-  const buttons = element("div", { class: "tools" });
-  for (const kind of ["SVG", "PNG"]) {
-    const button = element("button", { type: "button" }, kind);
-    button.addEventListener("click", () => (kind === "SVG" ? save(`${name}.svg`, standalone(svg), "image/svg+xml") : savePng(`${name}.png`, svg)));
-    buttons.append(button);
-  }
-  figure.replaceChildren(svg, buttons);
+  const button = element("button", { type: "button" }, "save as SVG");
+  button.addEventListener("click", () => save(`${name}.svg`, standalone(svg), "image/svg+xml"));
+  figure.replaceChildren(svg, element("div", { class: "tools" }, button));
 }
 const looks = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "font-family", "paint-order"];
 function standalone(svg) {
@@ -484,37 +350,6 @@ function standalone(svg) {
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   return new XMLSerializer().serializeToString(copy);
 }
-function savePng(name, svg) {
-  // Drawn by hand: the page's policy allows no image, not even one made here.
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  const board = element("canvas", { width: width * 2, height: height * 2 });
-  const pen = board.getContext("2d");
-  pen.scale(2, 2);
-  pen.fillStyle = getComputedStyle(document.body).backgroundColor;
-  pen.fillRect(0, 0, width, height);
-  for (const node of svg.querySelectorAll("rect,line,circle,path,text")) {
-    const style = getComputedStyle(node);
-    const number = (attribute) => Number(node.getAttribute(attribute));
-    pen.globalAlpha = Number(style.opacity);
-    pen.lineWidth = parseFloat(style.strokeWidth) || 1;
-    pen.setLineDash(style.strokeDasharray === "none" ? [] : style.strokeDasharray.split(",").map(parseFloat));
-    [pen.fillStyle, pen.strokeStyle] = [style.fill, style.stroke];
-    if (node.tagName === "text") {
-      pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-      pen.textAlign = { middle: "center", end: "right" }[node.getAttribute("text-anchor")] ?? "left";
-      if (style.stroke !== "none") pen.strokeText(node.textContent, number("x"), number("y"));
-      pen.fillText(node.textContent, number("x"), number("y"));
-      continue;
-    }
-    const path = new Path2D(node.tagName === "path" ? node.getAttribute("d") : undefined);
-    if (node.tagName === "rect") path.rect(number("x"), number("y"), number("width"), number("height"));
-    if (node.tagName === "circle") path.arc(number("cx"), number("cy"), number("r"), 0, 2 * Math.PI);
-    if (node.tagName === "line") { path.moveTo(number("x1"), number("y1")); path.lineTo(number("x2"), number("y2")); }
-    if (style.fill !== "none" && node.tagName !== "line") pen.fill(path);
-    if (style.stroke !== "none") pen.stroke(path);
-  }
-  board.toBlob((blob) => saveBlob(name, blob));
-}
 const save = (name, text, type) => saveBlob(name, new Blob([text], { type }));
 function saveBlob(name, blob) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
@@ -526,7 +361,7 @@ function saveBlob(name, blob) {
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
   for (const name of Object.keys(state)) if (given.has(name)) state[name] = given.get(name);
-  if (!(state.quantity in quantities)) state.quantity = data.quantity;
+  if (!Object.hasOwn(quantities, state.quantity)) state.quantity = data.quantity;
 }
 function change(changes) {
   Object.assign(state, changes);
@@ -543,11 +378,6 @@ function redraw() {
 }
 function start() {
   readHash();
-  const headline = byId("headline-figure");
-  if (headline) drawHeadline(headline);
-  document.querySelectorAll("[data-roofline]").forEach((figure) => drawRoofline(figure, data.rooflines[figure.dataset.roofline]));
-  document.querySelectorAll("[data-bars]").forEach((figure) => drawBars(figure, data.bars[figure.dataset.bars]));
-  document.querySelectorAll("[data-trend]").forEach((figure) => drawTrend(figure, data.trends[figure.dataset.trend]));
   byId("theme").addEventListener("click", () => change({ theme: byId("theme").textContent }));
   if (byId("explorer-figure")) {
     for (const field of FIELDS) byId(field).addEventListener("change", (event) => change({ [field]: event.target.value }));
@@ -571,7 +401,6 @@ function start() {
   byId("search").value = state.search;
   byId("search").addEventListener("input", (event) => change({ search: event.target.value }));
   byId("download").addEventListener("click", () => save("gpubench.csv", csv(), "text/csv"));
-  byId("markdown")?.addEventListener("click", () => save("headline.md", data.headline.markdown, "text/markdown"));
   window.addEventListener("hashchange", () => { readHash(); byId("search").value = state.search; redraw(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   redraw();

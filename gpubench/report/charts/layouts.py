@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
-from ..labels import size_label
-from ..sweep import Point
-from .page import MARGIN, Figure, Key, Page, grid, linear_axis, log_axis, shortened, size_axis, spread, text_width
-from .theme import MARK_SHAPES, NORMAL, PX, SMALL, TINY
+from ...format import seconds_text
+from ..sweeps import Point
+from ..words import size_label
+from .page import (
+    MARGIN,
+    NORMAL,
+    PX,
+    SMALL,
+    TINY,
+    Figure,
+    Key,
+    Page,
+    grid,
+    linear_axis,
+    log_axis,
+    shortened,
+    size_axis,
+    spread,
+    text_width,
+)
+from .theme import MARK_SHAPES, PHASES
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
@@ -27,6 +44,8 @@ _TOGETHER = 5
 _ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
 """Pixels of a named row, of each further mark in it, of a group's heading, and of the axis below."""
 _MOST_LABEL = 330.0
+_LEAST_WORDS = 0.09
+"""Share of a bar below which its percentage isn't written in it."""
 _ROWS_BEYOND = 20.0
 """An interval that reaches that many times beyond the outermost value is cut: it says that nothing is known."""
 
@@ -42,26 +61,24 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line and its looks; ``label`` stands at its end.
+    """A line and its looks; ``label`` stands at its end. A dashed one has no bars at its points and no hollow points.
 
-    ``doubts`` are indices of points that are drawn hollow, ``left_out`` counts results that have no point. The line
-    is ``cut`` where that of the largest size hasn't one: then ``label`` says why.
+    ``left_out`` counts results that have no point. The line is ``cut`` where that of the largest size hasn't one: then
+    ``label`` says why.
     """
 
     points: tuple[Point, ...]
     role: str
     label: str
     dashed: bool = False
-    doubts: frozenset[int] = frozenset()
     left_out: int = 0
     cut: bool = False
     mark: Mark | None = None
-    whiskers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves over one size, whose parameter ``size`` names."""
+    """Curves over one size, whose parameter ``size`` names; those without points aren't drawn."""
 
     title: str
     size: str
@@ -69,25 +86,16 @@ class Panel:
     size_title: str = ""
 
 
-def panel_of(title: str, size: str, curves: Iterable[Curve], size_title: str = "") -> list[Panel]:
-    """The panel of the curves that have points; none where no curve has any."""
-    drawn = tuple(curve for curve in curves if curve.points)
-    return [Panel(title, size, drawn, size_title)] if drawn else []
-
-
 @dataclass(frozen=True, slots=True)
 class LinePanels:
-    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1."""
+    """``unit`` is empty for a ratio, whose ``slower`` names what is faster below 1; ``left_out`` counts results that
+    aren't drawn."""
 
     panels: tuple[Panel, ...]
     unit: str
     keys: tuple[Key, ...] = ()
     slower: str = ""
-
-    @property
-    def left_out(self) -> int:
-        """How many results have no point."""
-        return sum(curve.left_out for panel in self.panels for curve in panel.curves)
+    left_out: int = 0
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
@@ -100,7 +108,7 @@ class LinePanels:
         every = page.panels(len(self.panels), shared)
         labels = []
         for panel, axes, ends in zip(self.panels, every, limits, strict=True):
-            self._panel(page, axes, panel, widest if shared else ends)
+            self._panel(page, axes, panel, widest if shared else ends, hollow=not figure.notice)
             labels.append([_label_end(page, axes, curve) for curve in panel.curves])
         page.lay_out()  # how high the axes are is known from here on
         for panel, axes, notes in zip(self.panels, every, labels, strict=True):
@@ -112,12 +120,12 @@ class LinePanels:
         """Of the values, on axes about ``height`` pixels high; below 1× there is room for the words."""
         values = [point.y for curve in panel.curves for point in curve.points]
         low, high = min(values) / _BEYOND, max(values) * _BEYOND
-        barred = [point for curve in panel.curves if curve.whiskers for point in curve.points]
+        barred = [point for curve in panel.curves if not curve.dashed for point in curve.points]
         values += [min(max(end, low), high) for point in barred for end in (point.low, point.high) if end > 0]
         low, high = _padded([*values, *([1.0] if self.slower else [])], 0.06, 3.0 if self.slower else 1.25)
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
-    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
+    def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], hollow: bool) -> None:
         rows, columns = grid(len(self.panels))
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
@@ -138,6 +146,9 @@ class LinePanels:
                       zorder=1.5, style="italic")  # fmt: skip
         for rank, curve in enumerate(panel.curves):
             _draw_curve(page, axes, curve, 3 + rank * 0.01, limits)
+            for point in curve.points if hollow and not curve.dashed else ():
+                if point.flagged:
+                    page.mark(axes, point.x, point.y, curve.role, hollow=True, markersize=6.0, zorder=3.5 + rank * 0.01)
 
 
 def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -> tuple[float, float]:
@@ -152,7 +163,7 @@ def _padded(values: Sequence[float], share: float = 0.06, least: float = 1.25) -
 
 def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tuple[float, float]) -> None:
     x, y = [point.x for point in curve.points], [point.y for point in curve.points]
-    if curve.whiskers:
+    if not curve.dashed:
         spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
@@ -162,8 +173,6 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"), markeredgewidth=0.7,
         zorder=order, clip_on=False,
     )  # fmt: skip
-    for i in curve.doubts:
-        page.mark(axes, x[i], y[i], curve.role, hollow=True, markersize=size, zorder=order + 0.5)
 
 
 def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
@@ -362,3 +371,46 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     page.mark(axes, mark.value, y, mark.role)
     page.note(axes, mark.words, (max(ends), y), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
               color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBar(RowLabel):
+    """Seconds of each part, in the order of the legend, which a bar shows as shares of their sum."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole bar."""
+        return sum(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBars:
+    """A bar of full length for each entry, its parts in the order of a legend, the time at its end."""
+
+    bars: tuple[SharedBar, ...]
+    parts: tuple[str, ...]
+
+    def draw(self, figure: Figure, theme: str) -> Page:
+        """Percentages in the parts that have room for them."""
+        keys = [Key(part, role, "bar") for part, role in zip(self.parts, PHASES, strict=False)]
+        page = Page(figure, theme, rows_height(self.bars), keys)
+        beside = max(text_width(seconds_text(bar.total), SMALL) for bar in self.bars) + 14
+        axes, middles = row_axes(page, self.bars, beside)
+        axes.set_xlim(0, 100)
+        linear_axis(axes.xaxis, "%")
+        axes.spines["bottom"].set_visible(False)
+        for bar, middle in zip(self.bars, middles, strict=True):
+            page.text(page.width - MARGIN - beside + 8, page.top + middle + 4.5, seconds_text(bar.total), SMALL)
+            left = 0.0
+            for role, seconds in zip(PHASES, bar.seconds, strict=False):
+                share = 100 * seconds / bar.total
+                axes.barh([middle], [share], height=17, left=left, color=page.ink(role), zorder=3)
+                if share >= 100 * _LEAST_WORDS:
+                    axes.text(
+                        left + share / 2, middle, f"{share:.0f}%", ha="center", va="center", fontsize=TINY * PX,
+                        color=page.ink("page"), zorder=4,
+                    )  # fmt: skip
+                left += share
+        return page

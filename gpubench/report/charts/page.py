@@ -20,10 +20,14 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ...format import text
-from ..labels import raised, size_text
-from .theme import MARK_SHAPES, NORMAL, PAGE_WIDTH, PX, SMALL, TINY, TITLE, colour
+from ..words import raised, size_text
+from .theme import MARK_SHAPES, colour
 
-MARGIN = 20.0
+PX = 0.75
+"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels."""
+PAGE_WIDTH, MARGIN = 800.0, 20.0
+TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
+"""Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
 MOST_PANELS, MOST_CURVES = 6, 4
 """A panel holds MOST_CURVES lines, a picture MOST_PANELS panels: what goes beyond is in the tables."""
@@ -49,11 +53,11 @@ class Chart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One picture and the words around it.
+    """One picture and the words around it: the title says what is drawn, the subtitle what is found.
 
-    ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels, ``subject`` what is
-    measured: it stays where a person gives another title. A report shows pictures of the lowest ``rank`` first, and
-    those that aren't ``default`` only when it is asked for all.
+    ``kind`` is a kind of picture, as a person chooses it, ``notice`` a warning above the panels, because of which no
+    mark is hollow. A report shows pictures of the lowest ``rank`` first, and those that aren't ``default`` only when it
+    is asked for all.
     """
 
     name: str
@@ -65,34 +69,22 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
-    subject: str = ""
-    width: float = PAGE_WIDTH
-    height: float | None = None
-
-
-_DENSEST = 0.7
-"""A lower page than asked for may squeeze its panels to this share of the room they need."""
 
 
 class Page:
     """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
 
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
-        """Raises ValueError where the figure's height is too low to read what it holds."""
-        self.theme, self.width = theme, figure.width
-        room = figure.width - 2 * MARGIN
-        lines = [(line, TITLE, "text", "bold") for line in _balanced(figure.title, room)]
+        self.theme, self.width = theme, PAGE_WIDTH
+        room = self.width - 2 * MARGIN
+        lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
-        rows = _packed(keys, figure.width)
+        rows = _packed(keys, self.width)
         foot_lines = wrapped(figure.caption, room, TINY)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
-        room_needed = min(body, _MOST_HEIGHT - self.top - foot)
-        body = figure.height - self.top - foot if figure.height else room_needed
-        if figure.height and body < _DENSEST * room_needed:
-            least = math.ceil(self.top + foot + _DENSEST * room_needed)
-            raise ValueError(f"--height {figure.height:g} is too low for this picture: it needs {least} pixels or more")
+        body = min(body, _MOST_HEIGHT - self.top - foot)
         self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
@@ -213,22 +205,13 @@ def wrapped(words: str, room: float, size: float, most: int = 5) -> list[str]:
     """Lines of at most ``room`` pixels; a word longer than that is cut."""
     room *= 0.97  # renderers round the widths of letters
     lines: list[str] = []
-    for word in re.findall(r"\S+ [≈=] \S+|\S+ #\d+|\d+ threads?\S*|\S+ × \S+|\S+", words):
+    for word in re.findall(r"\S+ [≈=×] \S+|\S+", words):
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
         else:
             lines.append(shortened(word, room, size))
     return [*lines[: most - 1], shortened(" ".join(lines[most - 1 :]), room, size)] if len(lines) > most else lines
-
-
-def _balanced(title: str, room: float) -> list[str]:
-    """The lines of a title, about equally long: no last word alone."""
-    lines = narrow = wrapped(title, room, TITLE * 1.12, 3)
-    while len(narrow) == len(lines) > 1 and " ".join(narrow) == " ".join(lines):
-        lines, room = narrow, 0.95 * room
-        narrow = wrapped(title, room, TITLE * 1.12, 3)
-    return lines
 
 
 def tick_text(value: float, unit: str) -> str:
@@ -307,3 +290,33 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     starts = [min(max(fmean(pool), low), high - (len(places) - 1) * gap) for pool in pools for _ in pool]
     moved = {i: start + rank * gap for rank, (i, start) in enumerate(zip(order, starts, strict=True))}
     return [moved[i] for i in range(len(places))]
+
+
+def rc_settings(theme: str) -> dict[Any, Any]:
+    """matplotlib's settings for pictures whose bytes are equal on every machine."""
+    return {
+        "font.family": ["sans-serif"],
+        # The first ships with matplotlib and is the widest: what fits in it fits in the others, which a browser picks.
+        "font.sans-serif": ["DejaVu Sans", "Verdana", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"],
+        "font.size": NORMAL * PX,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gpubench",
+        "path.simplify": False,
+        "text.parse_math": False,  # a name from a file may hold dollars
+        "text.color": colour(theme, "text"),
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), colour(theme, "page")),
+        **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), colour(theme, "grid")),
+        **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), colour(theme, "muted")),
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), TINY * PX),
+        "axes.labelsize": SMALL * PX,
+        "axes.titlesize": NORMAL * PX,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+        "axes.axisbelow": True,
+        "grid.linewidth": 0.7,
+        "xtick.major.size": 3,
+        **dict.fromkeys(("ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
+        "lines.linewidth": 1.7,
+        "lines.markersize": 5.0,
+    }

@@ -1,6 +1,6 @@
 """Which pictures a report has, and what their files hold: each module ``NAME_chart`` of this folder makes some.
 
-Its function ``NAME_figures(data)`` returns plain frozen data, so that drawing decides nothing. The same figures give
+Its function ``NAME_figures(study)`` returns plain frozen data, so that drawing decides nothing. The same figures give
 the same bytes: matplotlib's objects alone, no pyplot, nothing global is touched.
 """
 
@@ -8,57 +8,82 @@ from __future__ import annotations
 
 import io
 import pkgutil
+import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import matplotlib
-import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ..labels import grouped
-from ..render import file_names
-from ..speedup import pair
-from .material import ChartData
-from .page import Figure
-from .theme import LIGHT, THEMES, rc_settings, recoloured
+from ...format import shorten
+from ..rows import grouped
+from ..study import Study
+from .page import Figure, rc_settings
+from .theme import LIGHT, THEMES, recoloured
 
 _DPI = 192
 """Two dots a pixel."""
 
 
-def plan(data: ChartData, *, every: bool = False) -> list[Figure]:
-    """The figures of a report, those that matter most first, no two of one name.
+def plan(study: Study, *, every: bool = False) -> tuple[list[Figure], list[str]]:
+    """The figures of a report, those that matter most first, no two of one name even where case doesn't count; and a
+    warning for each chart that raised, as a picture must never cost the numbers.
 
     Without ``every`` the ten or so that answer its questions.
     """
-    folder = import_module(__package__).__path__
     made: list[Figure] = []
-    for name in sorted(each.name for each in pkgutil.iter_modules(folder)):
-        if name.endswith("_chart"):
-            figures_of = getattr(import_module(f"{__package__}.{name}"), name.replace("_chart", "_figures"))
-            made += figures_of(data)
+    failed: list[str] = []
+    for name in sorted(each.name for each in pkgutil.iter_modules(import_module(__package__).__path__)):
+        chart, _, is_chart = name.partition("_")
+        if is_chart == "chart":
+            try:
+                made += getattr(import_module(f"{__package__}.{name}"), f"{chart}_figures")(study)
+            except Exception as error:
+                failed.append(_failure(f"{chart} pictures", error))
     figures = sorted((figure for figure in made if every or figure.default), key=lambda figure: figure.rank)
-    stems = file_names(figure.name for figure in figures)
-    return [replace(figure, name=stem) for figure, stem in zip(figures, stems, strict=True)]
+    named: dict[str, Figure] = {}
+    for figure in figures:
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", figure.name).strip("-.")[:80] or "chart"
+        name = next(each for i in count(1) if (each := f"{stem}-{i}" if i > 1 else stem).lower() not in named)
+        named[name.lower()] = replace(figure, name=name)
+    return list(named.values()), failed
 
 
-def figures_of(results: pd.DataFrame, kind: str | None, labels: Mapping[tuple[str, str], str]) -> list[Figure]:
+def drawable(figures: Iterable[Figure]) -> tuple[list[Figure], list[str]]:
+    """Those that can be drawn, and a warning for each other. What is drawn here is kept for :func:`render`."""
+    drawn: list[Figure] = []
+    failed: list[str] = []
+    for figure in figures:
+        try:
+            _light_svg(figure)
+        except Exception as error:
+            failed.append(_failure(f"picture {figure.name}", error))
+        else:
+            drawn.append(figure)
+    return drawn, failed
+
+
+def _failure(what: str, error: Exception) -> str:
+    return f"{what} left out: {type(error).__name__}: {shorten(' '.join(str(error).split()), 120)}"
+
+
+def figures_of(study: Study, kind: str | None = None) -> list[Figure]:
     """The figures of that kind, the first that a report shows first; of ``None`` those of the kind that it shows first.
     Raises UsageError where there are none."""
-    data = ChartData(results, pair(results).table, labels=labels)
-    made = grouped(plan(data, every=True), lambda figure: figure.kind.replace("_", "-"))
-    kind = kind or next(iter(made), "headline")
+    figures, failed = plan(study, every=True)
+    made = grouped(figures, lambda figure: figure.kind)
+    kind = kind or next(iter(made), None)
     if kind in made:
         return made[kind]
-    possible = ", ".join(made)
-    sized = data.one_size() if kind != "headline" else ""
-    advice = sized or (f"these results make {possible}" if possible else "a picture needs three values")
-    raise UsageError(f"no {kind} picture can be made of these results: {advice}")
+    advice = f"these results make {', '.join(made)}" if made else "a picture needs three values, lines three sizes"
+    raise UsageError("; ".join([f"no {kind or ''} picture can be made of these results: {advice}", *failed]))
 
 
 def render(
@@ -68,11 +93,22 @@ def render(
     files: dict[str, bytes] = {}
     for figure in figures:
         if "svg" in formats:
-            svg = _picture(figure, LIGHT, "svg")  # drawing takes longer than all else in a report
-            files |= {f"{figure.name}-{theme}.svg": recoloured(svg, theme) for theme in themes}
+            files |= {f"{figure.name}-{theme}.svg": recoloured(_light_svg(figure), theme) for theme in themes}
         if "png" in formats:
             files |= {f"{figure.name}-{theme}.png": _picture(figure, theme, "png") for theme in themes}
     return files
+
+
+def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
+    """Title, and the SVG for a light and a dark page, of each figure."""
+    svgs = [(figure.title, _light_svg(figure)) for figure in figures]
+    return [(title, *(recoloured(svg, theme) for theme in THEMES)) for title, svg in svgs]
+
+
+@lru_cache(maxsize=128)
+def _light_svg(figure: Figure) -> bytes:
+    """Kept, as drawing takes longer than all else in a report."""
+    return _picture(figure, LIGHT, "svg")
 
 
 def _picture(figure: Figure, theme: str, kind: str) -> bytes:

@@ -7,6 +7,7 @@ at the start of the same run.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,12 @@ from matplotlib.axes import Axes
 
 from ...format import shorten, text
 from ...runfile.schema import Ceilings
-from ...runfile.utilisation import PLAUSIBLE, compute_dtype
-from ..judgement import withheld
-from ..labels import Row, family, grouped, library
-from .material import ChartData
-from .page import MARGIN, Figure, Key, Page, log_axis, spread, text_width
-from .theme import DTYPE_ROLES, PX, TINY
-from .wording import caption, hollow_marks, title_name, warning, workload_name
+from ...runfile.utilisation import PLAUSIBLE
+from .. import words
+from ..rows import IMPLAUSIBLE, Measured, grouped
+from ..study import Study
+from .page import MARGIN, PX, TINY, Figure, Key, Page, log_axis, spread, text_width
+from .selection import LEAST_VALUES, captioned
 
 _FASTER = 1.1
 """A memory level whose best is less than this above a larger one's has no line of its own: the difference is noise."""
@@ -60,7 +60,7 @@ class Roofline:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Peaks as lines with their names beside them, the best of each workload named, the others faint."""
-        dtypes = [dtype for dtype in DTYPE_ROLES if any(dot.dtype == dtype for dot in self.dots)]
+        dtypes = dict.fromkeys(dot.dtype for dot in self.dots)
         page = Page(figure, theme, _HEIGHT, [Key(dtype, dtype, "mark") for dtype in dtypes])
         axes = page.axes(MARGIN + 72, page.width - 2 * MARGIN - 72 - _GUTTER, page.top + 6, page.bottom - 40)
         x, y = self._limits()
@@ -72,9 +72,9 @@ class Roofline:
         axes.grid(True)
         self._draw_roofs(page, axes, x, y)
         for dot in sorted(self.dots, key=lambda dot: bool(dot.label)):
-            named, role = bool(dot.label), dot.dtype if dot.dtype in DTYPE_ROLES else "muted"
+            named = bool(dot.label)
             looks = {"markersize": 6.5, "zorder": 5} if named else {"markersize": 4.5, "zorder": 3, "alpha": 0.3}
-            page.mark(axes, dot.x, dot.y, role, hollow=dot.doubtful, **looks)
+            page.mark(axes, dot.x, dot.y, dot.dtype, hollow=dot.doubtful and not figure.notice, **looks)
         self._name_dots(page, axes)
         return page
 
@@ -93,10 +93,9 @@ class Roofline:
         box, height = axes.get_position(), page.size(axes)[1]
         heights = [math.log(roof.peak / y[0]) / math.log(y[1] / y[0]) * height for roof in flat]
         for roof, place in zip(flat, spread(heights, 15, 4, height - 4), strict=True):
-            role = roof.dtype if roof.dtype in DTYPE_ROLES else "muted"
             start = max(x[0], roof.peak / fastest)
-            axes.plot([start, x[1]], [roof.peak] * 2, color=page.ink(role), linewidth=1.4, zorder=2)
-            page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, role)
+            axes.plot([start, x[1]], [roof.peak] * 2, color=page.ink(roof.dtype), linewidth=1.4, zorder=2)
+            page.text(box.x1 * page.width + 6, (1 - box.y0) * page.height - place + 4, roof.label, TINY, roof.dtype)
         for slope in slopes:
             ends = [x[0], min(x[1], top / slope.peak)]
             axes.plot(ends, [end * slope.peak for end in ends], color=page.ink("muted"), linewidth=1.2, zorder=2)
@@ -151,70 +150,69 @@ def _free(
     return min(places, key=lambda place: place[0])[1] if places else None
 
 
-def roofline_figures(data: ChartData) -> list[Figure]:
+def roofline_figures(study: Study) -> list[Figure]:
     """One a device whose peaks were measured: by default the GPUs', or the CPU's where there is no GPU."""
-    figures = []
-    accelerated = bool(data.on_accelerators(data.rows))
-    rows = sorted((row for row in data.rows if not library(row)), key=data.naming.order)
-    for rank, members in enumerate(grouped(rows, data.naming.order).values()):
+    figures: list[Figure] = []
+    rows = sorted((row for row in study.single_device if not row.library), key=study.names.order)
+    for rank, members in enumerate(grouped(rows, study.names.order).values()):
         first = members[0]
-        ceilings = first["_run"].ceilings.get(first["device"])
+        ceilings = first.run.ceilings.get(first.result.device)
         known = [row for row in members if _has_intensity(row)]
-        own = [row for row in known if not withheld(row)]
-        tallest = [max(each, key=_flop_rate) for each in grouped(own, lambda row: row["workload"]).values()]
-        reached = [row for row in tallest if 0 < (row["utilisation"] or 0) <= 1]
-        best = max(reached, key=lambda row: row["utilisation"], default=None)
-        chart = _roofline(own, tallest, best, ceilings) if ceilings and own else None
-        if not chart or len(chart.dots) < 3 or not chart.roofs:
+        sound = [row for row in known if not row.doubt]
+        tallest = [max(each, key=_flop_rate) for each in grouped(sound, lambda row: row.result.workload).values()]
+        reached = [row for row in tallest if 0 < (row.utilisation or 0) <= 1]
+        best = max(reached, key=lambda row: row.utilisation or 0, default=None)
+        chart = _roofline(sound, tallest, best, ceilings) if ceilings and sound else None
+        if not chart or len(chart.dots) < LEAST_VALUES or not chart.roofs:
             continue
-        title = subject = f"Roofline of the {data.naming.device(first)}"
-        if best:
-            title += f": {title_name(best['workload'])} at {best['utilisation']:.0%} of its peak, in {_computed(best)}"
         which = "is named" if len(tallest) <= _MOST_NAMED else "is large, the fastest are named"
-        subtitle = f"Roofline: work on a line is at the hardware limit; the best result of each workload {which}"
+        subtitle = f"Closest to its peak: {_placed(best)}. " if best else ""
+        subtitle += f"Work on a line is at the hardware limit; the best result of each benchmark {which}"
         note = "Peaks were measured at the start of the run. "
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
-        words = caption(own, data.naming, note, left_out=len(known) - len(own))
-        shown = bool(data.on_accelerators([first])) == accelerated and rank < 2
-        file = f"roofline-{first['device']}" + f"-{first['run']}" * data.naming.several
-        figure = Figure(file, "roofline", title, subtitle, words, chart, 3 + rank / 10, shown, warning(own), subject)
-        figures.append(figure)
+        shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
+        name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs
+        title = f"Roofline of the {study.names.of(first)}"
+        figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
+        figures.append(captioned(figure, study, sound, note, "Hollow", len(known) - len(sound)))
     return figures
 
 
-def _beyond(row: Row) -> bool:
+def _placed(row: Measured) -> str:
+    return f"{words.in_full(row)} in {row.computed_dtype}, {words.share_of_peak(row)}"
+
+
+def _beyond(row: Measured) -> bool:
     """Whether it beats a peak of a busy machine by more than noise; of others that is a flag of the result."""
-    busy = any(flag.name == "contended" for flag in row["_run"].flags)
-    implausible = any(flag.name == "implausible" for flag in row["_result"].flags)
-    return busy and not implausible and (row["utilisation"] or 0) > PLAUSIBLE
+    busy = any(flag.name == "contended" for flag in row.run.flags)
+    implausible = any(flag.name == IMPLAUSIBLE for flag in row.result.flags)
+    return busy and not implausible and (row.utilisation or 0) > PLAUSIBLE
 
 
-def _has_intensity(row: Row) -> bool:
+def _has_intensity(row: Measured) -> bool:
     """Whether its FLOPs and bytes are known, and these are of its device's memory: those of a case on devices of two
     kinds cross the link between them."""
-    result = row["_result"]
-    link = len({name.partition(":")[0] for name in result.devices}) > 1
-    return bool(result.work.flops and result.work.bytes and not link)
+    link = len({name.partition(":")[0] for name in row.result.devices}) > 1
+    return bool(row.result.work.flops and row.result.work.bytes and not link)
 
 
-def _flop_rate(row: Row) -> float:
-    return float(row["_result"].work.flops / row["time_s"])
+def _flop_rate(row: Measured) -> float:
+    return (row.result.work.flops or 0.0) / row.time_s
 
 
-def _computed(row: Row) -> str:
-    """The dtype that is computed in: under autocast another than that of the data."""
-    return compute_dtype(row["dtype"] or "", row["variant"] or "", row["_result"].precision)
-
-
-def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceilings: Ceilings) -> Roofline:
+def _roofline(
+    rows: Sequence[Measured], tallest: Sequence[Measured], best: Measured | None, ceilings: Ceilings
+) -> Roofline:
     """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
-    names = dict(zip(map(id, tallest), _names([row["workload"] for row in tallest]), strict=True))
-    names |= {id(best): f"{names[id(best)]} {best['utilisation']:.0%}"} if best else {}
-    hollow = hollow_marks(rows, rows)
+    names = {id(row): words.name(row.result) for row in tallest}
+    alike = Counter(names.values())
+    names |= {id(row): words.in_full(row) for row in tallest if alike[names[id(row)]] > 1}
+    names |= {id(best): f"{names[id(best)]} {words.share_of_peak(best)}"} if best else {}
     dots = []
-    for i, row in enumerate(rows):
-        work = row["_result"].work
-        dots.append(Dot(work.flops / work.bytes, _flop_rate(row), _computed(row), names.get(id(row), ""), i in hollow))
+    for row in rows:
+        rate = _flop_rate(row)
+        intensity = (row.result.work.flops or 0.0) / (row.result.work.bytes or 1.0)
+        dots.append(Dot(intensity, rate, row.computed_dtype, names.get(id(row), ""), row.noisy))
     used = {dot.dtype for dot in dots}
     flat = [
         Roof(f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}", rate, dtype)
@@ -222,16 +220,6 @@ def _roofline(rows: list[Row], tallest: Sequence[Row], best: Row | None, ceiling
         if dtype in used
     ]
     return Roofline(tuple(dots), (*flat, *_levels(ceilings)))
-
-
-def _names(workloads: Sequence[str]) -> list[str]:
-    """``BERT``; ``serving BERT`` where the name alone is that of two workloads, or of a way to compute one."""
-    names = list(map(workload_name, workloads))
-    families = [family(workload).replace("_", " ") for workload in workloads]
-    return [
-        f"{kind} {name}" if names.count(name) > 1 or kind == "attention" else name
-        for kind, name in zip(families, names, strict=True)
-    ]
 
 
 def _levels(ceilings: Ceilings) -> list[Roof]:

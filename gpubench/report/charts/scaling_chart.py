@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...format import seconds_text, text
-from ..labels import Row, grouped, heading
-from ..sweep import Point
-from ..table import records
-from .gpu_time_chart import SharedBar, StackedBars
-from .layouts import Curve, LinePanels, Panel, RowLabel, row_axes, rows_height
-from .material import ChartData
-from .page import MOST_CURVES, Figure, Key, Page, linear_axis
-from .theme import ACCELERATORS, PHASES, PX, SMALL
-from .wording import caption, model_name
+from ...format import counted, text
+from .. import words
+from ..rows import grouped, number
+from ..scaling import Scaled
+from ..study import Study
+from ..sweeps import Point
+from .layouts import Curve, Panel, RowLabel, SharedBar, StackedBars, row_axes, rows_height
+from .page import MOST_CURVES, PX, SMALL, Figure, Key, Page, linear_axis
+from .selection import LEAST_VALUES, OTHER_ROLES, captioned, line_panels
 
-_METHODS = {
-    "ddp": "DistributedDataParallel", "fsdp": "FSDP2", "data_parallel": "DataParallel", "gpipe": "GPipe",
-    "1f1b": "1F1B", "unsynchronised": "without communication", "naive": "naive split",
-}  # fmt: skip
-_COUNTED = ("ddp", "fsdp", "data_parallel", "gpipe")
-_MOST_ROWS = 16
+_MOST_ROWS, _MOST_PHASES = 16, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,95 +56,93 @@ class EfficiencyBars:
         return page
 
 
-def scaling_figures(data: ChartData) -> list[Figure]:
-    """None where no case used several devices."""
-    rows = [] if data.scaled is None else records(data.scaled)
-    bars = [row for row in rows if row["efficiency"] is not None and row["devices"] > 1]
-    collectives = [row for row in rows if row["bus_byte_per_s"] and row["nbytes"]]
+def scaling_figures(study: Study) -> list[Figure]:
+    """None where no benchmark used several devices."""
+    bars = [each for each in study.scaled if each.efficiency and each.parallel.devices > 1]
+    pipelines = [each for each in bars if each.parallel.microbatches]
     figures = [
-        _efficiency(data, [row for row in bars if not row["microbatches"]], "scaling-efficiency", "devices"),
-        _efficiency(data, [row for row in bars if row["microbatches"]], "scaling-pipeline", "microbatches"),
-        _bandwidth(data, collectives),
-        _phases(data, [row for row in rows if row["phases"]]),
+        *_efficiency(study, [each for each in bars if not each.parallel.microbatches], "Several devices"),
+        *_efficiency(study, pipelines, "Pipeline"),
+        *_bandwidth(study, [each for each in study.scaled if each.bus_byte_per_s and _nbytes(each)]),
+        *_phases(study, [each for each in study.scaled if each.parallel.phases]),
     ]
-    return [figure for figure in figures if figure]
+    return [replace(figure, rank=7 + 0.1 * i) for i, figure in enumerate(figures)]
 
 
-def _efficiency(data: ChartData, rows: list[Row], name: str, axis: str) -> Figure | None:
+def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figure]:
     """A group a job: the same network, mode and kind of device; a bar a method and number of devices."""
-    bars, used = [], []
-    for job, members in grouped(rows, lambda row: _job(row, data)).items():
-        for row in sorted(members, key=lambda row: (str(row["method"]), row["devices"], row["microbatches"] or 0)):
-            count = row["devices"]
-            ideal = (row["ideal_speedup"] or count) / count
-            pieces = row["microbatches"]
-            detail = f"{count} devices" + (f", {pieces} microbatch{'es' * (pieces > 1)}" if pieces else "")
-            label = _METHODS.get(str(row["method"]), str(row["method"]))
-            value = row["efficiency"]
-            low, high = row["efficiency_low"] or value, row["efficiency_high"] or value
-            bars.append(EfficiencyBar(job, label, detail, value, low, high, ideal))
-            used.append(row)
-    if len(bars) < 3:
-        return None
-    drawn = list(zip(bars, used, strict=True))[:_MOST_ROWS]
-    best = max(drawn, key=lambda pair: pair[0].value * (pair[1]["method"] in _COUNTED))[0]
-    what = "Pipeline" if axis == "microbatches" else "Several devices"
-    title = f"{what}: {best.name} reaches {best.value:.0%} efficiency ({best.detail})"
-    subtitle = "Speedup over one device / number of devices; on a CPU one device is one process with one thread"
-    kinds = ", ".join(sorted({row["uncertainty"] for row in used if row["uncertainty"]}))
-    left = len(bars) - _MOST_ROWS
-    note = f"Thin line: {kinds}. " + (f"{left} more not shown. " if left > 0 else "")
-    chart = EfficiencyBars(tuple(bars[:_MOST_ROWS]))
-    words = caption(used, data.naming, note, "")
-    return Figure(name, "scaling", title, subtitle, words, chart, 7.0 + 0.1 * (axis == "microbatches"))
+    bars: list[EfficiencyBar] = []
+    used: list[Scaled] = []
+    for job, members in grouped(scaled, lambda each: _job(study, each)).items():
+        order = [(each.parallel.method, each.parallel.devices, each.parallel.microbatches or 0) for each in members]
+        for _, each in sorted(zip(order, members, strict=True), key=lambda entry: entry[0]):
+            how, known = each.parallel, each.efficiency
+            assert known is not None
+            detail = counted(how.devices, "device")
+            if how.microbatches:
+                detail += f", {how.microbatches} microbatch{'es' * (how.microbatches > 1)}"
+            ideal = (how.ideal_speedup or how.devices) / how.devices
+            bars.append(EfficiencyBar(job, how.method, detail, *known, ideal))
+            used.append(each)
+    if len(bars) < LEAST_VALUES:
+        return []
+    best = max(bars[:_MOST_ROWS], key=lambda bar: bar.value)
+    subtitle = f"Most: {best.name} on {best.detail}, {best.value:.0%}. Speedup over one device / number of devices"
+    kinds = words.listed(sorted({each.uncertainty for each in used if each.uncertainty}))
+    left = len(bars[_MOST_ROWS:])
+    note = (
+        f"On a CPU one device is one process with one thread. Thin line: {kinds}. "
+        + f"{left} more not shown. " * bool(left)
+    )
+    name = "scaling-efficiency" if what == "Several devices" else "scaling-pipeline"
+    figure = Figure(name, "scaling", f"{what}: efficiency", subtitle, "", EfficiencyBars(tuple(bars[:_MOST_ROWS])))
+    return [captioned(figure, study, [each.row for each in used], note)]
 
 
-def _job(row: Row, data: ChartData) -> str:
-    mode = f"{row['mode']} scaling" if row["mode"] and row["microbatches"] is None else ""
-    return " · ".join(filter(None, (model_name(row["workload"]), mode, data.naming.short(row))))
+def _job(study: Study, each: Scaled) -> str:
+    mode = f"{each.parallel.mode} scaling" if each.parallel.mode and not each.parallel.microbatches else ""
+    return " · ".join(filter(None, (words.name(each.row.result), mode, study.names.short(each.row))))
 
 
-def _bandwidth(data: ChartData, rows: list[Row]) -> Figure | None:
-    if len(rows) < 3:
-        return None
-    curves = []
-    for role, members in zip(ACCELERATORS, list(grouped(rows, _ranks).values())[:MOST_CURVES], strict=False):
-        points = []
-        for row in sorted(members, key=lambda row: row["nbytes"]):
-            times, moved = row["_result"].times, row["bus_byte_per_s"] * row["time_s"]
-            points.append(Point(float(row["nbytes"]), row["bus_byte_per_s"], moved / times.q3_s, moved / times.q1_s))
-        curves.append(Curve(tuple(points), role, f"{text(points[-1].y, 'B/s', 2)}, {_ranks(members[0])}"))
-    best = max(curve.points[-1].y for curve in curves)
-    chart = LinePanels((Panel("", "nbytes", tuple(curves)),), "B/s")
-    subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it, against message size; higher is better"
-    words = caption(rows, data.naming, "Point: median of the slowest rank; bar: interquartile range of the rounds. ")
-    title = f"all_reduce: bus bandwidth up to {text(best, 'B/s', 2)} with the largest messages"
-    return Figure("scaling-bus-bandwidth", "scaling", title, subtitle, words, chart, 7.2, False)
+def _nbytes(each: Scaled) -> float | None:
+    return number(each.row.result, "nbytes")
 
 
-def _ranks(row: Row) -> str:
-    over = f" over {row['interconnect']}" if row["interconnect"] else ""
-    return f"{row['devices']} ranks{over}"
+def _bandwidth(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
+    """Of collectives, a line a number of ranks."""
+    lines: dict[str, list[Point]] = {}
+    for each in sorted(scaled, key=lambda each: _nbytes(each) or 0):
+        times, rate, share = each.row.times, each.bus_byte_per_s or 0.0, each.row.time_s
+        point = Point(_nbytes(each) or 0, rate, rate * share / times.q3_s, rate * share / times.q1_s)
+        over = f" over {each.parallel.interconnect}" * bool(each.parallel.interconnect)
+        lines.setdefault(f"{each.parallel.devices} ranks{over}", []).append(point)
+    curves = [
+        Curve(tuple(points), role, f"{text(points[-1].y, 'B/s')}, {ranks}")
+        for role, (ranks, points) in zip(OTHER_ROLES, lines.items(), strict=False)
+    ]
+    chart = line_panels([Panel("", "nbytes", tuple(curves[:MOST_CURVES]), "bytes")], "B/s", ())
+    if chart is None:
+        return []
+    title = "Bus bandwidth of all_reduce by message size"
+    subtitle = "Algorithm bandwidth × 2(n − 1)/n, as nccl-tests define it; higher is better"
+    note = "Point: median of the slowest rank; bar: interquartile range of the rounds. "
+    figure = Figure("scaling-bus-bandwidth", "scaling", title, subtitle, "", chart, default=False)
+    return [captioned(figure, study, [each.row for each in scaled], note)]
 
 
-def _phases(data: ChartData, rows: Sequence[Row]) -> Figure | None:
+def _phases(study: Study, scaled: Sequence[Scaled]) -> list[Figure]:
     """Where DataParallel's forward pass spends its time, phase by phase."""
-    if not rows:
-        return None
-    phases = list(dict.fromkeys(name for row in rows for name in row["_result"].parallel.phases))[: len(PHASES)]
-    roles = dict(zip(phases, PHASES, strict=False))
+    phases = list(dict.fromkeys(name for each in scaled for name in each.parallel.phases))[:_MOST_PHASES]
     bars = []
-    for row in rows:
-        parts = tuple((roles[n], s) for n, s in row["_result"].parallel.phases.items() if n in roles and s > 0)
-        if parts:
-            detail = f"{row['mode']}, {row['devices']} devices"
-            bars.append(SharedBar("DataParallel, forward pass", model_name(row["workload"]), detail, parts))
-    if len(bars) * len(phases) < 3:
-        return None
-    keys = tuple(Key(heading(name), role, "bar") for name, role in roles.items())
-    longest = max(bars[:_MOST_ROWS], key=lambda bar: bar.total)
-    words = caption(rows, data.naming, "Median of each phase, synchronized on every device. ", "")
-    title = f"DataParallel: where the {seconds_text(longest.total)} of a forward pass go"
-    facts = "The batch scattered, the network copied, the replicas run, the outputs gathered"
-    chart = StackedBars(tuple(bars[:_MOST_ROWS]), keys)
-    return Figure("scaling-phases", "scaling", title, facts, words, chart, 7.3, False)
+    for each in scaled[:_MOST_ROWS]:
+        detail = f"{each.parallel.mode}, {counted(each.parallel.devices, 'device')}"
+        seconds = tuple(each.parallel.phases.get(name, 0.0) for name in phases)
+        bars.append(SharedBar("", words.name(each.row.result), detail, seconds))
+    if len(bars) * len(phases) < LEAST_VALUES:
+        return []
+    title = "Where the time of DataParallel's forward pass goes"
+    subtitle = "The batch scattered, the network copied, the replicas run, the outputs gathered"
+    chart = StackedBars(tuple(bars), tuple(map(words.capitalised, phases)))
+    figure = Figure("scaling-phases", "scaling", title, subtitle, "", chart, default=False)
+    note = "Median of each phase, synchronized on every device. "
+    return [captioned(figure, study, [each.row for each in scaled], note)]

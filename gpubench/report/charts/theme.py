@@ -1,4 +1,4 @@
-"""Colours, shapes and type sizes of the charts, light and dark: a device or a dtype looks the same in every picture.
+"""Colours and shapes of the charts, light and dark: a device or a dtype looks the same in every picture.
 
 Colours of one chart differ by ΔE00 of 12 or more also under protanopia, deuteranopia and tritanopia, and stand out
 3:1 against the page (WCAG 2.1, 1.4.11); tests/report/charts/test_theme.py computes both.
@@ -7,7 +7,6 @@ Colours of one chart differ by ΔE00 of 12 or more also under protanopia, deuter
 from __future__ import annotations
 
 import re
-from typing import Any
 
 LIGHT, DARK = THEMES = ("light", "dark")
 
@@ -33,12 +32,6 @@ _COLOURS = {
 }
 MARK_SHAPES = {role: shape for roles, _, _, shapes in _LOOKS for role, shape in zip(roles, shapes, strict=False)}
 
-PX = 0.75
-"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels."""
-PAGE_WIDTH = 800.0
-TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
-"""Type sizes in pixels; none is smaller than TINY."""
-
 
 def colour(theme: str, role: str) -> str:
     """Of a device's, a dtype's or the page's part; a role that the theme doesn't know is muted."""
@@ -51,33 +44,3 @@ def recoloured(svg: bytes, theme: str) -> bytes:
         return svg
     others = {light.encode(): _COLOURS[theme][role].encode() for role, light in _COLOURS[LIGHT].items()}
     return re.sub(b"#[0-9a-f]{6}", lambda match: others.get(match[0], match[0]), svg)
-
-
-def rc_settings(theme: str) -> dict[Any, Any]:
-    """matplotlib's settings for pictures whose bytes are equal on every machine."""
-    return {
-        "font.family": ["sans-serif"],
-        # The first ships with matplotlib and is the widest: what fits in it fits in the others, which a browser picks.
-        "font.sans-serif": ["DejaVu Sans", "Verdana", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"],
-        "font.size": NORMAL * PX,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "gpubench",
-        "path.simplify": False,
-        "text.parse_math": False,  # a name from a file may hold dollars
-        "text.color": colour(theme, "text"),
-        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), colour(theme, "page")),
-        **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), colour(theme, "grid")),
-        **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), colour(theme, "muted")),
-        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), TINY * PX),
-        "axes.labelsize": SMALL * PX,
-        "axes.titlesize": NORMAL * PX,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-        "axes.axisbelow": True,
-        "grid.linewidth": 0.7,
-        "xtick.major.size": 3,
-        **dict.fromkeys(("ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
-        "lines.linewidth": 1.7,
-        "lines.markersize": 5.0,
-    }

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from ...runfile.matching import shown_name
-from ..trend import LEAST_CHANGE, Series, Trend
-from .material import ChartData
-from .page import MARGIN, MOST_PANELS, Figure, Key, Page, grid, linear_axis, text_width
-from .theme import TINY
+from ..history import CHANGE_LEVEL, LEAST_CHANGE, Series, Trend
+from ..study import Study
+from .page import MARGIN, MOST_PANELS, TINY, Figure, Key, Page, grid, linear_axis, text_width
 
 _HEIGHTS = {1: 260.0, 2: 190.0, 3: 165.0}
 _MOST_DEFAULT = 4
@@ -57,42 +55,41 @@ def _draw_series(page: Page, axes: Axes, series: Series, width: float) -> None:
     ends = [0, *series.changes, count]
     for start, end, level in zip(ends, ends[1:], series.levels, strict=False):
         axes.plot([start - 0.5, end - 0.5], [level] * 2, linewidth=1.6, color=page.ink("muted"), zorder=4)
-    for change, before, after in zip(series.changes, series.levels, series.levels[1:], strict=False):
+    for change, before, after in _changes(series):
         axes.axvline(change - 0.5, linewidth=1.4, linestyle=(0, (4, 2)), color=page.ink("accelerator1"), zorder=2)
         page.note(axes, f"{after / before - 1:+.0%}", (change - 0.5, 1), (4, -2), xycoords=("data", "axes fraction"),
                   va="top", fontweight="bold", color=page.ink("accelerator1"))  # fmt: skip
 
 
 def _finding(every: Sequence[Series]) -> str:
-    """``20% to 22% longer since 2026-01-15`` where each case changed once and all in one direction."""
-    changes = sum(len(series.changes) for series in every)
-    ratios = [series.levels[1] / series.levels[0] for series in every if len(series.changes) == 1]
-    if changes != len(every) or len(ratios) < len(every) or min(ratios) < 1 < max(ratios):
-        return f"{changes} changes" if changes else "no change detected"
-    sizes = sorted({round(100 * abs(ratio - 1)) for ratio in ratios})
-    since = sorted({series.dates[series.changes[0]] for series in every})
-    how_much = " to ".join(dict.fromkeys((f"{sizes[0]}%", f"{sizes[-1]}%")))
-    when = " or ".join(dict.fromkeys((since[0], since[-1])))
-    return f"{how_much} {'longer' if ratios[0] > 1 else 'less'} since {when}"
+    """``Greatest change: +22% since 2026-01-15``."""
+    changed = [
+        (after / before - 1, series.dates[place]) for series in every for place, before, after in _changes(series)
+    ]
+    if not changed:
+        return "No change detected"
+    share, since = max(changed, key=lambda change: abs(math.log1p(change[0])))
+    return f"Greatest change: {share:+.0%} since {since}"
 
 
-def trend_figures(data: ChartData) -> list[Figure]:
+def _changes(series: Series) -> list[tuple[int, float, float]]:
+    """Where each begins, and the levels before and after."""
+    return list(zip(series.changes, series.levels, series.levels[1:], strict=False))
+
+
+def trend_figures(study: Study) -> list[Figure]:
     """One a workload; those with the greatest changes first."""
     figures = []
-    for rank, each in enumerate(data.trends):
-        changes = sum(len(series.changes) for series in each.series)
+    for rank, each in enumerate(study.trends):
         note = (
             "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: rank-sum "
-            f"test at 1% over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
+            f"test at {CHANGE_LEVEL:.0%} over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
-        note += "Benchmarks without a change are left out. " if changes else ""
+        note += "Benchmarks without a change are left out. " * any(series.changes for series in each.series)
         left = each.left_out + len(each.series[MOST_PANELS:])
-        note += f"{left} more benchmarks are left out. " if left else ""
-        title, subtitle = (
-            f"{shown_name(each.workload)} over time: {_finding(each.series)}",
-            f"{each.machine}: time per call; lower is better",
-        )
-        chart = TrendChart(each)
-        name, shown = f"trend-{each.workload}", rank < _MOST_DEFAULT
+        note += f"{left} more benchmarks are left out. " * bool(left)
+        subtitle = f"{_finding(each.series)}. {each.machine}; lower is better"
+        title, name = f"{each.workload}: time per call of each run", f"trend-{each.workload}"
+        shown, chart = rank < _MOST_DEFAULT, TrendChart(each)
         figures.append(Figure(name, "trend", title, subtitle, note.strip(), chart, 8 + rank / 1000, shown))
     return figures

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-import pandas as pd
-
-from .. import statistics
+from .. import intervals
 from ..format import shorten
 from ..runfile.schema import Run
-from .labels import Row, case_name, grouped, library
-from .table import records
+from . import words
+from .rows import Measured, grouped
 
 LEAST_RUNS = 6
 """From that many runs of one machine on, they are a trend and not things to compare."""
@@ -69,15 +67,15 @@ def latest(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if id(run) not in dropped]
 
 
-def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
+def trends(runs: Sequence[Run], measured: Sequence[Measured]) -> list[Trend]:
     """The workloads whose cases changed, the greatest change first; then those without, unless there are many."""
     order = {id(run): i for i, run in enumerate(in_time(runs))}
-    rows = [row for row in records(results) if id(row["_run"]) in order and row["_result"].times]
-    cases = grouped(rows, lambda row: (row["workload"], row["machine"], _name(row)))
+    rows = [row for row in measured if id(row.run) in order]
+    cases = grouped(rows, lambda row: (words.name(row.result), row.run.machine.label, _name(row)))
     series: dict[tuple[str, str], list[Series]] = {}
     for (workload, machine, name), members in cases.items():
         if len(members) > 1:
-            members.sort(key=lambda row: order[id(row["_run"])])
+            members.sort(key=lambda row: order[id(row.run)])
             series.setdefault((workload, machine), []).append(_series(name, members, CHANGE_LEVEL / len(cases)))
     changed: list[Trend] = []
     unchanged: list[Trend] = []
@@ -90,17 +88,19 @@ def trends(runs: Sequence[Run], results: pd.DataFrame) -> list[Trend]:
     return [*changed, *(unchanged if len(changed) + len(unchanged) <= MOST_UNCHANGED else [])]
 
 
-def _name(row: Row) -> str:
-    words = [case_name(row), f"on {row['device']}" * (row["device"] != "cpu")]
-    return " ".join(filter(None, [*words, library(row)]))
+def _name(row: Measured) -> str:
+    where = [f"on {row.result.device}" * (row.result.device != "cpu"), row.library]
+    return " ".join(filter(None, [words.benchmark(row.result), *where]))
 
 
-def _series(name: str, rows: Sequence[Row], level: float) -> Series:
-    times = [statistics.geometric_mean([each.median_s for each in row["_result"].times.processes]) for row in rows]
-    dates = [row["_run"].date or "" for row in rows]
+def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
+    times = [intervals.geometric_mean([each.median_s for each in row.times.processes]) for row in rows]
+    dates = [row.run.date or "" for row in rows]
     if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
-        dates = [f"{_moment(row['_run']):%Y-%m-%d %H:%M}" for row in rows]
-    changes = statistics.change_points(times, level)
+        dates = [f"{_moment(row.run):%Y-%m-%d %H:%M}" for row in rows]
+    from ..statistics import change_points
+
+    changes = change_points(times, level)
     while changes:  # a step too small to matter is none
         steps = _steps(_levels(times, changes))
         if min(steps) >= math.log(1 + LEAST_CHANGE):

@@ -1,0 +1,71 @@
+"""What a call costs on a GPU: where its time goes (copy in, launch and wait, compute, copy out), and its energy."""
+
+from __future__ import annotations
+
+from ...format import counted, text
+from ..rows import Measured, grouped
+from ..study import Study
+from .layouts import NamedRows, RowMark, SharedBar, StackedBars
+from .page import Figure
+from .selection import captioned, keys, marked, notable, role_of
+
+_PARTS = ("copy in", "launch and wait", "compute", "copy out")
+
+
+def gpu_figures(study: Study) -> list[Figure]:
+    """One of times for each GPU whose copies and device times were measured, one of energy for all devices."""
+    rows = [row for row in study.single_device if not row.doubt]
+    return [*_times(study, [row for row in rows if row.on_accelerator and _parts(row)]), *_energy(study, rows)]
+
+
+def _times(study: Study, rows: list[Measured]) -> list[Figure]:
+    figures: list[Figure] = []
+    for _, members in sorted(grouped(rows, study.names.order).items()):
+        found, rank = notable(study, members), len(figures)
+        if not found:
+            continue
+        bars = tuple(SharedBar(each.group, each.name, each.detail, _parts(each.items[0])) for each in found)
+        shown = [each.items[0] for each in found]
+        half = sum(bar.seconds[2] < bar.total / 2 for bar in bars)
+        title = f"Where the time of a call with copies goes on the {study.names.of(shown[0])}"
+        subtitle = f"Less than half of it is computing in {half} of {counted(len(bars), 'benchmark')}"
+        name, chart = f"gpu-time{f'-{rank + 1}' * bool(rank)}", StackedBars(bars, _PARTS)
+        figure = Figure(name, "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
+        figures.append(captioned(figure, study, shown, "At the right: the time of one call with copies. "))
+    return figures
+
+
+def _parts(row: Measured) -> tuple[float, ...]:
+    """Seconds of each part, empty where unknown. What a call takes beyond its device time is launch and wait."""
+    moved, compute, call = row.result.transfer, row.result.device_s, row.times.latency_s or row.time_s
+    if moved is None or compute is None:
+        return ()
+    return moved.in_s or 0.0, max(0.0, call - compute), min(compute, call), moved.out_s or 0.0
+
+
+def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
+    """Joules an item, or a call where no items were declared."""
+    found = notable(study, [row for row in rows if row.result.energy_j])
+    if not found:
+        return []
+    shown = [row for each in found for row in each.items]
+    chart = NamedRows(marked(found, lambda row: _energy_mark(study, row)), "J", keys(study, shown, "mark"))
+    watts = {study.names.short(row): [_watts(each) for each in shown if each.source == row.source] for row in shown}
+    drawn = [f"{name} {text(min(each), 'W', 2)} to {text(max(each), 'W', 2)}" for name, each in watts.items()]
+    subtitle = f"Power meanwhile: {', '.join(drawn)}. From the device's own counter, log scale; lower is better"
+    note = "Idle power included. " + "A CPU's is that of all its sockets. " * any(
+        not row.on_accelerator for row in shown
+    )
+    figure = Figure("energy", "energy", "Energy of one item of work", subtitle, "", chart, 6.0)
+    return [captioned(figure, study, shown, note)]
+
+
+def _watts(row: Measured) -> float:
+    return (row.result.energy_j or 0.0) / row.time_s
+
+
+def _energy_mark(study: Study, row: Measured) -> RowMark:
+    work = row.result.work
+    joules = (row.result.energy_j or 0.0) / (work.items or 1.0)
+    told = f"{text(joules, 'J', 2)}/{work.unit if work.items else 'call'}{'*' * row.noisy}"
+    return RowMark(joules, role_of(study, row), told)

@@ -1,0 +1,185 @@
+"""Which results a picture has, and how they look in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, Generic
+
+from ...runfile.kinds import KINDS
+from .. import words
+from ..pairs import Pair, known_pairs
+from ..rows import Doubt, Measured, Row, grouped
+from ..study import Study
+from ..sweeps import Crossing, Item, Line, plainness, shared
+from . import caption
+from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark
+from .page import MOST_CURVES, MOST_PANELS, Figure, Key
+from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
+
+LEAST_VALUES = 3
+"""A picture of fewer isn't drawn."""
+OTHER_ROLES = DTYPE_ROLES
+"""Looks of lines that stand for no device."""
+OWN = "Own benchmarks"
+_MOST_ROWS, _ROOM = 16, 450
+"""Rows of a picture, and pixels that they have with several marks each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notable(RowLabel, Generic[Item]):
+    """One setting of a workload at its largest size: an item for each device that has it."""
+
+    items: tuple[Item, ...]
+
+
+def heading(row: Row) -> str:
+    """What stands above rows and panels of its kind."""
+    return row.kind.heading if row.kind else OWN
+
+
+def in_order(rows: Iterable[Item]) -> list[list[Item]]:
+    """By kind of work in the order of a report, one's own last; copies and parts of a step are left out."""
+    counted = [row for row in rows if row.subject.kind is None or row.subject.kind.summarised]
+    order = list(KINDS)
+    by_kind = grouped(counted, lambda row: order.index(row.subject.result.kind) if row.subject.kind else len(order))
+    return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
+
+
+def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
+    """Of each workload its plainest setting, kinds of work by turns, as many as a picture of 700 pixels holds.
+
+    In a kind the workload of most benchmarks comes first, and second what argues most against the device. None where
+    there are fewer values than make a picture.
+    """
+    kinds: list[list[Notable[Item]]] = []
+    for members in in_order(items):
+        workloads = sorted(grouped(members, lambda item: item.subject.result.workload).values(), key=len, reverse=True)
+        cases = [_named(study, shared(each)) for each in workloads]
+        slowest = min(cases[1:], key=_least_speedup, default=None)
+        if slowest and _least_speedup(slowest) < _least_speedup(cases[0]):
+            cases.remove(slowest)
+            cases.insert(1, slowest)
+        kinds.append(cases)
+    marks = max((len(each.items) for cases in kinds for each in cases), default=1)
+    most = min(_MOST_ROWS, int(_ROOM / max(25, 15 * marks + 6)))
+    own_first = sorted(kinds, key=lambda cases: cases[0].group != OWN)
+    turns = [each for turn in zip_longest(*own_first) for each in turn if each]
+    chosen = set(map(id, turns[:most]))
+    found = [each for cases in kinds for each in cases if id(each) in chosen]
+    return found if sum(len(each.items) for each in found) >= LEAST_VALUES else []
+
+
+def _named(study: Study, items: Sequence[Item]) -> Notable[Item]:
+    row = items[0].subject
+    ordered = tuple(sorted(items, key=lambda item: study.names.order(item.subject)))
+    return Notable(heading(row), words.name(row.result), words.setting(row.result), ordered)
+
+
+def _least_speedup(case: Notable[Item]) -> float:
+    """Of those that are known; infinite where nothing is compared."""
+    known = known_pairs(item for item in case.items if isinstance(item, Pair))
+    return known[0].speedup if known else float("inf")
+
+
+def marked(found: Iterable[Notable[Item]], mark: Callable[[Item], RowMark]) -> tuple[NamedRow, ...]:
+    """The rows of a picture, with a mark for each device."""
+    return tuple(NamedRow(each.group, each.name, each.detail, tuple(map(mark, each.items))) for each in found)
+
+
+def role_of(study: Study, row: Row) -> str:
+    """Of its device's colour and shape: CPUs are grey, and so is the first of the other libraries on them; more have
+    the last colours of GPUs."""
+    names, source = study.names, row.source
+    if row.on_accelerator:
+        return ACCELERATORS[names.accelerators.index(source) % len(ACCELERATORS)]
+    cpus = [each for each in names.sources if each not in names.accelerators]
+    libraries = sorted({each.library for each in cpus if each.library}, key=lambda name: (name != "numpy", name))
+    if source.library in libraries[1:]:
+        return ACCELERATORS[-libraries.index(source.library) % len(ACCELERATORS)]
+    grey = [each for each in cpus if each.library in ("", *libraries[:1])]
+    return CPUS[grey.index(source) % len(CPUS)]
+
+
+def keys(study: Study, rows: Iterable[Row], look: str = "line") -> tuple[Key, ...]:
+    """Legend entries of the rows' devices, in the order of the report."""
+    ordered = {row.source: row for row in sorted(rows, key=study.names.order)}
+    return tuple(Key(study.names.of(row), role_of(study, row), look) for row in ordered.values())
+
+
+def curve(
+    study: Study,
+    line: Line[Any],
+    value: Callable[[float], str],
+    label: str = "",
+    crossing: Crossing | None = None,
+    role: str = "",
+    dashed: bool = False,
+) -> Curve:
+    """The line in its device's looks, without what isn't shown; its last value and then the ``label`` at its end."""
+    shown = line.shown
+    cut = not shown or shown[-1][1] is not line.items[-1]
+    last = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy" if cut else value(shown[-1][0].y)
+    points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
+    label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
+    return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)
+
+
+def _mark(crossing: Crossing) -> Mark | None:
+    """The crossover where it is known; without an interval the two sizes that it lies between."""
+    known, name = crossing.crossover, crossing.line.size_name
+    if known.size is None or crossing.ends is None:
+        return None
+    if known.low is None:
+        low, high = crossing.ends
+        return Mark(low, high, f"{words.size_text(low, name)} to {words.size_text(high, name)}")
+    return Mark(known.size, known.size, f"{words.size_label(name)} ≈ {words.rounded_size(known.size, name)}")
+
+
+def panel(title: str, line: Line[Any], curves: Iterable[Curve], size_title: str = "") -> Panel:
+    """Of curves over that line's size."""
+    return Panel(title, line.size_name, tuple(curves), size_title or words.size_label(line.size_name))
+
+
+def line_panels(panels: Iterable[Panel], unit: str, legend: Sequence[Key], slower: str = "") -> LinePanels | None:
+    """The panels and curves that have points; None of fewer values than make a picture."""
+    every = list(panels)
+    left_out = sum(curve.left_out for panel in every for curve in panel.curves)
+    every = [replace(panel, curves=tuple(curve for curve in panel.curves if curve.points)) for panel in every]
+    drawn = tuple(panel for panel in every if panel.curves)
+    enough = sum(len(curve.points) for panel in drawn for curve in panel.curves) >= LEAST_VALUES
+    return LinePanels(drawn, unit, tuple(legend), slower, left_out) if enough else None
+
+
+def plainest_panels(lines: Iterable[Line[Item]], by_dtype: bool = True) -> list[list[Line[Item]]]:
+    """A panel for each workload, or each of its dtypes, in its plainest form: the lines of several sizes, one a device.
+    Those of most sizes come first."""
+    panels: list[list[Line[Item]]] = []
+    for members in grouped(lines, lambda line: (line.last.result.workload, by_dtype and line.last.dtype)).values():
+        setting = min(members, key=lambda line: plainness(line.items[-1])).setting
+        if same := [line for line in members if line.setting == setting and len(line.points) > 1]:
+            panels.append(same[:MOST_CURVES])
+    sizes = {id(same): max(len(line.points) for line in same) for same in panels}
+    return sorted(panels, key=lambda same: (-sizes[id(same)], plainness(same[0].items[-1])))[:MOST_PANELS]
+
+
+def uncertainty(pairs: Iterable[Pair]) -> str:
+    """What the ranges of these speedups are."""
+    return words.listed(sorted({pair.uncertainty for pair in pairs}))
+
+
+def captioned(
+    figure: Figure,
+    study: Study,
+    items: Sequence[Measured | Pair],
+    note: str = "",
+    flagged: str = "*",
+    left_out: int = 0,
+) -> Figure:
+    """With its small print and its warning; a title says where times come from a model."""
+    title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
+    if simulated and "simulated" not in title.casefold():
+        title += " (simulated)"
+    small = caption.caption(study, items, note, flagged, left_out)
+    return replace(figure, title=title, caption=small, notice=caption.notice(items))

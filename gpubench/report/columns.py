@@ -1,0 +1,251 @@
+"""The columns of the CSV files: exact values, and None where one is unknown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ..runfile.schema import Scalar
+from .metrics import METRICS
+from .pairs import RESIDENT, Pair
+from .render import Column, csv_text
+from .rows import Measured, Row
+from .scaling import Gain, Scaled
+from .study import Study
+from .sweeps import Crossing
+
+_Thing = TypeVar("_Thing")
+_Of = Callable[[_Thing], Row]
+"""The row of a thing that its columns are about."""
+
+
+def csv_files(study: Study) -> dict[str, str]:
+    """By name of the file its content; scaling.csv only where several devices were used."""
+    files = {
+        "results.csv": csv_text(results_columns(study.all_rows), study.all_rows),
+        "speedup.csv": csv_text(speedup_columns(study), study.pairs),
+        "crossover.csv": csv_text(crossover_columns(study), study.crossings),
+    }
+    return files | ({"scaling.csv": csv_text(SCALING, study.scaled)} if study.scaled else {})
+
+
+def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
+    """Of results.csv; the tests' own parameters stand in the middle."""
+    named: list[Column[Row]] = _parameters((n for row in rows for n in row.result.params), lambda row: row)
+    metrics = [Column(name, _metric(name)) for name in METRICS]
+    first = [column for column in metrics if column.head in ("time_s", "low_s", "high_s")]
+    others = [column for column in metrics if column not in first and column.head != "utilisation"]
+    return [*_RUN, *_DEVICE, *_WHAT, *_SETTING, *first, *_OUTCOME, *_CONFIGURATION, *named, *others, *_LAST]
+
+
+def speedup_columns(study: Study) -> list[Column[Pair]]:
+    """Of speedup.csv."""
+
+    def other(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
+        return [Column(column.head, _at(column.cell, lambda pair: pair.other)) for column in columns]
+
+    def base(columns: Iterable[Column[Row]]) -> list[Column[Pair]]:
+        return [Column(f"baseline_{column.head}", _at(column.cell, lambda pair: pair.base)) for column in columns]
+
+    sides = [*_RUN, _DEVICE[0], _CONFIGURATION[0], _CONFIGURATION[3]]
+    names = (name for row in study.rows for name in row.result.params)
+    named: list[Column[Pair]] = _parameters(names, lambda pair: pair.other)
+    what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
+    return [*what, *_RATIO, *other(sides), *base(sides), *_BASIS, *other(_CONFIGURATION[1:3]), *named, *_COPIED]
+
+
+def crossover_columns(study: Study) -> list[Column[Crossing]]:
+    """Of crossover.csv."""
+
+    def of(name: str, cell: Callable[[Row], object], side: str = "other") -> Column[Crossing]:
+        return Column(name, lambda found: cell(getattr(found.line.items[-1], side)))
+
+    parameters: list[Column[Crossing]] = _parameters(
+        (name for pair in study.pairs for name in pair.other.result.params), lambda found: found.line.last
+    )
+    named = [Column(column.head, _unless_size(column)) for column in parameters]
+    last = [of(c.head, c.cell) for c in (*_RUN, _DEVICE[0], _WHAT[1], _CONFIGURATION[0], _WHAT[3], _CONFIGURATION[2])]
+    sides = [of(f"baseline_{c.head}", c.cell, "base") for c in (*_RUN, _DEVICE[0], _CONFIGURATION[0])]
+    return [*last, *named, of("dtype", _WHAT[2].cell), *sides, *_CROSSED]
+
+
+def _metric(name: str) -> Callable[[Row], object]:
+    return lambda row: METRICS[name].of(row) if isinstance(row, Measured) else None
+
+
+def _at(cell: Callable[[Row], object], of: _Of[_Thing]) -> Callable[[_Thing], object]:
+    return lambda thing: cell(of(thing))
+
+
+def _parameters(names: Iterable[str], of: _Of[_Thing]) -> list[Column[_Thing]]:
+    """A column for each parameter; ``param_`` goes in front of one that is named like a column of ours."""
+    names = sorted(set(names))
+    columns: dict[str, Column[_Thing]] = {}
+    for name in names:
+        head = name
+        while head in _RESERVED or head in columns or (head != name and head in names):
+            head = f"param_{head}"
+        columns[head] = Column(head, _parameter(name, of))
+    return list(columns.values())
+
+
+def _parameter(name: str, of: _Of[_Thing]) -> Callable[[_Thing], object]:
+    return lambda thing: of(thing).result.params.get(name)
+
+
+def _unless_size(column: Column[Crossing]) -> Callable[[Crossing], object]:
+    return lambda found: None if column.head == found.line.size_name else column.cell(found)
+
+
+def setting_words(row: Row) -> str | None:
+    """The parameters but for the size, exact."""
+    return ", ".join(_word(n, v) for n, v in row.result.params.items() if n != row.size_name) or None
+
+
+def _word(name: str, value: Scalar) -> str:
+    return value if isinstance(value, str) else f"{name}={json.dumps(value)}"
+
+
+def _check(row: Row) -> str | None:
+    check = row.result.check if isinstance(row, Measured) else None
+    return None if check is None else f"{check.status}: {check.reason}" if check.reason else check.status
+
+
+def _measured(cell: Callable[[Measured], object]) -> Callable[[Row], object]:
+    return lambda row: cell(row) if isinstance(row, Measured) else None
+
+
+_RUN: list[Column[Row]] = [
+    Column("run", lambda row: row.run_name),
+    Column("machine", lambda row: row.run.machine.label),
+]
+_DEVICE: list[Column[Row]] = [
+    Column("device", lambda row: row.result.device),
+    Column("device_name", lambda row: row.facts.label or None),
+]
+_WHAT: list[Column[Row]] = [
+    Column("family", lambda row: row.family),
+    Column("workload", lambda row: row.result.workload),
+    Column("dtype", lambda row: row.result.dtype or None),
+    Column("variant", lambda row: row.result.variant or None),
+]
+_SETTING: list[Column[Row]] = [
+    Column("setting", setting_words),
+    Column("size_name", lambda row: row.size_name),
+    Column("size", lambda row: row.size),
+]
+_OUTCOME: list[Column[Row]] = [
+    Column("rate", _measured(lambda row: row.throughput and row.throughput.value)),
+    Column("rate_unit", _measured(lambda row: row.throughput and row.rate and row.rate.unit)),
+    Column("utilisation", _metric("utilisation")),
+    Column("status", lambda row: row.result.status),
+    Column("flags", _measured(lambda row: " ".join(row.flags) or None)),
+    Column("reason", lambda row: row.result.reason or None),
+]
+_CONFIGURATION: list[Column[Row]] = [
+    Column("implementation", lambda row: row.result.implementation or None),
+    Column("regime", lambda row: row.result.regime or None),
+    Column("cache", lambda row: row.result.cache or None),
+    Column("threads", lambda row: row.result.threads),
+]
+_LAST: list[Column[Row]] = [
+    Column("check", _check),
+    Column("kind", lambda row: row.result.kind or None),
+    Column("title", lambda row: row.result.title or None),
+    Column("pytest_id", lambda row: row.result.fullname or None),
+]
+_RATIO: list[Column[Pair]] = [
+    Column("speedup", lambda pair: pair.speedup),
+    Column("low", lambda pair: pair.ratio.low),
+    Column("high", lambda pair: pair.ratio.high),
+    Column("one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
+    Column("break_even_calls", lambda pair: pair.copies and pair.copies.calls),
+    Column("baseline_s", lambda pair: pair.base_s),
+    Column("time_s", lambda pair: pair.time_s),
+    Column("flags", lambda pair: " ".join(pair.flags) or None),
+    Column("id", lambda pair: pair.other.result.id),
+]
+_BASIS: list[Column[Pair]] = [
+    Column("differs", lambda pair: pair.differs or None),
+    Column("uncertainty", lambda pair: pair.uncertainty),
+]
+_COPIED: list[Column[Pair]] = [
+    Column("one_shot_low", lambda pair: pair.copies and pair.copies.low),
+    Column("one_shot_high", lambda pair: pair.copies and pair.copies.high),
+    Column("baseline_one_shot_s", lambda pair: pair.copies and pair.copies.base_s),
+    Column("one_shot_s", lambda pair: pair.copies and pair.copies.seconds),
+    Column("one_shot_pinned_s", lambda pair: pair.copies and pair.copies.pinned_s),
+    Column(
+        "one_shot_pinned_speedup",
+        lambda pair: pair.copies and pair.copies.pinned_s and pair.copies.base_s / pair.copies.pinned_s,
+    ),
+]
+
+
+def _end(value: float | None, found: Crossing) -> float | None:
+    return value if found.crossover.size is not None and value not in (0, math.inf) else None
+
+
+_CROSSED: list[Column[Crossing]] = [
+    Column("differs", lambda found: found.line.items[-1].differs or None),
+    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", RESIDENT)
+           else found.line.last.result.regime),
+    Column("size_parameter", lambda found: found.line.size_name),
+    Column("crossover", lambda found: found.crossover.size),
+    Column("low", lambda found: _end(found.crossover.low, found)),
+    Column("high", lambda found: _end(found.crossover.high, found)),
+    Column("kind", lambda found: found.crossover.kind),
+    Column("processes", lambda found: found.processes),
+    Column("note", lambda found: found.note or None),
+]  # fmt: skip
+
+
+def _ends(name: str, of: Callable[[Scaled], Gain | None]) -> list[Column[Scaled]]:
+    """A value and the ends of its range."""
+
+    def end(place: int) -> Callable[[Scaled], object]:
+        return lambda each: gain.range[place] if (gain := of(each)) and gain.range else None
+
+    low, high = ("low", "high") if name == "speedup" else (f"{name}_low", f"{name}_high")
+    value: Column[Scaled] = Column(name, lambda each: gain.value if (gain := of(each)) else None)
+    return [value, Column(low, end(0)), Column(high, end(1))]
+
+
+def _of_row(column: Column[Row]) -> Column[Scaled]:
+    return Column(column.head, lambda each: column.cell(each.row))
+
+
+def _of_parallel(name: str) -> Column[Scaled]:
+    return Column(name, lambda each: getattr(each.parallel, name))
+
+
+def _efficiency(each: Scaled) -> Gain | None:
+    known = each.efficiency
+    return known and Gain(known.value, (known.low, known.high) if each.scaling and each.scaling.range else None, "")
+
+
+SCALING: list[Column[Scaled]] = [
+    *map(_of_row, (*_RUN, *_DEVICE, *_WHAT[1:])),
+    *map(_of_parallel, ("method", "devices", "threads", "mode", "microbatches")),
+    Column("nbytes", lambda each: each.row.result.params.get("nbytes")),
+    Column("time_s", lambda each: each.row.time_s),
+    Column("item_per_s", _at(_metric("item_per_s"), lambda each: each.row)),
+    Column("baseline_s", lambda each: each.base and each.base.time_s),
+    Column("baseline_threads", lambda each: each.base_threads),
+    *_ends("speedup", lambda each: each.speedup),
+    *_ends("scaling", lambda each: each.scaling),
+    *_ends("efficiency", _efficiency),
+    _of_parallel("ideal_speedup"),
+    Column("uncertainty", lambda each: each.uncertainty or None),
+    Column("algorithm_byte_per_s", lambda each: each.algorithm_byte_per_s),
+    Column("bus_byte_per_s", lambda each: each.bus_byte_per_s),
+    Column("rows", lambda each: "; ".join("+".join(map(str, batch)) for batch in each.parallel.rows) or None),
+    Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
+    _of_parallel("interconnect"),
+]
+_OURS = (_RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _CROSSED)
+_RESERVED = {*METRICS, *(column.head for columns in _OURS for column in columns)}
+_RESERVED |= {f"baseline_{column.head}" for column in (*_RUN, *_DEVICE, *_CONFIGURATION)}
+"""Heads of columns that no parameter may have."""

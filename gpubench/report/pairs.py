@@ -1,0 +1,456 @@
+"""Speedups: each benchmark against the same benchmark elsewhere, with its uncertainty, and with the copies of its data.
+
+The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. A ratio of
+benchmarks that differ in dtype, precision, regime, cache, threads or seed is no speedup: such pairs are left out unless
+the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from .. import intervals
+from ..errors import UsageError
+from ..intervals import INTERVAL, Interval
+from ..runfile.schema import REGIMES, Result, Times
+from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
+
+RESIDENT, ONE_SHOT = REGIMES
+"""Data that stays on the device; what a single answer costs: the inputs copied in, one call, the outputs copied out."""
+WORTHWHILE = 1.5
+"""A speedup below that isn't worth moving work to another device."""
+_FALLBACK = "float32"
+"""The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
+_WITHIN = "spread within one process"
+_HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
+_SWITCH = {True: "on", False: "off", None: "unknown"}
+_OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
+"""Switches that change nothing of a CPU's times."""
+_Differences = dict[str, str]
+"""By term, in words, the other's value first: ``{"threads": "threads 2 against 1"}``."""
+_Partners = Iterator[tuple[Measured, list[list[Measured]]]]
+
+
+class Verdict(StrEnum):
+    """Whether moving work to another device is worth it."""
+
+    WORTH_IT = "worth it"
+    IF_IT_STAYS = "if the data stays"
+    NOT_WORTH_IT = "no"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a name given as ``--baseline`` stands for: ``role`` is device, implementation, machine or run; or one device
+    of one run, a ``source``."""
+
+    role: str
+    name: str | Source
+
+    def holds(self, row: Measured) -> bool:
+        """Whether the row is of this baseline."""
+        return _role(row, self.role) == self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """One call on an accelerator with inputs copied in and outputs copied out, against one call on a CPU, which copies
+    nothing. Seconds; ``low`` and ``high`` are the ends of the speedup's interval, None from one process.
+
+    ``calls`` on data that stays on the accelerator take no longer than as many on the CPU: the first has the copies and
+    its own wait on both sides, all further ones take the time of a call in a row. None for never.
+    """
+
+    base_s: float
+    seconds: float
+    pinned_s: float | None
+    low: float | None
+    high: float | None
+    calls: int | None
+
+    @property
+    def speedup(self) -> float:
+        """With copies from and to pageable memory."""
+        return self.base_s / self.seconds
+
+    @property
+    def too_noisy(self) -> bool:
+        """Whether its interval says nothing."""
+        return _says_nothing(self.values)
+
+    @property
+    def values(self) -> Values:
+        """Without processes to tell, no range."""
+        return Values(self.speedup, self.low or self.speedup, self.high or self.speedup)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A benchmark against its baseline. ``ratio`` is the speedup, ``uncertainty`` says what its range is, ``differs``
+    in what the two differ, where that was allowed."""
+
+    base: Measured
+    other: Measured
+    base_s: float
+    time_s: float
+    ratio: Interval
+    uncertainty: str
+    copies: Copies | None
+    differs: str
+
+    @property
+    def subject(self) -> Measured:
+        """What is compared with the baseline."""
+        return self.other
+
+    @property
+    def speedup(self) -> float:
+        """Of the two times that are shown."""
+        return self.base_s / self.time_s
+
+    @property
+    def values(self) -> Values:
+        """The speedup with data that stays on the device."""
+        return Values(self.speedup, self.ratio.low, self.ratio.high)
+
+    @property
+    def within_run(self) -> bool:
+        """Whether both were measured in one run."""
+        return self.base.run_name == self.other.run_name
+
+    @property
+    def within_device(self) -> bool:
+        """Whether two libraries are compared on one device."""
+        return self.within_run and self.base.result.device == self.other.result.device
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Those of both."""
+        return tuple(dict.fromkeys((*self.other.flags, *self.base.flags)))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether something was wrong while either was measured."""
+        return bool(self.flags)
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
+        return Doubt.TOO_NOISY if _says_nothing(self.values) else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether moving the work is worth it, judged at the low end of the intervals.
+
+        Where nothing has to be copied, between two CPUs or two GPUs, resident data is all there is to judge.
+        """
+        if self.doubt:
+            return Verdict.UNSURE
+        stays, copied = self.ratio.low >= WORTHWHILE, self.other.on_accelerator and not self.base.on_accelerator
+        if stays and not copied:
+            return Verdict.WORTH_IT
+        if self.copies and self.copies.values.low >= WORTHWHILE and not self.copies.too_noisy:
+            return Verdict.WORTH_IT
+        if stays:
+            return Verdict.IF_IT_STAYS
+        return Verdict.NOT_WORTH_IT if self.ratio.high < WORTHWHILE else Verdict.UNSURE
+
+
+def _says_nothing(values: Values) -> bool:
+    """Whether an interval is wide and leaves open which side is faster; one that excludes 1 is an answer."""
+    return too_noisy(values.low, values.high) and values.low <= 1 <= values.high
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A benchmark that has no comparable baseline; ``differences`` says what differs from the nearest."""
+
+    row: Measured
+    differences: _Differences
+
+
+def resolve(rows: Sequence[Measured], name: str | None) -> Baseline | None:
+    """What the name stands for. Raises UsageError for one that the results don't hold, naming those they do."""
+    if name is None:
+        return None
+    known: dict[str, None] = {}
+    for role in ("device", "implementation", "machine", "run"):
+        values = dict.fromkeys(str(value) for row in rows if (value := _role(row, role)))
+        if name in values:
+            return Baseline(role, name)
+        known |= values
+    raise UsageError(f"unknown baseline {name!r}: choose from {', '.join(known)}")
+
+
+def _role(row: Measured, role: str) -> object:
+    known: dict[str, object] = {"machine": row.run.machine.label, "run": row.run_name, "source": row.source}
+    return known[role] if role in known else getattr(row.result, role)
+
+
+def compare(
+    rows: Sequence[Measured], baseline: Baseline | None = None, allow: Collection[str] = ()
+) -> tuple[list[Pair], list[LeftOut]]:
+    """Pairs that differ in nothing, or only in the terms of ``allow``; and what has no such baseline.
+
+    A baseline implementation brings its own number of threads: NumPy's elementwise work has one.
+    """
+    allowed, of_libraries = set(allow), bool(baseline and baseline.role == "implementation")
+    if of_libraries:
+        allowed.add("threads")
+    first = rows[0].run_name if rows else ""
+    if baseline and baseline.role in ("machine", "run"):
+        first = next(row.run_name for row in rows if baseline.holds(row))
+    pairs, left_out = [], []
+    for row, tiers in (each for group in _alike(rows, of_libraries) for each in _partners(group, baseline, first)):
+        base, differences = _closest(row, tiers, allowed)
+        if base is not None:
+            pairs.append(_pair(base, row, differences))
+        elif differences:
+            left_out.append(LeftOut(row, differences))
+    return pairs, left_out
+
+
+def library_baseline(rows: Sequence[Measured]) -> Baseline:
+    """What libraries are compared with: NumPy, or where it wasn't measured PyTorch."""
+    return Baseline("implementation", "numpy" if any(row.library == "numpy" for row in rows) else "torch")
+
+
+def leading(pairs: Sequence[Pair]) -> list[Pair]:
+    """Without those of another library than PyTorch on both sides, on an accelerator, unless there are no others."""
+    return [
+        pair
+        for pair in pairs
+        if not (pair.other.on_accelerator and pair.other.library and pair.other.library == pair.base.library)
+    ] or list(pairs)
+
+
+def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
+    """Both times, their ratio and the words for its uncertainty.
+
+    With two processes or more on either side a process is one observation, and a side's time is the geometric
+    mean of their medians; else there is nothing but the spread of the rounds, which is no interval.
+    """
+    tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
+    if min(len(tops), len(bottoms)) < 2:
+        quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
+    counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
+    ratio = intervals.ratio_interval(tops, bottoms)
+    times = intervals.geometric_mean(tops), intervals.geometric_mean(bottoms)
+    return *times, ratio, f"{INTERVAL}, {counts} processes"
+
+
+def observations(result: Result, regime: str) -> dict[int, float]:
+    """Seconds of a call by process: its median, or one call's latency with the copies of an accelerator."""
+    assert result.times is not None
+    if regime == RESIDENT:
+        return {process.index: process.median_s for process in result.times.processes}
+    copied = _copies_s(result) or 0.0
+    return {index: copied + call for index, call in _calls_s(result.times).items()}
+
+
+def known_pairs(pairs: Iterable[Pair]) -> list[Pair]:
+    """Those of which a speedup is shown, the smallest first."""
+    return sorted((pair for pair in pairs if not pair.doubt), key=lambda pair: pair.speedup)
+
+
+def middle(known: Sequence[Pair]) -> Pair:
+    """The pair that stands for several, a measured one: the median, of an even number the lower one."""
+    return known[(len(known) - 1) // 2]
+
+
+def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]:
+    """Rows that are the same benchmark; of one measured twice in a run, first pairs with first."""
+    groups: dict[Hashable, list[Measured]] = {}
+    repeats: Counter[Hashable] = Counter()
+    for row in rows:
+        case = row.result
+        params = frozenset((name, type(value), value) for name, value in case.params.items() if value is not None)
+        same = (case.workload, case.variant, params, "" if of_libraries else case.implementation)
+        itself = (same, row.run_name, case.device, case.implementation, case.threads, *same_terms(row))
+        repeats[itself] += 1
+        groups.setdefault((same, repeats[itself]), []).append(row)
+    return list(groups.values())
+
+
+def same_terms(row: Measured) -> tuple[str, str, str]:
+    """What compared benchmarks must share unless a difference is allowed, of their identity."""
+    return row.result.dtype, row.result.regime, row.result.cache
+
+
+def _pair(base: Measured, other: Measured, differences: _Differences) -> Pair:
+    base_s, time_s, ratio, uncertainty = times_and_ratio(base.times, other.times)
+    accelerated = other.on_accelerator and not base.on_accelerator
+    copies = _with_copies(base, other, base_s - time_s) if accelerated else None
+    return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()))
+
+
+def _closest(
+    row: Measured, tiers: Iterable[list[Measured]], allowed: Collection[str]
+) -> tuple[Measured | None, _Differences]:
+    """The baseline of the first tier that has a fitting one, and what it differs in; else what is in the way."""
+    nearest: _Differences = {}
+    for tier in tiers:
+        candidates = [(_differences(base, row), base) for base in tier if base.dtype in (row.dtype, _FALLBACK)]
+        fitting = [(differing, base) for differing, base in candidates if differing.keys() <= set(allowed)]
+        if fitting:
+            differing, base = min(fitting, key=lambda entry: len(entry[0]))
+            return base, differing
+        for differing, _ in candidates:
+            barred = {term: words for term, words in differing.items() if term not in allowed}
+            if not nearest or len(barred) < len(nearest):
+                nearest = barred
+    return None, nearest
+
+
+def _partners(rows: list[Measured], baseline: Baseline | None, first: str) -> _Partners:
+    """Each benchmark that needs a baseline, and where to look for it; other runs are compared with the ``first``."""
+    runs = grouped(rows, lambda row: row.run_name)
+    others = runs.get(first, [])
+    if baseline is None:
+        yield from _against_cpu(rows, runs)
+        yield from _against_run(rows, others, first)
+    elif baseline.role in ("device", "implementation", "source"):
+        yield from _against(rows, runs, baseline)
+    else:
+        yield from _against_run(rows, others, first, any_kind=True)
+        yield from _against_cpu(others, runs)
+
+
+def _against_cpu(rows: list[Measured], runs: Mapping[str, list[Measured]]) -> _Partners:
+    """Each run's accelerators against its own CPU."""
+    for row in rows:
+        if row.on_accelerator:
+            yield row, [[other for other in runs[row.run_name] if not other.on_accelerator]]
+
+
+def _against(rows: list[Measured], runs: Mapping[str, list[Measured]], baseline: Baseline) -> _Partners:
+    """Everything else in the same run; a run that lacks the baseline takes it from the first that has it."""
+    anywhere = [row for row in rows if baseline.holds(row)]
+    elsewhere = [row for row in anywhere if row.run_name == anywhere[0].run_name]
+    for row in rows:
+        if not baseline.holds(row):
+            yield row, [[other for other in runs[row.run_name] if baseline.holds(other)], elsewhere]
+
+
+def _against_run(rows: list[Measured], others: list[Measured], run: str, any_kind: bool = False) -> _Partners:
+    """Other runs against this one: the same device, else the first of its kind, else an accelerator of another kind,
+    else (``any_kind``) the CPU."""
+    for row in (row for row in rows if row.run_name != run):
+        same = [other for other in others if other.result.device == row.result.device]
+        kin = [other for other in others if other.facts.kind == row.facts.kind]
+        accelerators = [other for other in others if other.on_accelerator and row.on_accelerator]
+        yield row, [same, kin, accelerators, [other for other in others if any_kind and not other.on_accelerator]]
+
+
+def _differences(base: Measured, other: Measured) -> _Differences:
+    differing = {
+        term: f"{term} {theirs or 'unknown'} against {ours or 'unknown'}"
+        for term, ours, theirs in zip(("dtype", "regime", "cache"), same_terms(base), same_terms(other), strict=True)
+        if ours != theirs
+    }
+    if words := _tf32(base, other) or _accumulation(base, other) or _switched(base, other):
+        differing["precision"] = words
+    states = {"threads": (other.result.threads, base.result.threads), "seed": (other.run.seed, base.run.seed)}
+    for term, values in states.items():
+        if None not in values and values[0] != values[1]:
+            differing[term] = f"{term} {values[0]} against {values[1]}"
+    return differing
+
+
+def _tf32(base: Measured, other: Measured) -> str | None:
+    """Whether float32 products were shortened on one side only; dtypes that say so themselves are no difference."""
+    dtypes = {base.dtype, other.dtype}
+    if dtypes == {"float32", "tf32"}:
+        return None
+    base_state, state = (_shortened(row) for row in (base, other))
+    if dtypes == {"float32"} and base_state and state:  # a switch of the whole program, and CPUs have no TF32
+        base_state, state = base.on_accelerator, other.on_accelerator
+    if (base_state is True) == (state is True):
+        return None
+    return f"TF32 {_SWITCH[state]} against {_SWITCH[base_state]}"
+
+
+def _shortened(row: Measured) -> bool | None:
+    switch = row.result.precision.get("tf32")
+    if row.dtype == "tf32":
+        return switch is not False
+    if row.dtype != "float32":
+        return False
+    known = switch if switch is not None else row.run.machine.tf32
+    return known if isinstance(known, bool) else None
+
+
+def _accumulation(base: Measured, other: Measured) -> str | None:
+    """Switches of half-precision products that are known on both sides and differ."""
+    dtypes = {base.computed_dtype, other.computed_dtype}
+    prefix = _HALVES.get(dtypes.pop()) if len(dtypes) == 1 else None
+    switches = [row.result.precision or row.run.machine.precision for row in (other, base)]
+    for name in sorted(switches[0].keys() & switches[1].keys()):
+        states = [known[name] for known in switches]
+        if prefix and name.startswith(prefix) and None not in states and states[0] != states[1]:
+            words = [_SWITCH[value] if isinstance(value, bool) else str(value) for value in states]
+            return f"{name.replace('_', ' ')} {' against '.join(words)}"
+    return None
+
+
+def _switched(base: Measured, other: Measured) -> str | None:
+    """The dtype of autocast, and switches that are known on both sides and differ: of accelerators, but for
+    deterministic algorithms, which a CPU has too."""
+    if base.result.variant == other.result.variant == "autocast" and base.computed_dtype != other.computed_dtype:
+        return f"autocast in {other.computed_dtype} against {base.computed_dtype}"
+    switches = [row.result.precision for row in (other, base)]
+    accelerated = base.on_accelerator and other.on_accelerator
+    for name in ("deterministic", *(_OF_ACCELERATORS if accelerated else ())):
+        states = [known.get(name) for known in switches]
+        if None not in states and states[0] != states[1]:
+            words = [_SWITCH[value] if isinstance(value, bool) else str(value) or "none" for value in states]
+            return f"{name.replace('_', ' ')} {' against '.join(words)}"
+    return None
+
+
+def _with_copies(base: Measured, other: Measured, gain_s: float) -> Copies | None:
+    """With two processes or more on either side a process is one observation, as with resident data."""
+    copied, pinned = _copies_s(other.result), _copies_s(other.result, pinned=True)
+    if copied is None:
+        return None
+    tops, bottoms = (list(_calls_s(row.times).values()) for row in (base, other))
+    low = high = None
+    if min(len(tops), len(bottoms)) < 2:
+        tops, bottoms = ([row.times.latency_s or row.time_s] for row in (base, other))
+    else:
+        ratio = intervals.ratio_interval(tops, [copied + call for call in bottoms])
+        low, high = ratio.low, ratio.high
+    base_s = intervals.geometric_mean(tops)
+    seconds = intervals.geometric_mean([copied + call for call in bottoms])
+    pinned_s = None if pinned is None else intervals.geometric_mean([pinned + call for call in bottoms])
+    return Copies(base_s, seconds, pinned_s, low, high, calls_to_amortize(seconds - base_s, gain_s))
+
+
+def calls_to_amortize(behind_s: float, gain_s: float) -> int | None:
+    """The first call, with its copies, ends ``behind_s`` later than the CPU's, and each further one gains ``gain_s``:
+    calls until both have taken the same time, 1 where the first is no later; None for never."""
+    if behind_s <= 0:
+        return 1
+    return None if gain_s <= 0 else 1 + math.ceil(behind_s / gain_s * (1 - 1e-9))  # 10.000000000000002 calls are 10
+
+
+def _calls_s(times: Times) -> dict[int, float]:
+    """By process: one call and its own wait."""
+    return {process.index: process.latency_s or process.median_s for process in times.processes}
+
+
+def _copies_s(result: Result, pinned: bool = False) -> float | None:
+    """In and out, from and to pageable or page-locked host memory; None where one of them isn't known."""
+    copies = result.transfer
+    if copies is None:
+        return None
+    seconds = (copies.in_pinned_s, copies.out_pinned_s) if pinned else (copies.in_s, copies.out_s)
+    needed = [each for each, nbytes in zip(seconds, (copies.in_bytes, copies.out_bytes), strict=True) if nbytes]
+    return None if None in needed else sum(each for each in needed if each is not None)

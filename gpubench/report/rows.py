@@ -1,0 +1,308 @@
+"""One benchmark of one run: what it is, where it ran, its numbers, and what was wrong meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from ..devices.implementations import TORCH
+from ..errors import RunFileError
+from ..intervals import Interval, mean_interval
+from ..runfile.kinds import KINDS, Kind, names_of
+from ..runfile.matching import matcher, nothing_matches
+from ..runfile.reader import clean
+from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
+from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
+
+IMPLAUSIBLE = "implausible"
+"""A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
+NOISY_FACTOR = 4.0
+"""An interval whose ends are further apart than that says nothing."""
+_PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
+_LONGEST_UNIT = 24
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+class Doubt(StrEnum):
+    """Why no number of a result, or no speedup of a pair, is shown to people."""
+
+    TOO_NOISY = "unknown (too noisy)"
+    ABOVE_PEAK = "above the measured peak"
+
+
+class Source(NamedTuple):
+    """What did the work: a line of a picture. ``library`` is empty for PyTorch, and where nobody knows."""
+
+    run: str
+    device: str
+    library: str
+
+
+class Values(NamedTuple):
+    """A quantity, and the ends of its range."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that says how well a benchmark does: which amount of its work it counts, and its unit."""
+
+    amount: str
+    unit: str
+    label: str
+
+    def of(self, row: Measured) -> Values | None:
+        """At the median and the quartiles of the rounds, where that amount is declared."""
+        amount, times = getattr(row.result.work, self.amount), row.times
+        return None if amount is None else Values(amount / times.median_s, amount / times.q3_s, amount / times.q1_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A benchmark of a run, measured or not: a line of results.csv.
+
+    ``size_name`` is the parameter that varies among the benchmarks of its workload, None where there is no such axis.
+    """
+
+    run: Run
+    run_name: str
+    result: Result
+    size_name: str | None
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """The device that it ran on."""
+        return self.run.machine.device(self.result.device)
+
+    @property
+    def on_accelerator(self) -> bool:
+        """Whether it ran on anything but a CPU."""
+        return self.facts.accelerator
+
+    @property
+    def library(self) -> str:
+        """``numpy``: what does the work where it isn't PyTorch."""
+        return "" if self.result.implementation in ("", TORCH) else self.result.implementation
+
+    @property
+    def source(self) -> Source:
+        """Run, device and library."""
+        return Source(self.run_name, self.result.device, self.library)
+
+    @property
+    def kind(self) -> Kind | None:
+        """Its kind of work; None for one's own benchmarks."""
+        return KINDS.get(self.result.kind)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a benchmark of one's own, or an expression."""
+        return self.kind is None
+
+    @property
+    def family(self) -> str:
+        """``elementwise`` of ``elementwise.add``."""
+        return self.result.workload.partition(".")[0]
+
+    @property
+    def dtype(self) -> str:
+        """``float32``; empty where none applies."""
+        return self.result.dtype
+
+    @property
+    def size(self) -> Scalar:
+        """The value of the parameter that varies."""
+        return self.result.params.get(self.size_name) if self.size_name else None
+
+    @property
+    def setting(self) -> Hashable:
+        """What tells it from other benchmarks of its workload, but for its size."""
+        case = self.result
+        numeric = number(case, self.size_name) is not None
+        params = tuple((name, repr(v)) for name, v in case.params.items() if name != self.size_name or not numeric)
+        return case.dtype, case.variant, case.regime, case.cache, params
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Row):
+    """A benchmark that has times. Each number is computed once."""
+
+    @property
+    def subject(self) -> Measured:
+        """Itself; of a pair that which is compared with a baseline."""
+        return self
+
+    @property
+    def times(self) -> Times:
+        """Of its rounds."""
+        assert self.result.times is not None
+        return self.result.times
+
+    @property
+    def time_s(self) -> float:
+        """Seconds per call."""
+        return self.times.median_s
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Of the processes' medians; None from one process."""
+        medians = [process.median_s for process in self.times.processes]
+        return mean_interval(medians) if len(medians) > 1 else None
+
+    @property
+    def rate(self) -> Rate | None:
+        """The rate by which people judge such work."""
+        return rate_of_work(self.result.work)
+
+    @property
+    def throughput(self) -> Values | None:
+        """Its rate, where work is declared."""
+        return self.rate.of(self) if self.rate else None
+
+    @cached_property
+    def utilisation(self) -> float | None:
+        """Least time that its device's measured peaks allow / the time taken."""
+        machine, ceilings = self.run.machine, self.run.ceilings.get(self.result.device)
+        if ceilings is None:
+            return None
+        names = (self.result.device, *self.result.devices)
+        link = len({machine.device(name).accelerator for name in names}) > 1
+        use = utilisation(self.result.work, self.time_s, self.computed_dtype, ceilings, link)
+        return use.fraction if use else None
+
+    @property
+    def computed_dtype(self) -> str:
+        """The dtype that is computed in: under autocast another than that of the data."""
+        return compute_dtype(self.result.dtype, self.result.variant, self.result.precision)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Names of what was wrong while it was measured."""
+        names = [flag.name for flag in self.result.flags]
+        above = (self.utilisation or 0) > PLAUSIBLE and IMPLAUSIBLE not in names
+        return (*names, IMPLAUSIBLE) if above else tuple(names)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether its time may be far off; one that is only above its peak isn't."""
+        return bool({flag.name for flag in self.result.flags} - {IMPLAUSIBLE})
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why none of its rates is shown to people."""
+        return Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
+
+
+def too_noisy(low: float | None, high: float | None) -> bool:
+    """Whether an interval is wider than a factor of four."""
+    return low is not None and high is not None and (low <= 0 or high > NOISY_FACTOR * low)
+
+
+def rate_of_work(work: Work) -> Rate | None:
+    """The rate by which people judge such work: its samples or tokens, else its FLOP, its bytes, its items.
+
+    Work of less than a FLOP a byte waits for its bytes, whatever it does with them.
+    """
+    items = None
+    if work.items is not None:
+        unit = work.unit if len(work.unit) <= _LONGEST_UNIT else f"{work.unit[: _LONGEST_UNIT - 1]}…"
+        items = Rate("items", f"{unit}s/s", f"{unit[:1].upper()}{unit[1:]}s per second".replace("_", " "))
+    if items and work.unit in _PEOPLE_COUNT:
+        return items
+    if work.flops is None and work.bytes is None:
+        return items
+    if work.flops is not None and (work.bytes is None or work.flops >= work.bytes):
+        return Rate("flops", "FLOP/s", "Throughput")
+    return Rate("bytes", "B/s", "Bandwidth")
+
+
+def rows_of(runs: Sequence[Run], expression: str | None = None) -> list[Row]:
+    """All benchmarks of all runs; with an ``expression`` (``-k``) those that it chooses.
+
+    Raises UsageError where it chooses none, and RunFileError for more names of parameters than a table holds.
+    """
+    if len(named := {name for run in runs for result in run.results for name in result.params}) > MOST_NAMES:
+        raise RunFileError(f"{len(named)} different names of parameters: a table holds {MOST_NAMES}; report fewer runs")
+    workloads = grouped((each for run in runs for each in run.results), lambda result: result.workload)
+    sizes = {workload: size_parameter(members) for workload, members in workloads.items()}
+    names = run_names([run.path for run in runs])
+    rows = [
+        (Measured if result.times else Row)(run, name, result, sizes[result.workload] or result.size)
+        for name, run in zip(names, runs, strict=True)
+        for result in run.results
+    ]
+    if expression is None:
+        return rows
+    matches = matcher(expression)
+    chosen = [row for row in rows if matches(typed_names(row))]
+    if not chosen:
+        raise nothing_matches(expression, (row.result.workload for row in rows))
+    return chosen
+
+
+def typed_names(row: Row) -> list[str]:
+    """What ``-k`` knows it by: everything that is shown, and pytest's id."""
+    case = row.result
+    return [case.id, case.device, case.implementation, case.fullname, row.facts.label, *names_of(case)]
+
+
+def size_parameter(results: Iterable[Result]) -> str | None:
+    """The benchmarks' own ``size`` if it varies, else the only whole number that does, as 0.5 is a share and no size;
+    None where there is no such axis."""
+    results = list(results)
+    declared = {result.size for result in results}
+    if len(declared) == 1 and (name := declared.pop()) is not None:
+        return name if _varies(results, name) else None
+    names = {name for result in results for name in result.params}
+    numeric = [name for name in names if _varies(results, name) and all(_whole(each, name) for each in results)]
+    return numeric[0] if len(numeric) == 1 else None
+
+
+def number(result: Result, name: str | None) -> float | None:
+    """The parameter's value where it can stand on a logarithmic axis."""
+    value = result.params.get(name) if name else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+
+
+def _whole(result: Result, name: str) -> bool:
+    return (number(result, name) or 0.5).is_integer()
+
+
+def _varies(results: Sequence[Result], name: str) -> bool:
+    sizes = {number(result, name) for result in results}
+    return None not in sizes and len(sizes) > 1
+
+
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """File stems, with as many parent folders in front as tell them apart."""
+    paths = [path.absolute() for path in paths]
+    names = [clean(path.stem) for path in paths]
+    for depth in range(1, max((len(path.parts) for path in paths), default=1)):
+        repeated = {name for name, count in Counter(names).items() if count > 1}
+        names = [
+            clean("/".join([*path.parts[1:-1][-depth:], path.stem])) if name in repeated else name
+            for name, path in zip(names, paths, strict=True)
+        ]
+    return names
+
+
+def measured(rows: Iterable[Row]) -> list[Measured]:
+    """Those that have times."""
+    return [row for row in rows if isinstance(row, Measured)]
+
+
+def grouped(members: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """Group by the key, keeping the order."""
+    groups: dict[_K, list[_T]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return groups

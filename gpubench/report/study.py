@@ -1,0 +1,130 @@
+"""What a report, a table, a picture or a comparison is made of: runs, read as rows, pairs, lines and crossovers.
+
+Everything that reads results takes a :class:`Study`; each thing is computed once, when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+
+from ..runfile.schema import Run
+from . import history, pairs, scaling, sweeps
+from .history import Trend
+from .pairs import Baseline, LeftOut, Pair
+from .rows import Measured, Row, grouped, measured, rows_of
+from .scaling import Scaled, parallel_of
+from .sweeps import Crossing
+from .words import Names
+
+
+class Study:
+    """Results of one run or more.
+
+    ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
+    each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
+    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses. Raises UsageError for
+    a baseline that isn't there, and where the expression chooses nothing.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        baseline: str | None = None,
+        allow: Collection[str] = (),
+        labels: Mapping[tuple[str, str], str] | None = None,
+        expression: str | None = None,
+    ) -> None:
+        self.all_runs = tuple(runs)
+        self.all_rows = rows_of(runs, expression)
+        # what a machine's many runs show is a trend; side by side they would be a hundred lines in every picture
+        self.runs = self.all_runs if baseline else tuple(history.latest(runs))
+        shown = set(map(id, self.runs))
+        self.rows: list[Row] = [row for row in self.all_rows if id(row.run) in shown]
+        self.measured: list[Measured] = measured(self.rows)
+        self.baseline: Baseline | None = pairs.resolve(self.measured, baseline)
+        self.allow = frozenset(allow)
+        self.labels = labels or {}
+
+    @cached_property
+    def names(self) -> Names:
+        """What its devices are called."""
+        return Names(self.measured or self.rows, self.labels)
+
+    @cached_property
+    def several_runs(self) -> bool:
+        """Whether there is more than one."""
+        return len({row.run_name for row in self.rows}) > 1
+
+    @cached_property
+    def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
+        return pairs.compare(self.measured, self.baseline, self.allow)
+
+    @property
+    def device_pairs(self) -> list[Pair]:
+        """Each benchmark against the baseline; without one each accelerator against a CPU, and machines with each
+        other."""
+        return self._compared[0]
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What has no comparable baseline."""
+        return self._compared[1]
+
+    @cached_property
+    def library_pairs(self) -> list[Pair]:
+        """Libraries on the same device against NumPy, or where that wasn't measured against PyTorch."""
+        return pairs.compare(self.measured, pairs.library_baseline(self.measured))[0]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Those of devices, or where there are none those of libraries."""
+        return self.device_pairs or self.library_pairs
+
+    @cached_property
+    def gpu_pairs(self) -> list[Pair]:
+        """Of machines with a GPU each: all GPUs, and the CPU of the first one's machine, against that GPU.
+
+        Empty where one machine alone has any, as its CPU is the baseline of all, and where a baseline was named.
+        """
+        sources = [source for source in self.names.accelerators if not source.library]
+        if self.baseline or len({source.run for source in sources}) < 2:
+            return []
+        shown = [row for row in self.measured if row.source in sources or row.source[::2] == (sources[0].run, "")]
+        return pairs.compare(shown, Baseline("source", sources[0]), self.allow)[0]
+
+    @cached_property
+    def crossings(self) -> list[Crossing]:
+        """Of every line of speedups, with and without copies."""
+        return sweeps.crossings(self.pairs)
+
+    @cached_property
+    def crossing_by_pair(self) -> dict[int, Crossing]:
+        """With data that stays, by the id of the pair at the largest size."""
+        return {id(each.line.items[-1]): each for each in self.crossings if each.regime == pairs.RESIDENT}
+
+    @cached_property
+    def comparisons(self) -> list[list[Pair]]:
+        """Pairs by what they are measured against, the most telling first: the CPU of the same machine, else another
+        machine; another library where there is nothing inside a run."""
+        if self.baseline is not None:
+            return [self.device_pairs] if self.device_pairs else []
+        groups = grouped(self.device_pairs, lambda pair: pair.within_run)
+        inside, across = groups.get(True, []), groups.get(False, [])
+        return [each for each in (inside, across, [] if inside else self.library_pairs) if each]
+
+    @cached_property
+    def scaled(self) -> list[Scaled]:
+        """Benchmarks of several devices, and what they are compared with."""
+        return scaling.scaled(self.measured)
+
+    @cached_property
+    def single_device(self) -> list[Measured]:
+        """Results of workloads that use one device; the others have pictures of their own."""
+        several = {row.result.workload for row in self.measured if parallel_of(row).devices > 1}
+        return [row for row in self.measured if row.result.workload not in several]
+
+    @cached_property
+    def trends(self) -> list[Trend]:
+        """Of machines with enough runs."""
+        return history.trends(self.all_runs, measured(self.all_rows))

@@ -1,0 +1,277 @@
+"""Results as lines over a size, where a line crosses 1×, and which benchmark stands for its workload: never a mean,
+always a setting with a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..runfile.kinds import KINDS, Kind
+from ..runfile.matching import shown_name
+from .pairs import ONE_SHOT, RESIDENT, Pair, observations
+from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
+
+if TYPE_CHECKING:
+    from ..statistics import Crossover
+
+Item = TypeVar("Item", Measured, Pair)
+"""What a line is made of: results, or comparisons of them."""
+Measure = Callable[[Item], Values | None]
+"""A quantity of an item, None where it has none."""
+_DTYPES = ("float32", "bfloat16", "float64", "tf32", "float16")
+"""The first that a workload has stands for it; half precision, which many CPUs only emulate, never before float32."""
+_USUAL = ("out", "preallocated")
+"""Settings that time the work alone, without allocating its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place on a line; ``flagged`` where something was wrong while it was measured."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    flagged: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Line(Generic[Item]):
+    """One setting of a workload on one device over its sizes; ``items`` and ``points`` belong together."""
+
+    size_name: str
+    items: tuple[Item, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def last(self) -> Measured:
+        """The benchmark of the largest size, which stands for what all have in common."""
+        return self.items[-1].subject
+
+    @property
+    def setting(self) -> Hashable:
+        """What tells it apart from lines of other settings."""
+        return _but_for(self.items[-1], self.size_name)
+
+    @property
+    def form(self) -> Hashable:
+        """Its setting but for the dtype."""
+        return _but_for(self.items[-1], self.size_name)[1:]
+
+    @cached_property
+    def shown(self) -> tuple[tuple[Point, Item], ...]:
+        """Without what isn't shown to people: too noisy, or above the measured peak."""
+        every = zip(self.points, self.items, strict=True)
+        return tuple((p, item) for p, item in every if not item.doubt and not too_noisy(p.low, p.high))
+
+    @property
+    def above_peak(self) -> bool:
+        """Whether any of its results is above the measured peak."""
+        return any(item.doubt == Doubt.ABOVE_PEAK for item in self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep(Generic[Item]):
+    """All lines of one workload."""
+
+    workload: str
+    size_name: str
+    lines: tuple[Line[Item], ...]
+
+
+def sweeps(items: Iterable[Item], measure: Measure[Item]) -> tuple[list[Sweep[Item]], list[Item]]:
+    """The workloads that were measured at several sizes, and the items of all others."""
+    swept: list[Sweep[Item]] = []
+    single: list[Item] = []
+    known = [item for item in items if measure(item)]
+    for workload, members in sorted(grouped(known, lambda item: item.subject.result.workload).items()):
+        size = size_parameter([item.subject.result for item in members])
+        if size is None:
+            single += members
+        else:
+            swept.append(Sweep(workload, size, tuple(_lines(members, size, measure))))
+    return swept, single
+
+
+def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable[Line[Item]]:
+    groups: dict[Hashable, list[tuple[Point, Item]]] = {}
+    for item in items:
+        x, values = number(item.subject.result, size), measure(item)
+        if x is not None and values is not None:
+            base = (item.base.source, item.differs) if isinstance(item, Pair) else None
+            key = item.subject.source, base, _but_for(item, size)
+            groups.setdefault(key, []).append((Point(x, *values, item.noisy), item))
+    for members in groups.values():
+        points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
+        yield Line(size, ordered, points)
+
+
+def _but_for(item: Measured | Pair, size: str) -> tuple[Hashable, ...]:
+    case = item.subject.result
+    params = tuple((name, repr(value)) for name, value in case.params.items() if name != size)
+    return case.dtype, case.variant, case.regime, case.cache, params
+
+
+def time_of(row: Measured) -> Values:
+    """Median and quartiles of the rounds."""
+    return Values(row.time_s, row.times.q1_s, row.times.q3_s)
+
+
+def speedup_of(pair: Pair) -> Values:
+    """With data that stays on the device."""
+    return pair.values
+
+
+def speedup_with_copies(pair: Pair) -> Values | None:
+    """With inputs and outputs copied for every call."""
+    return pair.copies.values if pair.copies else None
+
+
+MEASURES: dict[str, Measure[Pair]] = {RESIDENT: speedup_of, ONE_SHOT: speedup_with_copies}
+"""What is compared in each regime."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """Where a line of speedups crosses 1×; ``processes`` are those that the interval rests on."""
+
+    line: Line[Pair]
+    regime: str
+    crossover: Crossover
+    processes: int
+    note: str = ""
+
+    @property
+    def disputed(self) -> bool:
+        """Whether some resamples of the processes cross where the mean doesn't."""
+        return self.crossover.size is None and self.crossover.low != self.crossover.high
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The sizes that it surely lies between: the interval's, without one the measured sizes next to it; None where
+        all that is measured leaves it open."""
+        known, sizes = self.crossover, [point.x for point in self.line.points]
+        if known.size is None or self.disputed or self.line.above_peak:
+            return None
+        if known.low is None or known.high is None:
+            below, above = [x for x in sizes if x <= known.size], [x for x in sizes if x >= known.size]
+            return max(below, default=sizes[0]), min(above, default=sizes[-1])
+        if not known.low or known.high == math.inf or (known.low <= sizes[0] and known.high >= sizes[-1]):
+            return None
+        return known.low, known.high
+
+
+def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
+    """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
+    from .. import statistics
+
+    paired = all(pair.within_run for pair in line.items)
+    sides = [
+        [observations(row.result, regime) for row in rows]
+        for rows in ([pair.base for pair in line.items], [pair.other for pair in line.items])
+    ]
+    common = [set.intersection(*map(set, side)) for side in sides]
+    if paired:
+        common = [common[0] & common[1]] * 2
+    count = min(map(len, common))
+    x = [point.x for point in line.points]
+    if count < 2:
+        known = statistics.crossover(x, [point.y for point in line.points])
+        single = any(len(times) < 2 for side in sides for times in side)
+        note = "one process" if single else "no two processes measured every size"
+        return Crossing(line, regime, known, 1, f"{note}: no interval")
+    tops, bottoms = (
+        [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
+    )
+    known = statistics.crossover_interval(x, tops, bottoms, paired=paired)
+    return Crossing(line, regime, known, count, _note(known, one_size=min(x) == max(x)))
+
+
+def _note(known: Crossover, one_size: bool) -> str:
+    """What the interval leaves open, and that a single size says little."""
+    words = ["one size"] * one_size
+    if known.size is None and known.low != known.high:
+        words.append("processes disagree: in some resamples it crosses")
+    elif known.size and not known.low:
+        words.append("interval begins below the smallest size")
+    if known.size and known.high == math.inf:
+        words.append("interval ends beyond the largest size")
+    return "; ".join(words)
+
+
+def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
+    """Of every line in both regimes, by baseline."""
+    return [
+        crossing_of(line, regime)
+        for members in grouped(
+            pairs, lambda pair: pair.base.source[1:] if pair.within_run else pair.base.source
+        ).values()
+        for regime, measure in MEASURES.items()
+        for sweep in sweeps(members, measure)[0]
+        for line in sweep.lines
+    ]
+
+
+# What stands for a workload -------------------------------------------------------------------------------------------
+
+
+def plainness(item: Measured | Pair) -> tuple[object, ...]:
+    """What sorts a workload's plainest setting first: eager, float32, warm caches, without allocating its result."""
+    case = item.subject.result
+    dtype = _DTYPES.index(case.dtype) if case.dtype in _DTYPES else len(_DTYPES)
+    usual = any(value in _USUAL for value in case.params.values())
+    return case.variant != "eager", dtype, case.cache != "hot", not usual
+
+
+def representative(items: Sequence[Item]) -> Item:
+    """Of a workload's items on one device: the plainest setting at its largest size, the same on every machine."""
+    size = size_parameter([item.subject.result for item in items])
+
+    def order(item: Item) -> tuple[object, ...]:
+        case = item.subject.result
+        numbers = [-value for _, value in sorted(case.params.items()) if isinstance(value, int | float)]
+        return *plainness(item), -(number(case, size) or 0.0), numbers
+
+    return min(items, key=order)
+
+
+def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
+    """By heading of the kind of work, in the order of KINDS, then by name of one's own benchmarks: an item for each
+    workload, that of the most benchmarks first. Kinds that no answer counts are left out."""
+    counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
+    workloads = grouped(counted, lambda item: item.subject.result.workload).values()
+    chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
+    found: dict[str, list[Item]] = grouped(chosen, lambda item: heading(item.subject))
+    return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
+
+
+def heading(row: Measured) -> str:
+    """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
+    return row.kind.heading if row.kind else row.result.title or shown_name(row.result.workload)
+
+
+def kind_named(heading: str) -> Kind | None:
+    """The kind of that heading; None for one's own."""
+    return next((kind for kind in KINDS.values() if kind.heading == heading), None)
+
+
+def shared(items: Iterable[Item]) -> list[Item]:
+    """Of one workload the plainest setting, at the largest size, that most devices have: an item for each device."""
+    cases = [
+        list({item.subject.source: item for item in reversed(same)}.values())[::-1]
+        for same in grouped(items, lambda item: (item.subject.setting, item.subject.size)).values()
+    ]
+    most = max(map(len, cases))
+    by_first = {id(case[0]): case for case in cases if len(case) == most}
+    return by_first[id(representative([case[0] for case in cases if len(case) == most]))]
+
+
+def slowest_first(rows: Iterable[Measured]) -> list[list[Measured]]:
+    """Each setting of each workload at the largest size that most devices have, a row for each device; the longest
+    times lead."""
+    settings = grouped(rows, lambda row: (row.result.workload, row.setting))
+    shown = [shared(members) for members in settings.values()]
+    return sorted(shown, key=lambda rows: -max(row.time_s for row in rows))

@@ -1,0 +1,546 @@
+"""Every table of a report, each a list of columns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..format import bytes_text, ratio_text, seconds_text, shorten, text
+from ..intervals import INTERVAL
+from ..runfile.flags import ADVICE
+from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
+from . import words
+from .answer import Answer
+from .cards import Card, WorkRow
+from .machines import Priced, cost_table, differences
+from .metrics import METRICS
+from .pairs import LeftOut, Pair
+from .render import Column, Table, table
+from .rows import Doubt, Measured, Row, Values, grouped, too_noisy
+from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
+from .study import Study
+from .sweeps import Line, representative, sweeps
+
+_Found = TypeVar("_Found")
+_MOST_ROWS = 40
+_SWITCH = {True: "on", False: "off", None: "unknown"}
+_SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
+_COPIES = "With copies: inputs and results copied for every call."
+_NO_INTERVAL = "(range of one process, not a confidence interval; use --processes 3)"
+
+
+# The answer -----------------------------------------------------------------------------------------------------------
+
+_WORK = Column[WorkRow]("work", lambda row: row.name)
+_WITH_COPIES = Column[WorkRow](
+    "with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES
+)
+ANSWER: list[Column[WorkRow]] = [
+    _WORK,
+    Column("typically", lambda row: row.ratio),
+    Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, whose median is"
+           " given."),
+    _WITH_COPIES,
+    Column("faster from", lambda row: row.faster_from),
+    Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
+           " ◐ if the data stays on the device."),
+]  # fmt: skip
+TIMES: list[Column[Measured]] = [
+    Column("benchmark", lambda row: " ".join(filter(None, [words.benchmark(row.result), words.unverified(row)]))),
+    Column("time", words.time),
+    Column("throughput", words.throughput),
+    Column("% of peak", words.share_of_peak),
+]
+
+
+def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
+    """A table for each card, of several devices against one baseline a single one; the times where there is none.
+    ``brief`` ones have no range and no note."""
+    if answer.cards and all(card.alike for card in answer.cards):
+        return [side_by_side(answer.cards)]
+    note = "Each benchmark at its largest size."
+    columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
+    note = "" if brief else note
+    tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
+    if answer.times:
+        more = f"And {answer.more} more: results.csv." * bool(answer.more)
+        tables.append(table("Times", TIMES, answer.times, more))
+    return tables
+
+
+def side_by_side(cards: Sequence[Card]) -> Table:
+    """How much faster each device is than the one that all are compared with."""
+    kinds = list(dict.fromkeys(row.heading for card in cards for row in card.rows))
+    by_card = [{row.heading: row for row in card.rows} for card in cards]
+    columns: list[Column[str]] = [Column("work", str)]
+    for card, rows in zip(cards, by_card, strict=True):
+        columns.append(Column(f"{card.device}", _ratio_cell(rows)))
+    differ = words.listed(sorted({pair.differs for card in cards for pair in card.pairs if pair.differs}), 3)
+    note = f"Speedup over {cards[0].baseline}, each benchmark at the largest size that both have; in brackets its 95% "
+    note += "interval, or the range and the number of the benchmarks that both have, of which the median is given."
+    note += f" Compared although they differ: {differ}." * bool(differ)
+    return table(f"Speedup over {cards[0].baseline}", columns, kinds, note)
+
+
+def _ratio_cell(rows: dict[str, WorkRow]) -> Callable[[str], str]:
+    def cell(heading: str) -> str:
+        row = rows.get(heading)
+        if row is None or row.typical is None:
+            return row.ratio if row else words.NO_VALUE
+        count = row.range.rpartition(" (")[2].removesuffix(")") if len(row.known) > 1 else ""
+        ends = row.range.rpartition(" (")[0] if count else row.range
+        return f"{row.ratio} ({ends}{f'; {count} benchmarks' * bool(count)}){'*' * row.typical.noisy}"
+
+    return cell
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+def results_table(study: Study) -> Table:
+    """Every measured benchmark: what ``gpubench show`` prints."""
+    columns: list[Column[Measured]] = [
+        Column("run", lambda row: row.run_name if study.several_runs else ""),
+        Column("benchmark", lambda row: words.benchmark(row.result)),
+        Column("device", study.names.of),
+        Column("time", words.time),
+        Column(
+            "spread", words.precision, "Spread: half the 95% interval; ~ of one process, half the interquartile range."
+        ),
+        Column("throughput", words.throughput),
+        Column("% of peak", words.share_of_peak),
+    ]
+    above = "— above the measured peak (the peak was measured too low)." * any(row.doubt for row in study.measured)
+    noisy = "* noisy: may be far off; why: the column flags of results.csv." * any(row.flags for row in study.measured)
+    return table("", columns, study.measured, " ".join(filter(None, [noisy, above])))
+
+
+def beside_each_other(study: Study) -> Table:
+    """A row for each benchmark and size: its time on the CPU, in NumPy and on each GPU, and what they say."""
+    sources = sorted({row.source for row in study.measured}, key=lambda source: (source.device != "cpu", source))
+    gpus = [source for source in sources if source.device != "cpu"]
+    by_row = {id(pair.other): pair for pair in study.pairs}
+    cells = grouped(study.measured, lambda row: (row.result.workload, row.setting, repr(row.size)))
+    order = {workload: i for i, workload in enumerate(dict.fromkeys(row.result.workload for row in study.measured))}
+    rows = sorted(cells.values(), key=lambda members: _by_size(members[0], order))
+    columns: list[Column[list[Measured]]] = [Column("", _telling_name(study))]
+    for source in sources:
+        first = next(row for row in study.measured if row.source == source)
+        on_cpu = source.device == "cpu" and not source.library
+        name = "CPU" if on_cpu and not study.several_runs else study.names.of(first)
+        suffix = f" {name}" if len(gpus) > 1 and source in gpus else ""
+        at = _row_at(source)
+        columns.append(Column(name, _if_any(at, lambda row: f"{words.time(row)} {words.precision(row)}")))
+        columns += [
+            Column(f"speedup{suffix}", _if_any(_pair_at(at, by_row), words.speedup)),
+            Column(f"with copies{suffix}", _if_any(_pair_at(at, by_row), words.with_copies)),
+        ]
+        if source in gpus or (not gpus and on_cpu):
+            columns.append(Column(f"throughput{suffix}", _if_any(at, words.throughput)))
+            columns.append(Column(f"% of peak{suffix}", _if_any(at, words.share_of_peak)))
+    several = any(len(row.times.processes) > 1 for row in study.measured)
+    note = "± is half the 95% confidence interval."
+    note = note if several else "~ is half the interquartile range of one process; --processes 3 gives a 95% interval."
+    return table("", columns, rows, note)
+
+
+def _by_size(row: Measured, order: dict[str, int]) -> tuple[object, ...]:
+    numbers = tuple(value for value in row.result.params.values() if isinstance(value, int | float))
+    return numbers, order[row.result.workload]
+
+
+def _telling_name(study: Study) -> Callable[[list[Measured]], str]:
+    """What tells a row from the others: ``a @ b bfloat16, n=256``; the workload where nothing else does."""
+    one = {
+        name: len({getattr(row.result, name) for row in study.measured}) == 1
+        for name in ("workload", "dtype", "variant")
+    }
+
+    def cell(members: list[Measured]) -> str:
+        case = members[0].result
+        told = [
+            words.name(case) * (not one["workload"]),
+            case.dtype * (not one["dtype"]),
+            case.variant * (not one["variant"]),
+            f"cache {case.cache}" * (case.cache == "cold"),
+            *(words.parameter(name, value) for name, value in case.params.items()),
+        ]
+        return "  ".join(filter(None, told)) or words.name(case)
+
+    return cell
+
+
+def _row_at(source: object) -> Callable[[list[Measured]], Measured | None]:
+    return lambda members: next((row for row in members if row.source == source), None)
+
+
+def _pair_at(
+    at: Callable[[list[Measured]], Measured | None], pairs: dict[int, Pair]
+) -> Callable[[list[Measured]], Pair | None]:
+    return lambda members: pairs.get(id(at(members)))
+
+
+def _if_any(
+    at: Callable[[list[Measured]], _Found | None], cell: Callable[[_Found], str]
+) -> Callable[[list[Measured]], str]:
+    """Empty where the row isn't there."""
+    return lambda members: cell(found) if (found := at(members)) else ""
+
+
+# Speedups -------------------------------------------------------------------------------------------------------------
+
+
+def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_ROWS) -> Table:
+    """A row for each workload, dtype and device, at the largest size of one setting that is named."""
+    alike = grouped(
+        pairs, lambda p: (p.other.result.workload, words.arithmetic(p.other), p.other.source, p.base.source)
+    )
+    chosen = [representative(members) for members in alike.values()]
+    kinds = sorted({pair.uncertainty for pair in chosen})
+    note = f"In brackets: {', '.join(kinds)}"
+    note += "." if all(kind.startswith(INTERVAL) for kind in kinds) else f" {_NO_INTERVAL}."
+    columns: list[Column[Pair]] = [
+        Column("benchmark", lambda pair: words.benchmark(pair.other.result)),
+        Column("device", lambda pair: study.names.of(pair.other)),
+        Column("against", lambda pair: study.names.of(pair.base) + (f" ({pair.differs})" if pair.differs else "")),
+        Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}{'*' * pair.noisy}"),
+        Column("speedup", words.speedup),
+        Column("with copies", words.with_copies),
+        Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized."),
+        Column("faster from", lambda pair: _crossing(study, pair),
+               "Faster from: the smallest size above which it always is; unsure where the interval allows otherwise."),
+    ]  # fmt: skip
+    return table("Speedup", columns, chosen, note, most)
+
+
+def _crossing(study: Study, pair: Pair) -> str:
+    found = study.crossing_by_pair.get(id(pair))
+    return words.crossing(found) if found else words.NO_VALUE
+
+
+def overview(study: Study) -> Table:
+    """One row for each workload, to paste into a page: speedups where a GPU was measured, else times."""
+    if study.device_pairs:
+        return speedup_table(study, study.device_pairs, most=None)
+    groups = grouped(study.measured, lambda row: (row.result.workload, words.arithmetic(row), row.source))
+    columns: list[Column[Measured]] = [TIMES[0], Column("device", study.names.of), *TIMES[1:]]
+    return table("Times", columns, [representative(members) for members in groups.values()])
+
+
+def left_out_table(left_out: Sequence[LeftOut]) -> Table:
+    """What was not compared, by what differs."""
+    groups = grouped(left_out, lambda each: tuple(each.differences.items()))
+    in_order = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+    columns: list[Column[tuple[tuple[tuple[str, str], ...], list[LeftOut]]]] = [
+        Column("what differs", lambda group: ", ".join(words for _, words in group[0])),
+        Column("benchmarks", lambda group: len(group[1])),
+        Column("which", lambda group: _names(each.row for each in group[1])),
+        Column("to compare them", lambda group: " ".join(f"--allow {term}" for term, _ in group[0])),
+    ]
+    note = "Benchmarks without a comparable baseline. With --allow the difference is named beside the speedup."
+    return table("Not compared", columns, in_order, note, _MOST_ROWS)
+
+
+def _names(rows: Iterable[Row]) -> str:
+    return words.listed(list(dict.fromkeys(words.name(row.result) for row in rows)), 4)
+
+
+# Details --------------------------------------------------------------------------------------------------------------
+
+
+def launch_table(study: Study) -> Table:
+    """Where launching takes longer than the work, and from which size on it no longer does."""
+    known = [row for row in study.measured if row.result.device_s is not None and row.result.launch_s is not None]
+    swept, single = sweeps(known, _share_of_launch)
+    lines = [line for sweep in swept for line in sweep.lines] + [
+        Line("", (row,), ()) for row in single if _share_of_launch(row).value < 1
+    ]
+    columns: list[Column[Line[Measured]]] = [
+        Column("benchmark", lambda line: f"{words.name(line.last.result)} "
+               f"{words.setting(line.last.result, without=(line.size_name,))}".strip()),
+        Column("device", lambda line: study.names.of(line.last)),
+        Column("launch-bound up to", _launch_bound_up_to),
+        Column("busy at smallest", lambda line: _busy(line.items[0])),
+        Column("busy at largest", lambda line: _busy(line.last)),
+    ]  # fmt: skip
+    bound = [line for line in lines if not line.points or any(point.y < 1 for point in line.points)]
+    note = "Launch-bound: launching the work takes the host longer than running it takes the device."
+    return table("Launch overhead", columns, bound, note, _MOST_ROWS)
+
+
+def _share_of_launch(row: Measured) -> Values:
+    """1 where a benchmark stops being launch-bound."""
+    share = (row.result.device_s or 0) / (row.result.launch_s or 1)
+    return Values(share, share, share)
+
+
+def _launch_bound_up_to(line: Line[Measured]) -> str:
+    if not line.points:
+        return "single size"
+    size = max(point.x for point in line.points if point.y < 1)
+    ends = "" if size < line.points[-1].x else " (the largest)"
+    return f"{words.size_label(line.size_name)} = {words.size_text(size, line.size_name)}{ends}"
+
+
+def _busy(row: Measured) -> str:
+    return f"{(row.result.device_s or 0) / row.time_s:.0%}"
+
+
+def rate_table(study: Study) -> Table:
+    """The highest rate of each family, dtype and device."""
+    rated = [row for row in study.measured if row.rate and row.throughput]
+    groups = grouped(rated, lambda row: (_rated_name(row), study.names.of(row), words.arithmetic(row), row.rate))
+    best = [max(groups[key], key=_rating) for key in sorted(groups, key=lambda key: (*key[:3], str(key[3])))]
+    more = [metric for metric in METRICS.values() if metric.in_summary and metric.name != "utilisation"]
+    columns: list[Column[Measured]] = [
+        Column("benchmarks", _rated_name),
+        Column("device", study.names.of),
+        Column("dtype", words.arithmetic),
+        Column("throughput", words.throughput, "Throughput = work per call / wall time."),
+        Column("% of peak", words.share_of_peak,
+               "% of peak = share of the roofline limit measured at the start of the run."),
+        *(Column(m.label[:1].lower() + m.label[1:], _metric_cell(m.name)) for m in more),
+        Column("reached by", lambda row: words.benchmark(row.result)),
+    ]  # fmt: skip
+    return table("Highest throughput", columns, best, "", _MOST_ROWS)
+
+
+def _rated_name(row: Measured) -> str:
+    if (row.rate and row.rate.amount == "items") or row.own:
+        return words.name(row.result)
+    return row.kind.heading if row.kind else row.family
+
+
+def _rating(row: Measured) -> tuple[bool, float]:
+    return not row.doubt, row.throughput.value if row.throughput else 0.0
+
+
+def _metric_cell(name: str) -> Callable[[Measured], str]:
+    return lambda row: METRICS[name].words(METRICS[name].of(row))
+
+
+def jobs_table(study: Study) -> Table:
+    """Jobs of many equal steps, of which one was measured."""
+    columns: list[Column[Measured]] = [
+        Column("job", lambda row: words.benchmark(row.result)),
+        Column("device", study.names.of),
+        Column("steps", lambda row: f"{row.result.steps:,}"),
+        Column("one step", lambda row: text(row.time_s, "s")),
+        Column("all steps", lambda row: seconds_text((row.result.steps or 0) * row.time_s)),
+    ]
+    note = "Derived, not measured: the time of one step times the number of steps."
+    return table("Whole jobs", columns, [row for row in study.measured if row.result.steps], note)
+
+
+def unmeasured_table(study: Study) -> Table:
+    """Skipped and failed benchmarks by reason; reasons that differ only in their numbers count as one."""
+
+    def shape(row: Row) -> tuple[str, str]:
+        return row.result.status, re.sub(r"\d+([.,]\d+)*(e[+-]?\d+)?", "#", row.result.reason or "")
+
+    groups = grouped((row for row in study.rows if not isinstance(row, Measured)), shape)
+    in_order = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[0][1]))
+    columns: list[Column[list[Row]]] = [
+        Column("status", lambda rows: rows[0].result.status),
+        Column("benchmarks", lambda rows: len(rows)),
+        Column("reason", _reason),
+        Column("which", _names),
+    ]
+    return table("Skipped and failed", columns, [members for _, members in in_order])
+
+
+def _reason(rows: list[Row]) -> str:
+    reasons = list(dict.fromkeys(row.result.reason or "no reason given" for row in rows))
+    return ("e.g. " if len(reasons) > 1 else "") + shorten(reasons[0], 200)
+
+
+def flag_table(study: Study) -> Table:
+    """Every flag that a benchmark got, with what to try."""
+    entries = grouped(((row, name) for row in study.measured for name in row.flags), lambda entry: entry[1])
+    columns: list[Column[str]] = [
+        Column("flag", str),
+        Column("benchmarks", lambda name: len(entries[name])),
+        Column("evidence", lambda name: _evidence(entries[name][0][0], name)),
+        Column("possible cause", lambda name: ADVICE[name].why),
+        Column("what to try", lambda name: ADVICE[name].remedy),
+    ]
+    return table("Flags", columns, [name for name in ADVICE if name in entries])
+
+
+def _evidence(row: Measured, name: str) -> str:
+    seen = [flag.seen for flag in row.result.flags if flag.name == name]
+    seen = seen or [f"{row.utilisation:.3g} times the measured peak"]
+    where = f" on {row.result.device}" if row.result.device else ""
+    return f"e.g. {words.benchmark(row.result)}{where}: {shorten(seen[0], 160)}"
+
+
+def run_flag_table(study: Study) -> Table:
+    """What was seen of whole processes, which may raise the same flag more than once."""
+    runs = {row.run_name: row.run for row in study.rows}
+    entries = [(name, run, flag) for name, run in runs.items() for flag in run.flags]
+    columns: list[Column[tuple[str, Run, Raised]]] = [
+        Column("flag", lambda each: each[2].name),
+        Column("run", lambda each: each[0]),
+        Column("processes", lambda each: f"{len(set(each[2].processes))} of {each[1].processes}"),
+        Column("evidence", lambda each: shorten(each[2].seen, 160)),
+        Column("possible cause", lambda each: ADVICE[each[2].name].why),
+        Column("what to try", lambda each: ADVICE[each[2].name].remedy),
+    ]
+    return table("Flags of whole processes", columns, entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    device: str
+    what: str
+    peak: str
+
+
+def peak_table(study: Study) -> Table:
+    """The peaks of each device, measured in the same run."""
+    runs = {row.run_name: row.run for row in study.rows}
+    body = [
+        _Peak(f"{device} · {name}" if len(runs) > 1 else device, what, peak)
+        for name, run in runs.items()
+        for device in run.ceilings
+        for what, peak in _peaks(run, device)
+        if peak
+    ]
+    columns = [
+        Column[_Peak]("device", lambda each: each.device),
+        Column("what", lambda each: each.what),
+        Column("peak", lambda each: each.peak),
+    ]
+    return table(
+        "Measured peaks", columns, body, "Measured at the start of the run; % of peak and the roofline rest on them."
+    )
+
+
+def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
+    """Bandwidths by footprint, the smallest first: a few bytes more or less don't matter; then the single figures."""
+    known = run.ceilings[device]
+    entries: list[Bandwidth] = sorted(known.bandwidth, key=lambda entry: entry.footprint_bytes)
+    footprints = grouped(entries, lambda entry: (bytes_text(entry.footprint_bytes), entry.level))
+    for (size, level), patterns in footprints.items():
+        rates = [f"{shorten(entry.pattern, 16)} {text(entry.byte_per_s, 'B/s')}" for entry in patterns]
+        yield f"bandwidth at {size}, {shorten(level or 'memory', 16)}", words.listed(rates, 8)
+    rates = [f"{shorten(dtype, 16)} {text(rate, 'FLOP/s')}" for dtype, rate in known.throughput.items()]
+    yield "matrix products", words.listed(rates, 8)
+    yield "launch overhead", text(known.launch_floor_s, "s") if known.launch_floor_s else ""
+    for way in ("host_to_device", "device_to_host"):
+        rate = getattr(known, f"{way}_byte_per_s")
+        yield way.replace("_", " "), text(rate, "B/s") if rate else ""
+
+
+def method_table(study: Study) -> Table:
+    """How the numbers were taken; what no file says is left out."""
+
+    def join(values: Iterable[object]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+
+    rows, runs = study.measured, study.runs
+    waited = ", synchronization included" if all(row.times.timer in TIMERS for row in rows) else ""
+    named = " except for dtype tf32" if any(row.dtype == "tf32" for row in rows) else ""
+    checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))
+    body = [
+        ("clock", join(sorted({row.times.timer for row in rows}))),
+        ("time", "wall time of a call: median of the rounds, geometric mean of the processes" + waited),
+        ("processes", join(run.processes for run in runs)),
+        ("TF32", join(_SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
+        ("results verified", f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""),
+        ("not verified", _unchecked(checks)),
+        ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
+        ("gpubench", join(run.version for run in runs)),
+    ]
+    columns = [Column[tuple[str, str]]("what", lambda each: each[0]), Column("how", lambda each: each[1])]
+    return table("How it was measured", columns, [each for each in body if each[1]])
+
+
+def _unchecked(reasons: Counter[str]) -> str:
+    """The most frequent, and how many more there are."""
+    shown = reasons.most_common(3)
+    parts = [f"{count}: {shorten(why, 120)}" for why, count in shown]
+    more = reasons.total() - sum(count for _, count in shown)
+    return "; ".join([*parts, *([f"{more} for other reasons, see results.csv"] if more else [])])
+
+
+def machine_table(study: Study) -> Table:
+    """What was measured on, one row per run."""
+    runs = list({row.run_name: row.run for row in study.rows}.items())
+    columns: list[Column[tuple[str, Run]]] = [
+        Column("run", lambda each: each[0]),
+        Column("machine", lambda each: each[1].machine.label),
+        Column("devices", lambda each: "; ".join(f"{d.name}: {d.label}" if d.label else d.name
+                                                 for d in each[1].machine.devices)),
+        Column("torch", lambda each: each[1].machine.torch or words.NO_VALUE),
+        Column("threads", lambda each: each[1].machine.threads or words.NO_VALUE),
+        Column("date", lambda each: each[1].date or words.NO_VALUE),
+        Column("measured", lambda each: sum(result.times is not None for result in each[1].results)),
+    ]  # fmt: skip
+    return table("Machines", columns, runs)
+
+
+def scaling_table(study: Study) -> Table:
+    """A row for each benchmark of several devices that has a baseline."""
+    rows = [each for each in study.scaled if each.speedup and each.parallel.method not in (SINGLE, ONE_THREAD)]
+    threads = " or ".join(map(str, sorted({each.base_threads for each in rows if each.base_threads})))
+    kinds = ", ".join(sorted({each.uncertainty for each in rows if each.uncertainty}))
+    note = f"On a CPU, one device is one process with one thread, and the single process has all {threads} threads. "
+    columns: list[Column[Scaled]] = [
+        Column("benchmark", lambda each: words.name(each.row.result)),
+        Column("method", _method),
+        Column("devices", lambda each: f"{each.parallel.devices}" + (
+            f" × {each.parallel.threads} threads" if each.parallel.threads else "")),
+        Column("scaling", lambda each: each.parallel.mode or words.NO_VALUE),
+        Column("time", lambda each: words.time(each.row)),
+        Column("vs. one device", lambda each: _gain(each.scaling)),
+        Column("vs. single process", lambda each: _gain(each.speedup)),
+        Column("efficiency", lambda each: f"{each.efficiency.value:.0%}" if each.efficiency else words.NO_VALUE),
+        Column("ideal", lambda each: ratio_text(each.parallel.ideal_speedup) if each.parallel.ideal_speedup else "—"),
+    ]  # fmt: skip
+    return table("Multi-GPU and distributed", columns, rows, f"{note}In brackets: {kinds}.")
+
+
+def _method(each: Scaled) -> str:
+    batches = each.parallel.microbatches
+    return f"{each.parallel.method}" + (f", {batches} microbatch{'es' * (batches != 1)}" if batches else "")
+
+
+def _gain(gain: Gain | None) -> str:
+    """The baseline itself has no range."""
+    if gain is None:
+        return words.NO_VALUE
+    if gain.range is None:
+        return ratio_text(gain.value)
+    low, high = gain.range
+    return (
+        Doubt.TOO_NOISY if too_noisy(low, high) else f"{ratio_text(gain.value)} ({ratio_text(low)}–{ratio_text(high)})"
+    )
+
+
+def leading_tables(answer: Answer, prices: Sequence[Priced], brief: bool = False) -> list[Table]:
+    """What a report shows first."""
+    return [*answer_tables(answer, brief), *([cost_table(answer.study, prices)] if prices else [])]
+
+
+def detail_tables(study: Study) -> list[Table]:
+    """All others that have a row, the most asked for first."""
+    tables = [
+        *([differences(study)] if study.several_runs else []),
+        speedup_table(study, study.pairs),
+        left_out_table(study.left_out),
+        launch_table(study),
+        rate_table(study),
+        jobs_table(study),
+        unmeasured_table(study),
+        flag_table(study),
+        run_flag_table(study),
+        peak_table(study),
+        method_table(study),
+        machine_table(study),
+        scaling_table(study),
+    ]
+    return [each for each in tables if each.rows]

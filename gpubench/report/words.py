@@ -1,0 +1,335 @@
+"""What a benchmark, a setting, a device, a size, a ratio, a crossover and "unknown" is called: one name for one thing,
+on every screen, page and picture."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..devices.implementations import implementation_label
+from ..format import counted, ratio_text, seconds_text, shorten, text
+from ..runfile.matching import shown_name
+from ..runfile.schema import Case, DeviceFacts, Run, Scalar
+from .pairs import Pair, Verdict
+from .rows import Doubt, Measured, Row, Source, Values, too_noisy
+from .sweeps import Crossing
+
+NO_VALUE = "—"
+MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
+EVERY_SIZE = "every size"
+_NOISE = re.compile(
+    r"\((R|TM|C|modelled|synthetic)\)|\([^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
+    r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
+    re.IGNORECASE,
+)
+"""What a maker's name of a device has beyond the name that people use."""
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_BYTES = ("nbytes", "bytes")
+_LONGEST_VALUE, _LONGEST_DEVICE, _LONGEST_RUN = 24, 28, 24
+
+
+# Benchmarks and their settings ----------------------------------------------------------------------------------------
+
+
+def name(case: Case) -> str:
+    """``ResNet-50``, ``a @ b``: a workload, whatever its setting."""
+    return shorten(case.title or shown_name(case.workload))
+
+
+def setting(case: Case, without: Iterable[str] = ()) -> str:
+    """``float32, out, n=4096``: all that tells it from others of its workload, each word to be typed after ``-k``;
+    ``without`` parameters, and the ``dtype``, that are said elsewhere."""
+    words = [case.dtype * ("dtype" not in without), case.variant * (case.variant != "eager")]
+    words += [case.regime * (case.regime != "resident")]
+    words += [f"cache {case.cache}" * (case.cache not in ("", "hot"))]
+    words += [parameter(key, value) for key, value in case.params.items() if key not in without]
+    return ", ".join(filter(None, words))
+
+
+def in_full(row: Row) -> str:
+    """``Training networks, LeNet``: a workload where no heading above it says of what kind it is."""
+    own = name(row.result)
+    if row.kind is None:
+        return own
+    return row.kind.heading if own in row.kind.heading else f"{row.kind.heading}, {own}"
+
+
+def benchmark(case: Case) -> str:
+    """``ResNet-50 float32, batch=1``: a benchmark, without its device."""
+    return f"{name(case)} {setting(case)}".strip()
+
+
+def parameter(name: str, value: Scalar) -> str:
+    """A parameter's value, with its name where the value alone says nothing: ``out``, ``n=10⁷``, ``limit=None``."""
+    if isinstance(value, str) and value == value.strip() and any(map(str.isalnum, value)):
+        return shorten(value, _LONGEST_VALUE)
+    if isinstance(value, int) and not isinstance(value, bool) and (power := _power_of_ten(value)):
+        words = raised(power)
+    else:
+        words = str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+    words = shorten(words, _LONGEST_VALUE - 6)
+    return f"{shorten(name, _LONGEST_VALUE - 1 - len(words))}={words}"
+
+
+def size_setting(case: Case) -> str:
+    """``n=4096``; empty where it has no size."""
+    return parameter(case.size, case.params[case.size]) if case.size and case.size in case.params else ""
+
+
+def arithmetic(row: Row) -> str:
+    """``float32``, ``float32 autocast``: results that differ in it are never summed up in one number."""
+    case = row.result
+    words = case.dtype, case.variant * (case.variant != "eager"), f"cache {case.cache}" * (case.cache == "cold")
+    return " ".join(filter(None, words))
+
+
+def unverified(row: Row) -> str:
+    """``(not verified)`` for one's own benchmark whose result was not compared with a reference."""
+    check = row.result.check
+    return "(not verified)" if row.own and check and check.status != "passed" else ""
+
+
+def capitalised(name: str) -> str:
+    """A name as a heading, without underscores."""
+    return (name[:1].upper() + name[1:]).replace("_", " ")
+
+
+# Devices --------------------------------------------------------------------------------------------------------------
+
+
+class Names:
+    """What this report's devices are called: as short as tells them apart. ``labels`` are names that a person gave, by
+    a device's name and its maker's name for it."""
+
+    def __init__(self, rows: Iterable[Row], labels: Mapping[tuple[str, str], str] | None = None) -> None:
+        firsts: dict[Source, Row] = {}
+        threads: Counter[tuple[Source, int]] = Counter()
+        for row in rows:
+            firsts.setdefault(row.source, row)
+            if isinstance(row, Measured) and row.result.threads:
+                threads[row.source, row.result.threads] += 1
+        used = {source: count for (source, count), _ in reversed(threads.most_common())}
+        plain = {source: _name_of(row, used.get(source), labels or {}) for source, row in firsts.items()}
+        self.sources = sorted(plain, key=lambda source: (not firsts[source].on_accelerator, source.library != ""))
+        self.accelerators = [source for source in self.sources if firsts[source].on_accelerator]
+        self.several_runs = len({source.run for source in plain}) > 1
+        self._names: dict[Source, str] = {}
+        for source, words in plain.items():
+            rivals = {other.run for other in plain if plain[other] == words and other != source}
+            if source.run in rivals:
+                words = f"{words} #{source.device.partition(':')[2] or source.device}"
+            if rivals - {source.run}:
+                words = f"{words} · {shorten(source.run, _LONGEST_RUN)}"
+            self._names[source] = words
+
+    def of(self, row: Row) -> str:
+        """``H200``; ``Xeon, 2 threads``; ``NumPy``; ``H200 · CuPy``."""
+        return self._names.get(row.source, row.result.device)
+
+    def short(self, row: Row) -> str:
+        """Without the number of threads."""
+        return self.of(row).partition(",")[0]
+
+    def order(self, row: Row) -> int:
+        """Its place among the report's devices: GPUs, CPUs, other libraries."""
+        return self.sources.index(row.source)
+
+    def subject(self, pair: Pair) -> str:
+        """``H200``; ``PyTorch`` where libraries are compared on one device."""
+        return implementation_label(pair.other.result.implementation) if pair.within_device else self.short(pair.other)
+
+    def baseline(self, pairs: Sequence[Pair]) -> str:
+        """What these pairs are measured against."""
+        names = dict.fromkeys(self.of(pair.base) for pair in pairs)
+        if len(names) == 1:
+            return next(iter(names))
+        runs = {pair.base.run_name for pair in pairs if not pair.within_run}
+        if len(runs) == 1:
+            return shorten(runs.pop())
+        cpus = all(pair.base.result.device == "cpu" for pair in pairs)
+        return "the CPU of the same machine" if cpus else "the baseline"
+
+
+def _name_of(row: Row, threads: int | None, labels: Mapping[tuple[str, str], str]) -> str:
+    device, case = row.facts, row.result
+    if not case.device:
+        return shorten(brief_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
+    known = labels.get((device.name, device.label)) or brief_name(device.label)
+    known = shorten(known or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
+    if device.simulated:
+        known += " (simulated)"
+    if row.library:
+        label = implementation_label(row.library)
+        return f"{known} · {label}" if row.on_accelerator else label
+    threads = threads or row.run.machine.threads
+    return f"{known}, {counted(threads, 'thread')}" if threads and not row.on_accelerator else known
+
+
+def device_label(run: Run, name: str) -> str:
+    """What its maker calls the device: ``NVIDIA H200``, of two equal ones ``NVIDIA H200 #0``; its name where the file
+    knows no other. An unknown one is the machine, or ``unknown device`` where that has accelerators."""
+    if not name and any(each.accelerator for each in run.machine.devices):
+        return "unknown device"
+    label = run.machine.device(name).label or (run.machine.label if name in ("cpu", "") else "")
+    twins = [each for each in run.machine.devices if each.label == label]
+    label = re.sub(r"\((R|TM|C)\)", "", label, flags=re.IGNORECASE)
+    label = shorten(" ".join(label.split()).removesuffix(" Processor"), 60) or name
+    return f"{label} #{name.partition(':')[2] or name}" if len(twins) > 1 and label != name else label
+
+
+def brief_name(label: str) -> str:
+    """``H200`` of ``NVIDIA H200``: the name that people use."""
+    return " ".join(_NOISE.sub(" ", label).split()).strip(" -,") or label
+
+
+def machine(run: Run) -> str:
+    """What a run was measured on: devices, threads, the version of PyTorch."""
+    threads = f", {counted(run.machine.threads, 'thread')}" if run.machine.threads else ""
+    parts = [device_label(run, each.name) + (threads if each.name == "cpu" else "") for each in run.machine.devices]
+    return " · ".join([*parts, *([f"PyTorch {run.machine.torch.partition('+')[0]}"] if run.machine.torch else [])])
+
+
+def simulated(runs: Iterable[Run]) -> list[str]:
+    """Names of the devices whose times come from a model."""
+    found: list[DeviceFacts] = [device for run in runs for device in run.machine.devices if device.simulated]
+    return sorted({device.label or device.name for device in found})
+
+
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+
+def times(value: float) -> str:
+    """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`gpubench.format.ratio_text` does."""
+    if value >= 1:
+        return ratio_text(value)
+    inverse = ratio_text(1 / value)
+    return inverse if inverse == "1.0×" else f"{inverse} slower"
+
+
+def times_range(low: float, high: float) -> str:
+    """``48× to 113×``, ``2.2× to 3.3× slower``."""
+    ends = times(low), times(high)
+    if ends[0] != ends[1] and all(end.endswith(" slower") for end in ends):
+        ends = ends[1].removesuffix(" slower"), ends[0]
+    return " to ".join(dict.fromkeys(ends))
+
+
+def speedup(pair: Pair) -> str:
+    """``132× (111× to 141×)``; the range alone where it is wide; that it is unknown where there is a doubt."""
+    if pair.doubt or too_noisy(pair.ratio.low, pair.ratio.high):
+        return ratio(pair)
+    return f"{ratio(pair)} ({times_range(pair.ratio.low, pair.ratio.high)})"
+
+
+def ratio(pair: Pair) -> str:
+    """``132×``; ``12× to 120×`` where its interval is wide and still excludes 1."""
+    return pair.doubt or _ratio(pair.values)
+
+
+def with_copies(pair: Pair) -> str:
+    """The speedup with inputs and results copied for every call."""
+    if pair.copies is None:
+        return NO_VALUE
+    return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
+
+
+def _ratio(values: Values) -> str:
+    return times_range(values.low, values.high) if too_noisy(values.low, values.high) else times(values.value)
+
+
+def calls(pair: Pair) -> str:
+    """On data that stays on the device, until its copies are amortized."""
+    known = pair.copies and not pair.doubt and pair.copies.calls
+    return f"{known:,}" if known else NO_VALUE
+
+
+def time(row: Measured) -> str:
+    """``10.0 ms``; ``10 ms*``, to two digits, where the result is flagged."""
+    return starred_time(row.time_s, bool(row.flags))
+
+
+def starred_time(seconds: float, doubtful: bool) -> str:
+    """As :func:`time`."""
+    return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
+
+
+def precision(row: Measured) -> str:
+    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range."""
+    width = row.interval.high - row.interval.low if row.interval else row.times.iqr_s
+    share, sign = width / 2 / row.time_s, "±" if row.interval else "~"
+    return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"
+
+
+def throughput(row: Measured) -> str:
+    """``15.0 TFLOP/s``; a dash where it can't be; empty where no work is declared."""
+    if not row.rate or not row.throughput:
+        return ""
+    return NO_VALUE if row.doubt else text(row.throughput.value, row.rate.unit)
+
+
+def share_of_peak(row: Measured) -> str:
+    """``73%`` of a measured peak; a dash above 100%; empty where it is unknown."""
+    share = row.utilisation
+    return "" if share is None else NO_VALUE if share > 1 else "<1%" if share < 0.01 else f"{share:.0%}"
+
+
+# Sizes and crossovers -------------------------------------------------------------------------------------------------
+
+
+def crossing(found: Crossing) -> str:
+    """From which size on the device is faster: only what the interval, or the sizes on either side, hold for sure."""
+    line, known = found.line, found.crossover
+    sizes, label = [point.x for point in line.points], size_label(line.size_name)
+    if line.above_peak or len(sizes) == 1 or found.disputed or (known.crosses and not found.ends):
+        return Verdict.UNSURE
+    if known.always:
+        return Verdict.UNSURE if any(pair.doubt for pair in line.items) else EVERY_SIZE
+    if known.size is None or not found.ends:
+        ahead = [point.x for point in line.points if point.y >= 1]
+        upper = size_text(max(ahead) if ahead else sizes[-1], line.size_name)
+        return f"{'only' if ahead else 'not'} up to {label} = {upper}"
+    if known.low is None:
+        low, high = (size_text(end, line.size_name) for end in found.ends)
+        return f"{label} between {low} and {high}"
+    return f"{label} ≈ {rounded_size(known.size, line.size_name)}"
+
+
+def size_text(size: float, name: str = "") -> str:
+    """``1024``, ``10⁷``, ``65.5k``; sizes in bytes ``1 MB``."""
+    if name in _BYTES:
+        return text(size, "B", 3).replace(".00", "").replace(".0 ", " ")
+    if power := _power_of_ten(size):
+        return raised(power)
+    if size < 10_000:
+        return f"{size:.4g}" if size == int(size) else f"{float(f'{size:.3g}'):g}"
+    return text(size, "", 3).replace(".0 ", " ").replace(" ", "")
+
+
+def rounded_size(size: float, name: str = "") -> str:
+    """A size that was estimated, to two digits: ``72``, ``34k``; below ten a whole number."""
+    return size_text(max(1, round(size)) if size < 10 else float(f"{size:.2g}"), name)
+
+
+def size_label(name: str) -> str:
+    """The size parameter's name for an axis."""
+    return "bytes" if name in _BYTES else shorten(name)
+
+
+def raised(power: int) -> str:
+    """``10⁻⁴``."""
+    return "10" + str(power).translate(_SUPERSCRIPTS)
+
+
+def _power_of_ten(size: float) -> int:
+    """The exponent of a size of 10,000 or more that is a power of ten, else 0."""
+    power = round(math.log10(size)) if size >= 10_000 else 0
+    return power if power and math.isclose(size, 10.0**power, rel_tol=1e-9) else 0
+
+
+def listed(values: Sequence[str], most: int = 6) -> str:
+    """``a, b, c``; a long list breaks off with how many more there are."""
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(values[:most]) + more
