@@ -34,8 +34,7 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         network = training.network(task, data, **options)
         batches = training.batches(task, data, rows, batch)
         update = training.optimizer(optimizer, list(network.parameters()), rate)
-        if not data.meta:
-            network = distributed.replicated(network, [torch.device(name) for name in names])
+        network = gpubench.prepare(distributed.replicated, network, [torch.device(name) for name in names]) or network
         return network, training.Trainer(network, training.task(task).loss, batches, update)
 
     network, learner = fresh(gpubench.data)
@@ -47,7 +46,8 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
         "rows": distributed.split_batches(rows, batch, devices),
         "interconnect": home.interconnect([each.index for each in used]) if devices > 1 else None,
     }
-    if not gpubench.data.meta:
+
+    def measure_parts():
         clock = DeviceClock(used)
         with matmul_precision(gpubench.case.dtype):
             gpubench.parallel["phases"] = distributed.phase_times(network, learner.batches[0][0], clock)
@@ -56,6 +56,8 @@ def step(gpubench, task, devices, mode, rows, batch, optimizer="sgd", rate=1e-3,
             gpubench.parallel["losses"] = training.loss_curve(again, epochs)
             if gpubench.first:
                 training.require_task_learned(gpubench.parallel["losses"], gpubench.data.seed)
+
+    gpubench.prepare(measure_parts)
 
     def reference():
         exact = Data(CPU, torch.float64, gpubench.data.seed)

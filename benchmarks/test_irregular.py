@@ -165,9 +165,8 @@ def test_random_numbers(gpubench, n):
         draw, how = np.random.default_rng(gpubench.data.seed).standard_normal, {"dtype": dtype}
     else:
         draw, how = torch.randn, {"dtype": gpubench.dtype, "device": gpubench.device}
-    if gpubench.first and not gpubench.data.meta:
-        drawn = draw(n, **how)
-        require_normal(np.asarray(drawn if isinstance(drawn, np.ndarray) else drawn.cpu().double()))
+    if gpubench.first:
+        gpubench.prepare(lambda: require_normal(torch.as_tensor(draw(n, **how)).cpu().double().numpy()))
     why = "random values: their mean and variance are checked"
     threads = 1 if gpubench.implementation == "numpy" else None
     gpubench(draw, n, check=why, nbytes=n * gpubench.dtype.itemsize, items=n, threads=threads, **how)

@@ -46,6 +46,5 @@ def test_decode(gpubench, model, batch, tg):
 @pytest.mark.gpubench_sweep("model, batch, tg", smoke=[("10M", 1, 16)], quick=QUICK, full=FULL)
 def test_decode_int8(gpubench, model, batch, tg):
     """The same with weights of 8 bits and activations of 16: half of the bytes to read."""
-    if not gpubench.data.meta:
-        models.require_int8(gpubench.device, gpubench.dtype)
+    gpubench.prepare(models.require_int8, gpubench.device, gpubench.dtype)
     infer(gpubench, model, batch, tg, 1, int8=True)

@@ -31,6 +31,16 @@ def reference(offsets, columns, values, dense):
     return scipy_multiply(*arrays)
 
 
+def require_product(home, *operands):
+    """Skip, with torch's reason, where it has none."""
+    try:
+        multiply(*operands)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, NotImplementedError) as error:
+        raise Unmeasurable(f"no sparse product on {home}: {' '.join(str(error).split())[:150]}") from error
+
+
 @pytest.mark.gpubench(
     title="Product sparse × dense", full_dtypes=["float64"], implementations=["torch", "numpy"], size="n"
 )
@@ -49,11 +59,5 @@ def test_csr(gpubench, width, n):
     if gpubench.implementation == "numpy":
         gpubench(scipy_multiply, *map(gpubench.numpy, (*matrix, dense)), threads=1, **work)
         return
-    if not gpubench.data.meta:
-        try:
-            multiply(*matrix, dense)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, NotImplementedError) as error:
-            raise Unmeasurable(f"no sparse product on {gpubench.home}: {' '.join(str(error).split())[:150]}") from error
+    gpubench.prepare(require_product, gpubench.home, *matrix, dense)
     gpubench(multiply, *matrix, dense, **work)

@@ -30,9 +30,9 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
         data, variant = Data(gpubench.home, torch.float32, data.seed, meta=data.meta), "autocast float16"
     learner = training.trainer(name, data, batch // pieces, rows=batch, update=optimizer, variant=variant, **options)
     learner.accumulates = pieces > 1
-    if part == "update" and not gpubench.data.meta:
+    if part == "update":
         with matmul_precision(gpubench.case.dtype):
-            learner.backward()
+            gpubench.prepare(learner.backward)
     count = {"flops": training.count_flops(name, batch, **options)[part]} if gpubench.first else {}
     if part == "update":
         elements = sum(parameter.numel() for parameter in learner.parameters)
@@ -171,14 +171,15 @@ def test_tabular(gpubench):
     def fresh(data):
         return training.trainer("tabular", data, training.TABULAR_BATCH, **options)
 
-    if not gpubench.data.meta:
-        losses = training.loss_curve(
-            fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed)), training.TABULAR_EPOCHS
-        )
+    def learn():
+        learning = fresh(Data(gpubench.home, gpubench.dtype, gpubench.data.seed))
+        losses = training.loss_curve(learning, training.TABULAR_EPOCHS)
         if gpubench.first:
             exact = training.loss_curve(fresh(Data(CPU, torch.float64, gpubench.data.seed)), training.TABULAR_EPOCHS)
             training.require_learning(losses, exact)
         gpubench.parallel = {"method": "single", "devices": 1, "losses": losses}
+
+    gpubench.prepare(learn)
     learner = fresh(gpubench.data)
 
     def reference():

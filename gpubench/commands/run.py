@@ -20,7 +20,7 @@ from ..runfile.schema import OK
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
-from ..supervise.project import BENCHMARK_FOLDERS, described, pytest_terms, read_project
+from ..supervise.project import BENCHMARK_FOLDERS, described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .choice import add_expression, chosen
 from .report import add_chart_arguments, charts_of
@@ -230,10 +230,8 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
     given = [*options.passed_on(args), *chosen(args), *args.pytest]
     if args.processes is not None and args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    terms = pytest_terms(paths, Path.cwd(), given)
-    if terms.ignored:
-        _say(terms.ignored)
-    return paths, [*terms.options, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
+    root = root_option(paths, Path.cwd(), given)
+    return paths, [*root, *given], args.processes or (1 if args.preset in options.IN_ONE_PROCESS else 3)
 
 
 def _require_writable(folder: Path) -> None:

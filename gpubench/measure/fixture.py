@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs, to_builtins
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy
     import torch
 
+_T = TypeVar("_T")
 LONG_CALL = 0.01
 """A call that takes longer, in seconds, is a round of its own: the median of the rounds is its latency."""
 ENERGY_FROM = 0.05
@@ -96,6 +97,11 @@ class Inputs:
     def _data(self, home: Device, stream: int = 0) -> Data:
         settings = self._session.settings
         return Data(home, torch_dtype(self.case.dtype), settings.seed, stream=stream, meta=settings.plan)
+
+    def prepare(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:
+        """Call what has to be done or known before the benchmark is measured, and return its result. A plan (``gpubench
+        run --list``), whose tensors have shapes and no data, doesn't call it: the result is None."""
+        return None if self._session.settings.plan else function(*args, **kwargs)
 
     @property
     def device(self) -> torch.device:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 
 
@@ -9,6 +12,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     from .settings import declare_options
 
     declare_options(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, Any, Any]:
+    known = early_config.known_args_namespace
+    if not (known.gpubench_ledger or known.gpubench_plan):
+        return (yield)
+    from . import overrides
+
+    overrides.take_back(early_config, parser, args)
+    result = yield
+    overrides.leave_out_unknown(early_config, parser, args)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    from . import overrides
+
+    overrides.parse_finished(config)
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:

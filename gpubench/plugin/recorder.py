@@ -26,6 +26,7 @@ from ..runfile.reader import MOST_VALUES, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, write
 from ..version import __version__
+from .overrides import IGNORED
 from .parametrize import shown_library
 from .settings import usage_errors
 
@@ -170,6 +171,7 @@ class Recorder:
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
+        facts["ignored"] = config.stash.get(IGNORED, [])
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}

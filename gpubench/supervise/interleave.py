@@ -19,7 +19,8 @@ from ..errors import UsageError
 from ..runfile.ledger import Event, assemble
 from ..runfile.writer import write
 from . import process
-from .project import Project, PytestTerms, pytest_terms, read_project
+from .progress import ignored_options
+from .project import Project, read_project, root_option
 from .supervisor import Supervisor, Unable
 
 _PYTHONS = [f"{env}/{part}" for env in (".tox/measure", ".venv") for part in ("bin/python", "Scripts/python.exe")]
@@ -112,15 +113,13 @@ class Interleave:
     def collect(self) -> dict[str, list[str]]:
         """By side, the tests that it would measure; nothing is measured. Raises UsageError where a side can't
         measure."""
-        sides = (self.base, self.new)
-        for side in sides:
-            if ignored := self._terms(side).ignored:
-                self.say(f"{side.name}: {ignored}")
-        return {side.name: self._collected(side) for side in sides}
+        return {side.name: self._collected(side) for side in (self.base, self.new)}
 
     def _collected(self, side: Environment) -> list[str]:
         def note(event: Event) -> None:
             if event["event"] == "session":
+                if ignored := ignored_options(event):
+                    self.say(f"{side.name}: {ignored}")
                 raise _Collected(event["cases"])
 
         with tempfile.TemporaryDirectory() as folder:
@@ -177,12 +176,10 @@ class Interleave:
             write(target, assemble(supervisor.events))
         return target
 
-    def _terms(self, side: Environment) -> PytestTerms:
-        return pytest_terms(side.paths, side.interpreter.folder or Path.cwd(), self.options)
-
     def _start(self, side: Environment, folder: Path, on_event: Callable[[Event], None]) -> Supervisor:
         """A run of one process of that side, once it has ended."""
-        options = [*self._terms(side).options, *self.options]
+        root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
+        options = [*root, *self.options]
         arguments = folder, side.paths, options, 1, self.deadline_s, on_event
         supervisor = Supervisor(*arguments, interpreter=side.interpreter)
         try:

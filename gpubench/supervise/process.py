@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -34,7 +32,6 @@ STACKS_ASKED: signal.Signals | None = getattr(signal, "SIGUSR2", None)
 """The signal upon which a child writes what it is doing; Windows has none."""
 STACKS_S = 1.0
 """How long that may take."""
-ADDOPTS = "PYTEST_ADDOPTS"
 SUPERVISOR = "GPUBENCH_SUPERVISOR"
 """Environment variable with our process number: a child whose parent is another one has lost us."""
 
@@ -56,57 +53,16 @@ class Interpreter:
 
 def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = sys.executable) -> list[str]:
     """pytest's command line. For the suite's own files, names of cases don't depend on the working folder; for a
-    project's, ``options`` say so: :func:`gpubench.supervise.project.pytest_terms`."""
+    project's, ``options`` say so: :func:`gpubench.supervise.project.root_option`."""
     suite_folder = suite()
     # -P: a folder called gpubench where we are started is another, and would be taken for ours
-    arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin", "-p", "no:cacheprovider"]
+    arguments = [python, "-P", "-m", "gpubench.supervise.process", "-p", "gpubench.plugin"]
     if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
         # A configuration file found by walking up from site-packages would be somebody else's.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
     arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
     # Nothing captured: what a crashing case says last must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
-
-
-_UNFIT = {
-    # how many words follow at most: options
-    0: "--benchmark-skip --benchmark-disable --benchmark-autosave --benchmark-save-data"
-    " -d -f --looponfail --forked --boxed"  # several tests at once, or each in a process that is thrown away
-    " --memray --profile --profile-svg --codspeed"  # slow what is timed, or time it otherwise
-    " -x --exitfirst --pdb --trace --co --collect-only --setup-only --setup-plan"
-    " --lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --sw-skip --stepwise-skip --cache-clear",
-    1: "--benchmark-json --benchmark-save --benchmark-cprofile --benchmark-compare --benchmark-histogram"
-    " --benchmark-cprofile-dump -n --numprocesses --dist --tx --cov --maxfail --lfnf --last-failed-no-failures",
-    99: "--benchmark-compare-fail",
-}
-_MOST_VALUES = {option: most for most, options in _UNFIT.items() for option in options.split()}
-"""Options of pytest and its plugins with which nothing is measured, or something else, or not all of it."""
-_UNFIT_LETTERS = re.compile("-[nd][^-].*")
-_NEEDED_PLUGINS = ("benchmark", "pytest-benchmark", "pytest_benchmark.plugin", "gpubench", "gpubench.plugin")
-
-
-def fit_to_measure(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options that a project gives pytest (addopts): those to measure with, and those that don't go with it."""
-    kept: list[str] = []
-    unfit: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, _ = word.partition("=")
-        if name == "-p" and rest:
-            name = word = f"-p{rest.pop(0)}"
-        while name in _MOST_VALUES and not equals and rest and not rest[0].startswith("-"):
-            if word.count(" ") == _MOST_VALUES[name]:
-                break
-            word += f" {rest.pop(0)}"
-        if re.fullmatch("-[vqsl]*x[vqslx]*", name):  # -xvs
-            unfit.append("-x")
-            kept += [left] if (left := name.replace("x", "")) != "-" else []
-        elif name in _MOST_VALUES or _UNFIT_LETTERS.fullmatch(name) or name in map("-pno:{}".format, _NEEDED_PLUGINS):
-            unfit.append(word)
-        else:
-            kept.append(word)
-    return kept, unfit
 
 
 def _environment(imports: Sequence[str]) -> dict[str, str]:
@@ -122,8 +78,7 @@ def _environment(imports: Sequence[str]) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (parent, path)))
     path = os.pathsep.join(filter(None, (*imports, path)))
     changes = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", SUPERVISOR: str(os.getpid())}
-    kept, unfit = fit_to_measure(shlex.split(os.environ.get(ADDOPTS, "")))
-    return os.environ | changes | ({ADDOPTS: shlex.join(kept)} if unfit else {})
+    return os.environ | changes
 
 
 def import_from_here() -> None:

@@ -207,6 +207,8 @@ class Progress:
             self._collect(event)
             if not self._opened:  # by a process that goes on after another one's crash
                 self._opened = True
+                if ignored := ignored_options(event):
+                    self._say(f"gpubench run: {ignored}")
                 self._say(self._opening(event))
         elif event["event"] == "end":
             if event.get("reason"):
@@ -281,6 +283,12 @@ class Progress:
     def _say(self, text: str) -> None:
         self._latest_line = time.monotonic()
         print(clean(text), file=sys.stderr, flush=True)
+
+
+def ignored_options(session: Event) -> str:
+    """A sentence on those of the project's options that a measuring process has left out, if any."""
+    words = ", ".join(map(str, session.get("ignored") or ()))
+    return f"ignoring options of pytest that don't go with measuring: {words}" if words else ""
 
 
 def _short_name(device: str) -> str:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import os
-import re
-import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UsageError
-from .process import ADDOPTS, fit_to_measure, suite
+from .process import suite
 
 FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
 """A test that asks for one of them is a benchmark."""
-_INI_SECTIONS = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 """Both are pytest's own choice."""
@@ -28,8 +24,8 @@ BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of them is the uppermost of its project."""
 _MOST_NAMED = 3
-_CONFIGURED = re.compile("(--config-file|-c)(=|$)|-c[^-]")
-"""Names a configuration file on pytest's command line."""
+_NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
+"""Options of pytest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +64,12 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
 
 def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     """Benchmarks that nobody names, and how they were found."""
-    configured = next(((place, found) for place in places if (found := _pytest_settings(place))), None)
-    place, (file, settings) = configured or (places[0], ("", {}))
+    root, file, settings = _pytest_settings(places[0])
+    if root is None or root not in places:
+        root, settings = places[0], {}
     patterns = _words(settings.get("python_files")) or _TEST_FILES
-    paths = list(_benchmark_files(place, settings, patterns))
-    sources = [f"testpaths in {file}"] * bool(paths)
+    paths = list(_benchmark_files(root, settings, patterns))
+    sources = [f"testpaths in {file.name}"] if paths and file else []
     modules = [*paths]
     for folder in _benchmark_folders(places, patterns):
         tests = _tests(folder, patterns)
@@ -127,70 +124,43 @@ def described(paths: Sequence[str], source: str) -> str:
     return f"{', '.join(shown)}{more}{why}"
 
 
-@dataclass(frozen=True, slots=True)
-class PytestTerms:
-    """How a project's own pytest would run files: ``options`` for a measuring process, and a sentence on those of the
-    project's that these leave out, if any."""
+def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:
+    """pytest's ``--rootdir`` for files of no project, started in ``folder``; empty where pytest finds a project's root
+    by itself, or the options ``given`` name one.
 
-    options: tuple[str, ...] = ()
-    ignored: str = ""
-
-
-def pytest_terms(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> PytestTerms:
-    """The root folder that pytest started in ``folder`` would have, so that names of cases don't depend on which files
-    are named, and its ``addopts`` without those that nothing can be measured with. ``given`` are options that follow.
-    Raises UsageError for addopts that can't be read.
-
-    pytest takes the folder of the configuration file nearest above all files, or else the common folder of the files
-    and of where it is started. That one is taken only if it is ``folder`` or the one of this process: others would
-    show their names in results files.
+    pytest would take the common folder of the files and of where it is started, which a run that is resumed elsewhere
+    doesn't find again. That one is taken only if it is ``folder`` or the one of this process: others would show their
+    names in results files.
     """
     files = [Path(path.split("::")[0]) for path in paths]
-    ignored = _unfit(f"${ADDOPTS}", os.environ.get(ADDOPTS, ""))
-    if all(path.is_relative_to(suite()) for path in files) or any(map(_CONFIGURED.match, given)):
-        return PytestTerms((), _sentence(ignored))
+    named = any(word.startswith(_NAMES_A_ROOT) for word in (*given, *os.environ.get("PYTEST_ADDOPTS", "").split()))
+    if named or all(path.is_relative_to(suite()) for path in files):
+        return []
     above = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in files]))
-    root, file, settings = _configuration(above)
-    words = _split(file, settings.get("addopts"))
-    kept, unfit = fit_to_measure(words)
-    rooted = any(word.startswith("--rootdir") for word in (*words, *given))
-    options = [] if rooted else [f"--rootdir={root or _start_folder(above, folder)}"]
-    options += ["-o", f"addopts={shlex.join(kept)}"] * bool(unfit)
-    return PytestTerms(tuple(options), _sentence([*([f"{file}: {', '.join(unfit)}"] * bool(unfit)), *ignored]))
+    if _pytest_settings(above).root or any((place / "setup.py").is_file() for place in (above, *above.parents)):
+        return []
+    started = (place for place in (folder, Path.cwd()) if place != place.parent)
+    return [f"--rootdir={next((place for place in started if above.is_relative_to(place)), above)}"]
 
 
-def _unfit(source: str, value: Any) -> list[str]:
-    unfit = fit_to_measure(_split(source, value))[1]
-    return [f"{source}: {', '.join(unfit)}"] * bool(unfit)
+class _PytestSettings(NamedTuple):
+    """The root of a project, its configuration file, and what that says."""
+
+    root: Path | None
+    file: Path | None
+    values: Mapping[str, Any]
 
 
-def _split(source: str, value: Any) -> Sequence[str]:
+def _pytest_settings(above: Path) -> _PytestSettings:
+    """What pytest finds from this folder upwards, by its own search, which it keeps to itself."""
+    import pytest
+    from _pytest.config.findpaths import locate_config
+
     try:
-        return shlex.split(value) if isinstance(value, str) else _words(value)
-    except ValueError as error:
-        raise UsageError(f"{source}: addopts: {error}") from None
-
-
-def _sentence(ignored: Sequence[str]) -> str:
-    return f"ignoring options of pytest that don't go with measuring ({'; '.join(ignored)})" if ignored else ""
-
-
-def _configuration(above: Path) -> tuple[Path | None, str, Mapping[str, Any]]:
-    """The nearest folder from here upwards that pytest takes for a project's, its configuration file and what it says;
-    the root of the file system is nobody's."""
-    places = (above, *above.parents)[: len(above.parents)]
-    for place in places:
-        if configured := _pytest_settings(place):
-            return place, *configured
-    for name in ("pyproject.toml", "setup.py"):
-        if above_all := next((place for place in places if (place / name).is_file()), None):
-            return above_all, name, {}
-    return None, "", {}
-
-
-def _start_folder(above: Path, folder: Path) -> Path:
-    places = (place for place in (folder, Path.cwd()) if place != place.parent)
-    return next((place for place in places if above.is_relative_to(place)), above)
+        root, file, found = locate_config(above, [above])[:3]
+    except (pytest.UsageError, pytest.fail.Exception, OSError, ValueError) as error:
+        raise UsageError(f"pytest can't read its settings: {error}") from None
+    return _PytestSettings(root, file, {name: getattr(value, "value", value) for name, value in found.items()})
 
 
 def _declared(place: Path, table: Any) -> Project:
@@ -216,27 +186,6 @@ def _toml(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: can't be read: {error}") from None
-
-
-def _pytest_settings(place: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """The file of this folder that pytest reads, by pytest's order, and its settings; files of its name count even
-    without any."""
-    for name in ("pytest.toml", ".pytest.toml"):
-        if (place / name).is_file():
-            return name, _toml(place / name).get("pytest", {})
-    for name, section in _INI_SECTIONS.items():
-        if name == "tox.ini":  # pyproject.toml stands before it
-            tool = _toml(place / "pyproject.toml").get("tool", {}).get("pytest")
-            if tool:
-                return "pyproject.toml", tool.get("ini_options", tool)
-        parser = configparser.ConfigParser(interpolation=None, strict=False)
-        try:
-            parser.read_string((place / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, configparser.Error):
-            continue
-        if parser.has_section(section) or name.endswith("pytest.ini"):
-            return name, dict(parser[section]) if parser.has_section(section) else {}
-    return None
 
 
 def _benchmark_files(place: Path, settings: Mapping[str, Any], patterns: Sequence[str]) -> Iterator[Path]:

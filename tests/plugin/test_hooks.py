@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
-from gpubench.runfile.kinds import KINDS, name_of
+from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.reader import plain_case, read
 
 CASE = """
@@ -187,6 +188,36 @@ def test_options_can_stand_in_the_ini_file(run, pytester):
     assert "cpu-float64" in result.stdout.str()
 
 
+@pytest.mark.parametrize(
+    ("addopts", "ignored"),
+    [
+        ("-n 2 --dist=loadfile -v", ["-n", "--dist"]),
+        ("-xvs --maxfail=3", ["-x or --maxfail"]),
+        ("--benchmark-skip --benchmark-disable --benchmark-json=a.json", ["--benchmark-skip", "--benchmark-disable",
+         "--benchmark-json"]),
+        ("-p no:benchmark --benchmark-skip", ["-p no:benchmark", "--benchmark-skip"]),
+        ("--lf --pdb --sw", ["--pdb", "--lf", "--sw"]),
+        ("--gone=3 --away src", ["--gone=3", "--away"]),
+        ("-ra --co --benchmark-min-rounds=9 -m 'not slow'", []),
+    ],
+)  # fmt: skip
+def test_options_of_a_project_with_which_nothing_can_be_measured_are_taken_back(pytester, addopts, ignored):
+    """In a process of ``gpubench run``, where those of its command line stay."""
+    pytester.makeini(f"[pytest]\naddopts = {addopts}\n")
+    seen = []
+
+    class Look:
+        def pytest_collection_finish(self, session):
+            option = session.config.option
+            values = bool(option.maxfail), option.usepdb, option.numprocesses, option.dist, option.benchmark_json
+            seen.append((session.config.stash[IGNORED], values, option.benchmark_skip or option.benchmark_disable))
+
+    command = "--gpubench-plan=plan.json", "--collect-only", pytester.makepyfile(CASE)
+    assert pytester.runpytest_inprocess(*command, plugins=[Look()]).ret == 0
+    assert seen == [(ignored, (False, False, None, "no", None), False)]
+    assert not (pytester.path / ".pytest_cache").exists()
+
+
 def test_our_marker_is_merged_into_the_tests_own(run, pytester):
     source = """
 import time, torch, pytest
@@ -265,7 +296,7 @@ def test_beside_a_plugin_that_replaces_pytest_benchmark_it_skips(pytester, forki
     ("marker", "says"),
     [
         ("dtypes=['f32']", "dtypes has no 'f32': choose from float32"),
-        ("kind='network'", "kind has no 'network': choose from matmul, other_matmul, networks"),
+        ("kind='network'", "kind has no 'network': choose from matmul, networks"),
         ("kind=['networks']", "kind must be a text, not ['networks']"),
         ("title=50", "title must be a text, not 50"),
         ("name='ResNet'", "unknown gpubench marker key 'name': dtypes"),
@@ -302,7 +333,8 @@ def test_every_shipped_benchmark_says_what_it_is(pytester):
     cases = {case_of(item, ()).workload: case_of(item, ()) for item in Collected.items}
     assert len({workload.partition(".")[0] for workload in cases}) == len(list(Path(folder).glob("test_*.py")))
     assert [case.workload for case in cases.values() if case.kind not in KINDS] == []
-    shown = [(case.kind, name_of(case)) for case in cases.values() if KINDS[case.kind].summarised]
+    summarised = [case for case in cases.values() if KINDS[case.kind].summarised]
+    shown = [(case.kind, case.title or case.workload.partition(".")[2]) for case in summarised]
     assert [each for each, count in Counter(shown).items() if count > 1] == []
 
 

@@ -291,26 +291,26 @@ def test_a_folder_of_results_is_no_side_to_measure(tmp_path: Path) -> None:
     assert find_environment("base", str(tmp_path / "before"), []).paths == (str(suite()),)
 
 
-def test_each_side_is_measured_as_its_own_pytest_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own root folder and options, and a line for each side whose options would stop the measuring."""
+def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(
+    turns: Interleave, monkeypatch: Any
+) -> None:
     started: list[Sequence[str]] = []
 
     class Noting(Fake):
         def __init__(self, folder: Path, paths: Sequence[str], options: Sequence[str], *args: Any, **more: Any) -> None:
             super().__init__(folder, **more)
             started.append(options)
+            self.note = args[-1]
+
+        def measure(self) -> None:
+            self.note({"event": "session", "cases": ["a"], "ignored": ["-n", "--cov"] * (len(started) > 1)})
 
     monkeypatch.setattr(interleave, "Supervisor", Noting)
-    for name in ("base", "new"):
-        (tmp_path / name / "bench").mkdir(parents=True)
-    (tmp_path / "new" / "pytest.ini").write_text("[pytest]\naddopts = -n auto -m fast\n")
-    folders = [tmp_path / name for name in ("base", "new")]
-    sides = [Environment(each.name, Interpreter(folder=each), (str(each / "bench"),)) for each in folders]
+    folders = {name: turns.folder / name / "bench" for name in ("base", "new")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
     said: list[str] = []
-    turns = Interleave(tmp_path, *sides, ["--preset=smoke"], 1.0, said.append)
-    turns.collect()
-    assert started == [
-        [f"--rootdir={tmp_path / 'base'}", "--preset=smoke"],
-        [f"--rootdir={tmp_path / 'new'}", "-o", "addopts=-m fast", "--preset=smoke"],
-    ]
-    assert said == ["new: ignoring options of pytest that don't go with measuring (pytest.ini: -n auto)"]
+    sides = [Environment(name, Interpreter(folder=each.parent), (str(each),)) for name, each in folders.items()]
+    assert Interleave(turns.folder, *sides, ["-q"], 1.0, said.append).collect() == {"base": ["a"], "new": ["a"]}
+    assert started == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
+    assert said == ["new: ignoring options of pytest that don't go with measuring: -n, --cov"]

@@ -9,8 +9,8 @@ import pytest
 
 from gpubench import options
 from gpubench.errors import UsageError
-from gpubench.supervise.process import fit_to_measure, suite
-from gpubench.supervise.project import Project, described, pytest_terms, read_project
+from gpubench.supervise.process import suite
+from gpubench.supervise.project import Project, described, read_project, root_option
 
 BENCHMARK = "def test_speed(benchmark): benchmark(sum, [1])\n"
 PLAIN = "def test_sum(): assert sum([1]) == 1  # no benchmark\n"
@@ -280,9 +280,10 @@ def test_the_root_folder_is_that_of_pytest(tmp_path, start, written, named):
     for name, content in written.items():
         (place / name).write_text(content)
     paths, folder = [str(place / name) for name in named], place / start
-    nothing = {"inifile": None, "override_ini": None, "rootdir_cmd_arg": None}
-    expected, *_ = determine_setup(args=paths, invocation_dir=folder, **nothing)
-    assert pytest_terms(paths, folder).options == (f"--rootdir={expected}",)
+    given = root_option(paths, folder)
+    nothing = {"inifile": None, "override_ini": None, "args": paths, "invocation_dir": folder}
+    expected, *_ = determine_setup(rootdir_cmd_arg=None, **nothing)
+    assert given == ([] if written else [f"--rootdir={expected}"])
 
 
 def test_files_elsewhere_are_named_from_their_own_folder_on(tmp_path, monkeypatch):
@@ -291,64 +292,22 @@ def test_files_elsewhere_are_named_from_their_own_folder_on(tmp_path, monkeypatc
         (tmp_path / name).mkdir(parents=True)
     path = tmp_path / "you/secret/test_a.py"
     path.write_text("")
-    assert pytest_terms([str(path)], tmp_path / "me").options == (f"--rootdir={path.parent}",)
+    assert root_option([str(path)], tmp_path / "me") == [f"--rootdir={path.parent}"]
     monkeypatch.chdir(tmp_path / "you")  # of a side elsewhere that measures files from here
-    assert pytest_terms([str(path)], tmp_path / "me").options == (f"--rootdir={tmp_path / 'you'}",)
+    assert root_option([str(path)], tmp_path / "me") == [f"--rootdir={tmp_path / 'you'}"]
 
 
-def test_the_suite_and_a_root_or_file_of_ones_own_are_left_alone(tmp_path):
-    path = tmp_path / "test_a.py"
-    (tmp_path / "tox.ini").write_text("[pytest]\naddopts = --rootdir=. -x\n")
-    assert pytest_terms([str(suite()), str(suite() / "test_matmul.py")], Path.cwd()).options == ()
-    assert pytest_terms([str(path)], tmp_path).options == ("-o", "addopts=--rootdir=.")
-    assert pytest_terms([str(path)], tmp_path, ["--rootdir=/"]).options == ("-o", "addopts=--rootdir=.")
-    for given in (["-c", "other.ini"], ["-cother.ini"], ["--config-file=other.ini"]):
-        assert pytest_terms([str(path)], tmp_path, given).options == ()
+def test_the_suite_and_a_root_or_file_of_ones_own_are_left_alone(tmp_path, monkeypatch):
+    path = str(tmp_path / "test_a.py")
+    assert root_option([str(suite()), str(suite() / "test_matmul.py")], Path.cwd()) == []
+    assert root_option([path], tmp_path) != []
+    for given in (["-c", "other.ini"], ["-cother.ini"], ["--config-file=other.ini"], ["--rootdir=/"]):
+        assert root_option([path], tmp_path, given) == []
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-q --rootdir=/")
+    assert root_option([path], tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "kept", "unfit"),
-    [
-        ("-ra --import-mode=append -p plugin", "-ra --import-mode=append -pplugin", []),
-        ("--benchmark-skip --benchmark-disable -q", "-q", ["--benchmark-skip", "--benchmark-disable"]),
-        ("-n auto --dist=loadfile -v", "-v", ["-n auto", "--dist=loadfile"]),
-        ("-n4 -nlogical --numprocesses 2", "", ["-n4", "-nlogical", "--numprocesses 2"]),
-        ("--cov --cov-report=term", "--cov-report=term", ["--cov"]),
-        ("--cov src --cov=lib tests", "tests", ["--cov src", "--cov=lib"]),
-        ("-p no:benchmark -pno:gpubench.plugin -p no:randomly", "-pno:randomly", ["-pno:benchmark",
-         "-pno:gpubench.plugin"]),
-        ("-x -xvs -ra --maxfail=1", "-vs -ra", ["-x", "-x", "--maxfail=1"]),
-        ("--benchmark-json=a.json --benchmark-save x --benchmark-compare -q", "-q", ["--benchmark-json=a.json",
-         "--benchmark-save x", "--benchmark-compare"]),
-        ("--benchmark-compare 0001 --benchmark-compare-fail min:5% mean:3% -s", "-s", ["--benchmark-compare 0001",
-         "--benchmark-compare-fail min:5% mean:3%"]),
-        ("--lf --pdb --co --reruns 3", "--reruns 3", ["--lf", "--pdb", "--co"]),
-        ("--benchmark-min-rounds=9 --benchmark-storage x --cov-fail-under=90", "--benchmark-min-rounds=9"
-         " --benchmark-storage x --cov-fail-under=90", []),
-    ],
-)  # fmt: skip
-def test_options_with_which_nothing_can_be_measured_are_told_apart(words, kept, unfit):
-    assert fit_to_measure(words.split()) == (kept.split(), unfit)
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("pyproject.toml", '[tool.pytest]\naddopts = ["-m", "not slow", "-n", "auto"]\n'),
-        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = \"-m 'not slow' -n auto\"\n"),
-        ("pytest.ini", "[pytest]\naddopts =\n    -m 'not slow'\n    -n auto\n"),
-    ],
-)
-def test_the_project_s_other_options_stay(tmp_path, monkeypatch, file, content):
-    (tmp_path / file).write_text(content)
-    terms = pytest_terms([str(tmp_path / "test_a.py")], tmp_path)
-    assert terms.options == (f"--rootdir={tmp_path}", "-o", "addopts=-m 'not slow'")
-    assert terms.ignored == f"ignoring options of pytest that don't go with measuring ({file}: -n auto)"
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-x -q")
-    assert terms.ignored[:-1] + "; $PYTEST_ADDOPTS: -x)" == pytest_terms([str(tmp_path / "a.py")], tmp_path).ignored
-
-
-def test_addopts_that_can_t_be_read_are_named(tmp_path):
-    (tmp_path / "tox.ini").write_text("[pytest]\naddopts = -k 'open\n")
-    with pytest.raises(UsageError, match=r"tox\.ini: addopts: No closing quotation"):
-        pytest_terms([str(tmp_path / "test_a.py")], tmp_path)
+def test_settings_that_pytest_cannot_read_are_named(place):
+    (place / "tox.ini").write_text("[pytest\n")
+    with pytest.raises(UsageError, match=r"tox\.ini"):
+        read_project(place)
