@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, drawn or written."""
-    from ..runfile.writer import replace
+    from ..runfile.writer import replace, require_new
 
+    require_new(args.output)
     replace(Path(args.output), _picture(args))
     print(clean(args.output))
     return 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunFileError, UsageError
+from ..errors import RunFileError
 from .show import add_expression, chosen, selected
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def main(args: argparse.Namespace) -> int:
     from .report import read_all
 
     chosen(args)  # a wrong expression is refused before a file is read
-    if args.output and os.path.realpath(args.output) in map(os.path.realpath, args.runs):
-        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
+    if args.output:
+        writer.require_new(args.output)
     results = selected(results_table(read_all(args.runs)), args.expression)
     content = exported(results, args.to)
     if args.output:

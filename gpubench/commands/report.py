@@ -109,7 +109,7 @@ def write_report(
     asked: Iterable[str] = (),
 ) -> Report:
     """``asked`` are prices, ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
-    from ..report import answer, findings, judgement, machines, render, scaling, speedup, table, trend
+    from ..report import answer, findings, judgement, machines, output, render, scaling, speedup, table, trend
     from ..report.labels import Names
     from ..report.webpage import page_data, webpage
 
@@ -125,7 +125,7 @@ def write_report(
     costs = machines.device_prices(compared, dict(machines.parse_price(words) for words in asked))
     beside = machines.side_by_side(compared, allow)
     first, others = machines.leading_tables(beside, compared, costs)
-    render.prepare_folder(folder)
+    output.prepare_folder(folder)
     trends, drawn, pictures = [], [], {}
     if charts.which != "none":
         from ..report.charts import material, pictures as charting
@@ -183,7 +183,7 @@ def _runs_in(path: Path) -> list[Run]:
     try:
         return list(folder.runs(path, _lean))
     except UsageError:
-        from ..report.render import sources
+        from ..report.output import sources
 
         if not (reported := sources(path)):
             raise

@@ -236,10 +236,10 @@ def _wanted(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
 
 def _require_writable(folder: Path) -> None:
     """Before any measuring: an hour's run must not fail at its last line, over somebody else's files neither."""
-    from ..report import render
+    from ..report import output, render
 
-    render.prepare_folder(folder)
-    render.require_ours(folder, render.TABLES)
+    output.prepare_folder(folder)
+    output.require_ours(folder, render.TABLES)
     log = folder / "run.log"
     if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")

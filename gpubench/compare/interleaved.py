@@ -23,7 +23,7 @@ import numpy as np
 from .. import statistics
 from ..errors import UsageError
 from ..format import counted
-from ..report.render import prepare_folder
+from ..report.output import prepare_folder
 from ..runfile.reader import workload_of
 from ..statistics import Interval
 from ..supervise.interleave import Environment, Interleave, find_environment

@@ -1,18 +1,12 @@
-"""A report in words, shown in a terminal through rich or written as Markdown; and the folder that holds it, refused
-early, filled at the end, never left."""
+"""A report in words, shown in a terminal through rich or written as Markdown."""
 
 from __future__ import annotations
 
-import hashlib
 import html
-import json
-import os
 import re
 import shutil
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,22 +14,14 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
-from ..errors import UsageError
 from ..format import writable
-from ..runfile.reader import clean
-from ..runfile.writer import replace
+from .output import CHARTS, write_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-CHARTS = "charts"
-MANIFEST = ".written-by-gpubench.json"
-"""Lists the tables and charts that a report wrote, with the SHA-256 of each."""
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """Those that every report writes."""
-_RUNS = "runs"
-"""Key of the manifest for the results files of a report, relative to its folder."""
-_OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
 _STAR = re.compile(r"\S [A-Za-zµ/%]{1,12}\*|[×)]\*")
 """A quantity or a ratio with a star."""
 _LEAST = 4
@@ -230,55 +216,11 @@ def wrap_cell(cell: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the folder if need be, and try it. Raises UsageError where no file can be made in it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except (OSError, ValueError) as error:
-        why = "it is no folder" if folder.is_file() else getattr(error, "strerror", None) or error
-        raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
-
-
 def save_report(
     folder: Path, tables: Mapping[str, str], charts: Mapping[str, bytes], runs: Iterable[Path] = ()
 ) -> list[Path]:
-    """Write everything, and remove what an earlier report left there and this one no longer has. ``runs`` are the files
-    that it was made of, which the manifest names.
-
-    Only files that are as that earlier report wrote them are removed or replaced: what others put there stays. Raises
-    UsageError before anything is written.
-    """
-    prepare_folder(folder)
-    pictures = folder / CHARTS
-    if charts or pictures.exists():
-        if pictures.is_symlink():
-            raise UsageError(f"{clean(str(pictures))}: is a link; charts are written inside {folder} only")
-        prepare_folder(pictures)
-    # a file name may hold bytes that are no text
-    files = {name: text.encode(errors="replace") for name, text in tables.items()}
-    files |= {f"{CHARTS}/{name}": content for name, content in charts.items()}
-    require_ours(folder, files)
-    ours = _ours(folder)
-    for name in ours.keys() - {*files, MANIFEST}:
-        with suppress(OSError):
-            (folder / name).unlink()
-    # first, of what is replaced too: a report that is killed must not leave files that no later one would replace
-    digests = {name: {hashlib.sha256(files[name]).hexdigest(), ours.get(name, "")} - {""} for name in sorted(files)}
-    manifest = digests | {_RUNS: [os.path.relpath(run, folder) for run in runs]}
-    replace(folder / MANIFEST, (json.dumps(manifest, indent=1, default=sorted) + "\n").encode())
-    for name, content in files.items():
-        replace(folder / name, content)
-    return [folder / name for name in files]
-
-
-def sources(folder: Path) -> list[Path]:
-    """The results files that the report in ``folder`` was made of; empty where there is no report."""
-    with suppress(OSError, ValueError, RecursionError, AttributeError):
-        names = json.loads((folder / MANIFEST).read_text()).get(_RUNS) or ()
-        return [Path(os.path.normpath(folder / name)) for name in names if isinstance(name, str)]
-    return []
+    """Write a report's tables and charts; ``runs`` are the files that it was made of. Raises UsageError."""
+    return write_folder(folder, {**tables, **{f"{CHARTS}/{name}": chart for name, chart in charts.items()}}, runs)
 
 
 def file_names(titles: Iterable[str]) -> list[str]:
@@ -289,28 +231,3 @@ def file_names(titles: Iterable[str]) -> list[str]:
         taken = {name.lower() for name in names}
         names.append(next(name for i in count(1) if (name := f"{stem}-{i}" if i > 1 else stem).lower() not in taken))
     return names
-
-
-def require_ours(folder: Path, names: Iterable[str]) -> None:
-    """Raise UsageError if one of these files is there and wasn't written by a report."""
-    ours = _ours(folder)
-    for name in (*names, MANIFEST):
-        path = folder / name
-        if name not in ours and (path.exists() or path.is_symlink()):
-            raise UsageError(
-                f"{clean(str(path))}: was not written by gpubench, or changed since, and would be replaced: move it,"
-                " or choose another -o"
-            )
-
-
-def _ours(folder: Path) -> dict[str, str]:
-    """The files that are as a report wrote them, with their digests: what others put there or changed stays."""
-    ours: dict[str, str] = {}
-    with suppress(OSError, ValueError, RecursionError, AttributeError):
-        listed = json.loads((folder / MANIFEST).read_text()).items()
-        ours |= {} if (folder / MANIFEST).is_symlink() else {MANIFEST: ""}
-        for name, digests in listed:
-            if _OURS.fullmatch(name) and (folder / name).is_file() and not (folder / name).is_symlink():
-                digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-                ours |= {name: digest} if digest in str(digests) else {}
-    return ours

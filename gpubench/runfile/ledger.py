@@ -22,7 +22,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -208,7 +208,8 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
                 why = clean(repr(error)[:200])
                 raise RunFileError(f"ledger: {clean(fullname[:200])}: expected a measured case ({why})") from None
         elif fullname in started or ended:
-            end = ended[0] if ended else {"status": "crashed", "reason": WITHIN}
+            crashed = {"status": "crashed", "reason": WITHIN}
+            end = min(ended, key=lambda event: event["status"] == "skipped", default=crashed)  # a failure says more
             case = end.get("case") or started.get(fullname, {}).get("case")
             unmeasured.append(_row(first, fullname, end["status"], end.get("reason"), case))
         else:
@@ -216,6 +217,26 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
     output["benchmarks"], output[KEY] = benchmarks, first["gpubench"] | _run(events) | {"unmeasured": unmeasured}
     return output
+
+
+def events_of(data: Mapping[str, Any], first: int = 0) -> list[Event]:
+    """The journal that a sound results file could have come from, with processes numbered from ``first`` on."""
+    ours = data.get(KEY) or {}
+    rows = [row | {"fullname": row.get("fullname") or row["workload"]} for row in ours.get("unmeasured") or ()]
+    ends: list[Event] = []
+    for number, mark in enumerate(data["benchmarks"]):
+        extra, who = mark.get("extra_info") or {}, {"process": first, "fullname": mark.get("fullname") or str(number)}
+        if known := (extra.get(KEY) or {}).get("processes"):
+            known = [each | {"process": each["process"] + first} for each in known]
+            mark = mark | {"extra_info": extra | {KEY: extra[KEY] | {"processes": known}}}
+            who["process"] = known[0]["process"]
+        ends.append({"event": "end", **who, "status": OK, "benchmark": mark})
+    ends += [{"event": "end", "process": first, "case": row} | row for row in rows]
+    session = {**data, "event": "session", KEY: ours, "cases": [end["fullname"] for end in ends]}
+    processes = [each | {"process": each["process"] + first} for each in ours.get("processes") or [{"process": 0}]]
+    begins = [session | each for each in processes]
+    finish = {"event": "finish", "finished": ours.get("finished")}
+    return [*begins, *ends, *(finish | {"process": each["process"], "after": each.get("after")} for each in processes)]
 
 
 def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = None) -> dict[str, Any]:

@@ -348,7 +348,7 @@ def decoded(content: bytes) -> Any:
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json says where a fault is
-        return json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
 def _bytes(path: Path) -> bytes:

@@ -1,0 +1,82 @@
+"""The folder of a report: refused early, written at the end, and never over what somebody else put there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..runfile.reader import clean
+from ..runfile.writer import replace
+
+CHARTS = "charts"
+MANIFEST = ".written-by-gpubench.json"
+"""Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
+_OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+"""What a manifest may name: the folder can be anybody's, and so can its manifest."""
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder if need be, and try it. Raises UsageError where no file can be made in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        why = "it is no folder" if folder.is_file() else getattr(error, "strerror", None) or error
+        raise UsageError(f"{clean(str(folder))}: can't write there: {why}") from None
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[Path] = ()) -> list[Path]:
+    """Write the files of a report by their relative paths, each in one step, and remove those that an earlier report
+    wrote and this one hasn't. Raises UsageError before anything is written."""
+    prepare_folder(folder)
+    charts = folder / CHARTS
+    if charts.is_symlink():
+        raise UsageError(f"{clean(str(charts))}: is a link; charts are written inside {folder} only")
+    if charts.exists() or any(name.startswith(f"{CHARTS}/") for name in files):
+        prepare_folder(charts)
+    require_ours(folder, files)
+    for name in _ours(folder) - {*files, MANIFEST}:
+        (folder / name).unlink(missing_ok=True)
+    # first: a report that is killed must not leave files that no later one would replace
+    manifest = {"files": sorted(files), "runs": [os.path.relpath(run, folder) for run in runs]}
+    replace(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    for name, content in files.items():  # a file name in a text may hold bytes that are none
+        replace(folder / name, content.encode(errors="replace") if isinstance(content, str) else content)
+    return [folder / name for name in files]
+
+
+def require_ours(folder: Path, names: Iterable[str]) -> None:
+    """Raise UsageError if one of these files is there and wasn't written by a report."""
+    ours = _ours(folder)
+    for name in (*names, MANIFEST):
+        path = folder / name
+        if name not in ours and os.path.lexists(path):
+            why = "was not written by gpubench and would be replaced: move it, or choose another -o"
+            raise UsageError(f"{clean(str(path))}: {why}")
+
+
+def sources(folder: Path) -> list[Path]:
+    """The results files that the report in ``folder`` was made of; empty where there is no report."""
+    return [Path(os.path.normpath(folder / name)) for name in _listed(folder, "runs")]
+
+
+def _ours(folder: Path) -> set[str]:
+    """The files there that a report wrote; a link or a folder in their place is somebody's."""
+    listed = _listed(folder, "files")
+    names = {name for name in listed if _OURS.fullmatch(name)} | ({MANIFEST} if listed else set())
+    return {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}
+
+
+def _listed(folder: Path, key: str) -> list[str]:
+    names: Any = ()
+    with suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
+        names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))[key]
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
