@@ -139,7 +139,9 @@ def _result(
     return Result(*values)
 
 
-def _plain(path: Path | str, place: str, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool) -> Result:
+def _plain(
+    path: Path | str, place: str, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool
+) -> Result:
     """A case of another's test."""
     if benchmark.fullname is None:
         _refuse(path, f"{place}.fullname", "a text", None)
@@ -153,7 +155,9 @@ def _plain(path: Path | str, place: str, benchmark: schema.Benchmark, ambiguous:
     return Result(**structs.asdict(case), times=times, fullname=benchmark.fullname)
 
 
-def _times(path: Path | str, place: str, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool) -> Times:
+def _times(
+    path: Path | str, place: str, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool
+) -> Times:
     stats, processes = benchmark.stats, measured.processes
     data = stats.data or ()
     kept = [process.kept for process in processes] or [len(data)]
@@ -408,6 +412,7 @@ def convert(path: Path | str, value: Any, kind: type[T], place: str = "") -> T:
         return msgspec.convert(value, kind)
     except (ValueError, RecursionError) as error:  # a UnicodeError too: half a character
         words, _, inner = str(error).partition(" - at `")
+    words = words.replace("Object missing required field", "Expected a value for")
     words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
     inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
     raise RunFileError(clean(f"{path}: {inner or 'file'}: {words[:1].lower()}{words[1:200]}"))

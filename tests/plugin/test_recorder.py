@@ -211,7 +211,9 @@ def test_what_no_reader_takes_costs_one_case_and_not_the_file(pytester, supervis
     pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", *supervised_by)
     assert main(["recover", "run.ledger.jsonl", "-o", "made.json"]) == 0
     for name in ("made.json",) if supervised else ("run.json", "made.json"):
-        statuses = {(each.workload, each.params.get("place")): each.status for each in read(pytester.path / name).results}
+        statuses = {
+            (each.workload, each.params.get("place")): each.status for each in read(pytester.path / name).results
+        }
         assert sorted(statuses.values()) == ["error", "error", "ok", "ok"]
     reasons = [row["reason"] for row in json.loads(Path("made.json").read_text())["gpubench"]["unmeasured"]]
     assert [reason.partition(":")[2].split(":")[0] for reason in reasons] == [

@@ -291,7 +291,11 @@ def test_what_must_hold_between_values(tmp_path: Path) -> None:
     ours(several)["device"] = "cpu"
     several["benchmarks"][0]["options"].clear()
     del stats(gone)["median"]
-    for data, words in ((twice, "each process once"), (several, "waits for cuda:0"), (gone, "stats: object missing")):
+    for data, words in (
+        (twice, "each process once"),
+        (several, "waits for cuda:0"),
+        (gone, "stats: expected a value for median"),
+    ):
         with pytest.raises(RunFileError, match=words):
             reader.read(save(tmp_path, data))
 

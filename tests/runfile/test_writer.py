@@ -124,7 +124,10 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
 
 def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
     writer.require_new(tmp_path / "new.csv")
-    for name, content in (("a.svg", b"<svg><dc:title>gpubench</dc:title>"), ("a.png", b"\x89PNG tEXtSoftware\0gpubench")):
+    for name, content in (
+        ("a.svg", b"<svg><dc:title>gpubench</dc:title>"),
+        ("a.png", b"\x89PNG tEXtSoftware\0gpubench"),
+    ):
         (tmp_path / name).write_bytes(content)
         writer.require_new(tmp_path / name)
     (tmp_path / "theirs.svg").write_text("<svg>drawn for gpubench</svg>")
