@@ -33,7 +33,7 @@ from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raise
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
 LARGEST = 256 * 1024**2
-"""Bytes of a file: a run of 11,000 cases in three processes."""
+"""Bytes of a file: a run of 11,900 cases in three processes."""
 
 T = TypeVar("T")
 
@@ -370,7 +370,7 @@ def _bytes(path: Path) -> bytes:
 
 def excess(size: int, values: int) -> str:
     """What was expected of so many bytes with so many ``values``, commas, if they would take too much memory."""
-    most = 800_000 + size // 16  # an object takes 230 bytes; a measured time has some 20 characters
+    most = 800_000 + size // 20  # an object takes 230 bytes of memory; a measured time has 20 characters
     few = size <= LARGEST and values <= most
     return "" if few else f"at most {LARGEST // 1024**2} MiB, and {most} values up to here"
 
