@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError for parts that don't belong together, RunFileError for what can't be read."""
     from ..format import counted
-    from ..runfile.reader import check_run, clean, load
+    from ..runfile.reader import check_run, clean, content_of
     from ..runfile.writer import require_new, write
     from .report import read_all
 
@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"expected two parts or more, and {runs[0].path} is the only results file")
     if pipes := [str(run.path) for run in runs if not run.path.is_file()]:
         raise UsageError(f"{pipes[0]}: a part must be a file: it is read twice")
-    parts = [Part(run, load(run.path)) for run in sorted(runs, key=lambda run: (run.plain, run.started or ""))]
+    parts = [Part(run, content_of(run.path)) for run in sorted(runs, key=lambda run: (run.plain, run.started or ""))]
     _require_one_run(parts)
     _require_each_once(runs)
     data = joined(parts)

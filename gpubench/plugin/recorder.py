@@ -167,7 +167,7 @@ class Recorder:
         fingerprint = self._fingerprint(machine[KEY], sources)
         if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
             known = earlier["gpubench"].get("ceilings") or {}
-            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session.ceilings")
+            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
