@@ -28,7 +28,7 @@ from mutations import HOSTILE, LEDGER, LEDGERS, RUN_FILES, RUNS, dumped, mutated
 
 from gpubench.commands.report import Charts, write_report
 from gpubench.errors import GpubenchError, RunFileError
-from gpubench.report.render import MANIFEST
+from gpubench.report.output import MANIFEST
 from gpubench.runfile import ledger, reader, writer
 
 BY_HAND = int(os.environ.get("GPUBENCH_FUZZ", 0))

@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, drawn or written."""
-    from ..runfile.writer import replace
+    from ..runfile.writer import replace, require_new
 
+    require_new(args.output)
     suffix = Path(args.output).suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
         raise UsageError(f"{args.output}: a picture's name ends in {' or '.join(f'.{name}' for name in _FORMATS)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import options
 from ..errors import GpubenchError, UsageError
+from ..runfile.writer import require_new, require_notes
 from ..supervise.project import read_project
 from .choice import add_expression, chosen
 
@@ -145,16 +146,13 @@ def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
     if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"{args.svg}: a picture is .svg or .png")
-    read = {os.path.realpath(path) for path in (*args.base, *args.new)}
-    for path in map(Path, filter(None, (args.svg, args.github_summary))):
-        if path.is_dir() or not os.access(path.parent, os.W_OK) or os.path.realpath(path) in read:
-            raise UsageError(f"{path}: can't be written there")
     if args.svg:
-        from ..compare.document import DRAWN, dark_path
+        from ..compare.document import dark_path
 
-        dark = dark_path(Path(args.svg))
-        if dark.exists() and DRAWN.encode() not in dark.read_bytes():
-            raise UsageError(f"{dark}: was not drawn by gpubench and would be replaced: choose another --svg")
+        require_new(args.svg)
+        require_new(dark_path(Path(args.svg)))
+    if args.github_summary:
+        require_notes(args.github_summary)
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:

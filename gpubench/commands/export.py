@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunFileError, UsageError
+from ..errors import RunFileError
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
@@ -46,13 +46,12 @@ def main(args: argparse.Namespace) -> int:
     from ..runfile import writer
     from .report import read_all
 
+    if args.output:
+        writer.require_new(args.output)
     study = Study(read_all(args.runs), expression=args.expression)
     content = exported(study, args.to)
     if args.output:
-        path = Path(args.output)
-        if any(path.resolve() == run.path.resolve() for run in study.all_runs):
-            raise UsageError(f"{args.output} is the input; choose another file with -o")
-        writer.replace(path, content.encode(errors="replace"))
+        writer.replace(Path(args.output), content.encode(errors="replace"))
     else:
         sys.stdout.write(content)
     left = [_name(row, study) for row in study.all_rows if not isinstance(row, Measured)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import UsageError
-
 SUFFIX = ".ledger.jsonl"
 
 
@@ -20,16 +18,16 @@ def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
     from ..format import counted
     from ..runfile.ledger import assemble, read_ledger
-    from ..runfile.reader import clean
-    from ..runfile.writer import write
+    from ..runfile.reader import check_run, clean
+    from ..runfile.writer import require_new, write
 
     ledger = Path(args.ledger)
     if ledger.is_dir():
         ledger = ledger / f"run{SUFFIX}"
     target = Path(args.output or ledger.with_name(ledger.name.removesuffix(SUFFIX) + ".json"))
-    if target.exists() and (not args.output or target.samefile(ledger)):
-        raise UsageError(f"{target} exists already: name another file with -o FILE")
+    require_new(target)
     data = assemble(read_ledger(ledger))
+    check_run(target, data)
     write(target, data)
     measured, rest = len(data["benchmarks"]), len(data["gpubench"]["unmeasured"])
     print(clean(f"{target}: {counted(measured, 'benchmark')} measured, {rest} not"))

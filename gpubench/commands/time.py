@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import itertools
 import os
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import options
-from ..errors import RunFileError, UsageError
+from ..errors import UsageError
 from ..format import writable
 from ..measure.expression import called_names, is_name, on_numpy, parse, unknown_names
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import assemble
 from ..runfile.schema import OK
-from ..runfile.writer import Lock, write
+from ..runfile.writer import Lock, require_new, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
@@ -105,7 +104,7 @@ def main(args: argparse.Namespace) -> int:
     if args.kind and not args.chart:
         raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
-        _require_writable(Path(path))
+        require_new(path)
     with tempfile.TemporaryDirectory(prefix="gpubench-time-", ignore_cleanup_errors=True) as folder:
         results, failed = _measured(args, wanted, Path(folder))
     if results is None:
@@ -153,21 +152,6 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     from ..report.results import Results
 
     return Results.load(path), supervisor.interrupted or not statuses <= set(_ACCEPTABLE)
-
-
-def _require_writable(path: Path) -> None:
-    """Before anything is measured. An earlier results file or picture is replaced, and nothing else."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: no such folder")
-    if path.is_dir() or (path.exists() and not os.access(path, os.W_OK)):
-        raise UsageError(f"{path}: can't be written")
-    if path.exists() and path.suffix not in (".svg", ".png"):
-        from ..runfile.reader import read
-
-        with contextlib.suppress(RunFileError):
-            read(path)
-            return
-        raise UsageError(f"{path}: is no results file and would be replaced: choose another name")
 
 
 def _draw(results: Results, path: Path, kind: str | None) -> None:

@@ -47,8 +47,6 @@ _LEFT_OUT = ((), ("processes",), ("reason",), ("processes", "reason"), ("interva
 _PROSE = {"benchmark": 34, "reason": 24}
 """Characters that a column needs which breaks between words."""
 _MOST_DRAWN = 20
-DRAWN = "Time after / time before"
-"""How the titles of our pictures begin, by which they are known."""
 
 
 def to_json(comparison: Comparison) -> str:
@@ -312,5 +310,5 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
     counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"{DRAWN}: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
+    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
     return Figure(name, "compare", title, comparison.line, caption, chart)

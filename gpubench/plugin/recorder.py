@@ -22,7 +22,7 @@ from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
-from ..runfile.reader import MOST_VALUES, convert
+from ..runfile.reader import LARGEST, check_case, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, write
 from ..version import __version__
@@ -62,7 +62,7 @@ def require_same(ledger: Path, fingerprint: Mapping[str, Any]) -> Mapping[str, A
 def require_room(cases: Mapping[str, Case], processes: int) -> None:
     """Raise UsageError before anything is measured if the run file of these cases, by full name, couldn't be read or
     their parameters not be shown in a table."""
-    most = min(MOST_CASES, MOST_VALUES // (processes * (SAMPLES_KEPT + 100)))
+    most = min(MOST_CASES, LARGEST // (processes * (SAMPLES_KEPT + 50) * 30))  # bytes of a number
     if len(cases) > most:
         refusal = f"at most {most} fit in a run with --processes {processes}: choose some with -k"
         raise UsageError(f"{counted(len(cases), 'benchmark')}, {refusal}")
@@ -150,6 +150,7 @@ class Recorder:
                 raise UsageError(f"{path.parent}: no such folder, so no results file can be written there")
         self.ledger = Ledger(path)
         self._outcomes: dict[str, tuple[str, str]] = {}
+        self._cases: dict[str, Case] = {}
 
     def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
         """Write down what will be measured, on which machine, and with which code.
@@ -167,7 +168,7 @@ class Recorder:
         fingerprint = self._fingerprint(machine[KEY], sources)
         if earlier := require_same(self.ledger.path, fingerprint):  # its peaks are those of the results file
             known = earlier["gpubench"].get("ceilings") or {}
-            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], ("session", "ceilings"))
+            self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
@@ -203,6 +204,7 @@ class Recorder:
 
     def start(self, item: pytest.Item, case: Case) -> None:
         """A test begins."""
+        self._cases[item.nodeid] = case
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "name": item.name}
         self._append("start", **facts, case=case.as_dict(), said=_stderr_size())
 
@@ -222,16 +224,29 @@ class Recorder:
         stats: Any = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
-        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
-        facts["library"] = shown_library(item)
+        benchmark: dict[str, Any] = {}
         if status == OK:
             benchmark = stats.as_dict(include_data=True)
             _thin_samples(benchmark)
+            status = self._checked(item, benchmark)
+        facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
+        facts["library"] = shown_library(item)
+        if status == OK:
             self._append("end", **facts, benchmark=benchmark)
         else:
             row = self.session.unmeasured.get(item.nodeid)
             reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
             self._append("end", **facts, reason=reason, case=case)
+
+    def _checked(self, item: pytest.Item, benchmark: dict[str, Any]) -> str:
+        """The status of a finished case. What a reader would refuse costs it alone here, and there the whole file."""
+        try:
+            check_case("its result", json.loads(json.dumps(fit(benchmark))))
+        except RunFileError as error:
+            row = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, "error", str(error))
+            self.session.unmeasured[item.nodeid] = row
+            return row.status
+        return OK
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""

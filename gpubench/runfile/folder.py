@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..errors import RunFileError, UsageError
-from .ledger import read_ledger
+from ..errors import UsageError
 from .reader import Foreign, clean
 from .schema import Run
 from .writer import Lock
@@ -24,31 +23,22 @@ _KEPT = re.compile(r"run\.[1-9][0-9]*\.json")
 class Earlier:
     """The run that was in ``folder``, if any: ``run.json`` and its ledger become ``run.1.json`` and so on.
 
-    Neither a finished run is ever lost nor a ledger that can't be read. The notice about it waits until the new run
-    measures, since a run that can't begin puts everything back. Raises UsageError while another run is under way;
-    ``lock`` keeps others out.
+    The notice about it waits until the new run measures, since a run that can't begin puts everything back. Raises
+    UsageError while another run is under way; ``lock`` keeps others out.
     """
 
     def __init__(self, folder: Path) -> None:
         self.lock = Lock(folder)
         self._ledger = folder / LEDGER
-        self._moved: list[tuple[Path, Path]] = []
-        self._notice = ""
-        present = [path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)]
-        state = _state(self._ledger) if self._ledger in present else "a finished run"
-        if present == [self._ledger] and not state:
-            self._ledger.unlink()
-        elif present:
-            self._moved = keep(present)
-            first, *others = (kept for _, kept in self._moved)
-            self._notice = f"{state or 'an unfinished run'} was here: it is now {first}"
-            self._notice += "".join(f" and {other.name}" for other in others)
+        self._moved = keep([path for path in (folder / RUN_FILE, self._ledger) if os.path.lexists(path)])
+        self._told = False
 
     def announce(self) -> None:
         """Say once where it is now."""
-        if self._notice:
-            print(clean(f"gpubench run: {self._notice}"), file=sys.stderr)
-        self._notice = ""
+        if self._moved and not self._told:
+            places = " and ".join(str(kept) for _, kept in self._moved)
+            print(clean(f"gpubench run: an earlier run was here: it is now {places}"), file=sys.stderr)
+        self._told = True
 
     def restore(self) -> None:
         """Put it back and let others in: the new run measured nothing, and leaves no ledger."""
@@ -58,31 +48,17 @@ class Earlier:
         self.lock.release()
 
 
-def _state(ledger: Path) -> str:
-    """What kind of run a ledger is of; nothing for one that measured nothing."""
-    unreadable = "a run whose journal can't be read"
-    if not ledger.is_file():  # a FIFO would be waited for
-        return unreadable
-    try:
-        events = {event["event"] for event in read_ledger(ledger)} if ledger.stat().st_size else set()
-    except RunFileError:
-        return unreadable
-    return "a finished run" if "complete" in events else "an unfinished run" if "end" in events else ""
-
-
 def keep(paths: list[Path]) -> list[tuple[Path, Path]]:
     """Rename files to the first number that is free for all: ``run.json`` to ``run.1.json``. Returns the old names and
-    the new. Raises UsageError, and leaves all as they were."""
+    the new. Raises UsageError."""
     for number in itertools.count(1):
         moves = [(path, path.with_name(f".{number}.".join(path.name.split(".", 1)))) for path in paths]
         if not any(os.path.lexists(new) for _, new in moves):
             break
-    for done, (old, new) in enumerate(moves):
+    for old, new in moves:
         try:
             old.rename(new)
         except OSError as error:
-            for path, kept in moves[:done]:
-                kept.replace(path)
             raise UsageError(f"{old}: can't be renamed: {error.strerror or error}") from None
     return moves
 

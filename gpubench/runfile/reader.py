@@ -1,12 +1,9 @@
 """Read run files: checked where they enter, so that later code may divide by a time and take its logarithm.
 
-msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; duplicate keys, sizes and what must
-hold between values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with
-one line, ``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as
-what it says: times of one process, on a device that a parameter names or nobody knows, with no work declared.
-
-JSON itself is parsed by the standard library: it names line and column, shows every key of an object, and reads the
-NaN that plain files hold among their parameters.
+msgspec checks the types and ranges that :mod:`gpubench.runfile.schema` declares; sizes and what must hold between
+values are checked here. A file that can't be trusted raises :class:`~gpubench.errors.RunFileError` with one line,
+``path: place: what was expected``. Unknown keys are ignored, and a file of pytest-benchmark alone is read as what it
+says: times of one process, on a device that a parameter names or nobody knows, with no work declared.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
 
@@ -35,15 +32,10 @@ from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raise
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
-LARGEST, MOST_VALUES, MOST_GROUPS = 1024**3, 24_000_000, 4_000_000
-"""Bytes of a file; values, lists and objects in it, of some 60 and 300 bytes of memory each. A journal of 20,000 cases
-in three processes has 400 MiB, 18 million values and 1.7 million lists and objects."""
-DEEPEST = 400
-"""Levels of nesting. Ours are 7; at a thousand, writing would end in a RecursionError."""
+LARGEST = 256 * 1024**2
+"""Bytes of a file: a run of 11,900 cases in three processes."""
 
 T = TypeVar("T")
-_Place = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
 
 
 class Foreign(RunFileError):
@@ -56,7 +48,7 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
     Without ``samples`` the run has none: those of a thousand runs don't fit in memory.
     """
     path = Path(path)
-    return check_run(path, _load(path), samples)
+    return check_run(path, content_of(path), samples)
 
 
 def check_run(path: Path, root: Any, samples: bool = True) -> Run:
@@ -65,21 +57,22 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
         raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
     marks = root["benchmarks"]
     if not isinstance(marks, list):
-        _refuse(path, ("benchmarks",), "a list", marks)
+        _refuse(path, "benchmarks", "a list", marks)
     if len(marks) > schema.MOST_CASES:
-        _refuse(path, ("benchmarks",), f"at most {schema.MOST_CASES} cases", len(marks))
+        _refuse(path, "benchmarks", f"at most {schema.MOST_CASES} cases", len(marks))
     ours = root.get(KEY)
     extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
     plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
     version = ours.get("schema_version") if isinstance(ours, dict) else None
     if not plain and (version != schema.SCHEMA_VERSION or isinstance(version, bool)):
-        _refuse(path, (KEY, "schema_version"), str(schema.SCHEMA_VERSION), version)
+        _refuse(path, f"{KEY}.schema_version", str(schema.SCHEMA_VERSION), version)
     file = convert(path, root | {"benchmarks": []}, RunFile)
     machine = _machine(path, file.machine_info or schema.MachineInfo())
     kinds = {device.name: device.kind for device in reversed(machine.devices)}
     names = (mark.get("fullname") for mark in marks if isinstance(mark, dict))
     ambiguous = ambiguous_files(name for name in names if isinstance(name, str))
-    results = [_result(path, number, mark, kinds, ambiguous, samples) for number, mark in enumerate(marks)]
+    places = (f"benchmarks[{number}]" for number in range(len(marks)))
+    results = [_result(path, *each, kinds, ambiguous, samples) for each in zip(places, marks, strict=True)]
     plain_cases = told_apart({result.fullname: result.case for result in results if not result.implementation})
     for place, each in enumerate(results):
         if each.fullname in plain_cases:
@@ -94,7 +87,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         try:
             datetime.fromisoformat(facts.started)
         except ValueError:
-            _refuse(path, (KEY, "started"), "an ISO 8601 date and time", facts.started)
+            _refuse(path, f"{KEY}.started", "an ISO 8601 date and time", facts.started)
     for entry in facts.unmeasured or ():
         case = {name: getattr(entry, name) for name in Case.__struct_fields__}
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
@@ -115,16 +108,20 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
     precision = facts.precision or {}
     tf32 = precision.get("tf32")
     if tf32 is not None and not isinstance(tf32, bool):
-        _refuse(path, ("machine_info", KEY, "precision", "tf32"), "true, false or null", tf32)
+        _refuse(path, f"machine_info.{KEY}.precision.tf32", "true, false or null", tf32)
     devices = facts.devices or (DeviceFacts("cpu", "cpu", label),)
     torch = facts.torch.version if facts.torch else None
     return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision)
 
 
+def check_case(name: str, mark: Any) -> None:
+    """Raise RunFileError for an entry of ``benchmarks``, as JSON gives it, that no file may hold."""
+    _result(name, "", mark, {}, (), samples=False)
+
+
 def _result(
-    path: Path, number: int, mark: Any, kinds: Mapping[str, str], ambiguous: Collection[str], samples: bool
+    path: Path | str, place: str, mark: Any, kinds: Mapping[str, str], ambiguous: Collection[str], samples: bool
 ) -> Result:
-    place: _Place = ("benchmarks", number)
     benchmark = convert(path, mark, schema.Benchmark, place)
     measured = benchmark.extra_info.gpubench if benchmark.extra_info else None
     if measured is None:
@@ -134,7 +131,7 @@ def _result(
     accelerators = [name for name in used if kinds.get(name, name.partition(":")[0]) not in ("", "cpu")]
     if accelerators and timer not in schema.TIMERS:
         expected = f"a timer that waits for {accelerators[0]} ({', '.join(schema.TIMERS)})"
-        _refuse(path, (*place, "options", "timer"), expected, timer)
+        _refuse(path, f"{place}.options.timer", expected, timer)
     times = _times(path, place, benchmark, measured, samples)
     flags = _flags(measured.processes)
     flags += _apart(times, flags)
@@ -142,27 +139,31 @@ def _result(
     return Result(*values)
 
 
-def _plain(path: Path, place: _Place, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool) -> Result:
+def _plain(
+    path: Path | str, place: str, benchmark: schema.Benchmark, ambiguous: Collection[str], samples: bool
+) -> Result:
     """A case of another's test."""
     if benchmark.fullname is None:
-        _refuse(path, (*place, "fullname"), "a text", None)
+        _refuse(path, f"{place}.fullname", "a text", None)
     given = {} if benchmark.params is None else benchmark.params
     if not isinstance(given, dict):
-        _refuse(path, (*place, "params"), "an object", given)
+        _refuse(path, f"{place}.params", "an object", given)
     if len(given) > schema.MOST_PARAMS:
-        _refuse(path, (*place, "params"), f"at most {schema.MOST_PARAMS} parameters", len(given))
+        _refuse(path, f"{place}.params", f"at most {schema.MOST_PARAMS} parameters", len(given))
     case = plain_case(benchmark.fullname, given, ambiguous)
     times = _times(path, place, benchmark, Measurement("", ""), samples)
     return Result(**structs.asdict(case), times=times, fullname=benchmark.fullname)
 
 
-def _times(path: Path, place: _Place, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool) -> Times:
+def _times(
+    path: Path | str, place: str, benchmark: schema.Benchmark, measured: Measurement, with_samples: bool
+) -> Times:
     stats, processes = benchmark.stats, measured.processes
     data = stats.data or ()
     kept = [process.kept for process in processes] or [len(data)]
     if data and sum(kept) != len(data):  # or a sample would count for the wrong process
         expected = f"{sum(kept)} samples, as many as its processes kept,"
-        _refuse(path, (*place, "stats", "data"), expected, len(data))
+        _refuse(path, f"{place}.stats.data", expected, len(data))
     shares: tuple[Sequence[float], ...] = ()
     if with_samples:
         samples, ends = array("d", data), accumulate(kept)
@@ -337,114 +338,53 @@ def _readable(value: Any, part: str | None) -> Any:
 # Parsing --------------------------------------------------------------------------------------------------------------
 
 
-class Allowance:
-    """How much of a file may be parsed before it takes too much memory: above a floor only what is as dense as ours."""
-
-    size = values = groups = 0
-
-    def excess(self, content: bytes) -> str:
-        """What was expected of the file if it is too large with this part of it. Signs within a text count as well."""
-        self.size += len(content)
-        self.values += content.count(b",")
-        self.groups += content.count(b"[") + content.count(b"{")
-        if self.size > min(LARGEST, 48 * 1024**2 + 100 * self.values):
-            return f"at most {LARGEST // 1024**2} MiB, and few long texts"
-        most = min(MOST_VALUES, 2_000_000 + self.size // 8), min(MOST_GROUPS, 800_000 + self.size // 100)
-        few = self.values <= most[0] and self.groups <= most[1]
-        return "" if few else f"at most {most[0]} values and {most[1]} lists and objects"
-
-
-def shallow(value: Any) -> bool:
-    """Whether it is nested no deeper than any file of ours."""
-    level = [value]
-    for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for group in level:
-            entries = group.values() if isinstance(group, dict) else group
-            if not {dict, list}.isdisjoint(map(type, entries)):  # a million samples are told apart at once
-                inner += [entry for entry in entries if isinstance(entry, dict | list)]
-        level = inner
-        if not level:
-            return True
-    return False
-
-
-def _load(path: Path) -> Any:
-    """The whole of a file, its texts cleaned, in which no key stands twice in an object."""
-
-    def entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            _refuse(path, f"key {clean(twice)[:60]!r}", "every key once in an object, found it twice")
-        if any(len(key) > LONGEST_TEXT for key, _ in pairs):
-            _refuse(path, "file", f"keys of at most {LONGEST_TEXT} characters")
-        return {clean(key): _cleaned(value) for key, value in pairs}
-
+def content_of(path: Path) -> Any:
+    """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
-    if (ordinary := _ordinary(content)) is not None:
-        return ordinary
     try:
-        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=entries)
-    except UnicodeDecodeError as error:
-        _refuse(path, f"byte {error.start}", "UTF-8 text")
-    except json.JSONDecodeError as error:
-        _refuse(path, f"line {error.lineno} column {error.colno}", f"JSON ({error.msg}): is the file truncated?")
-    except RecursionError:
-        _refuse(path, "file", "a run file, found JSON nested too deeply")
-    except ValueError:  # an integer of thousands of digits
-        _refuse(path, "file", "numbers of a sensible length")
-    if isinstance(value, dict | list) and not shallow(value):
-        _refuse(path, "file", "a run file, found JSON nested too deeply")
-    return value
+        return _cleaned(decoded(content))
+    except (ValueError, RecursionError, MemoryError) as error:
+        _refuse(path, "file", f"JSON ({error})")
 
 
-def _ordinary(content: bytearray) -> Any:
-    """What the slower parser would make of it, where no text is to be cleaned and no key stands twice; else None.
-
-    A key that stands twice leaves more colons in the file than its objects have entries and its texts have colons.
-    """
+def decoded(content: bytes) -> Any:
+    """The value of some JSON. Raises ValueError, RecursionError or MemoryError."""
     try:
-        root = msgspec.json.decode(content)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    if not isinstance(root, dict) or b"\\u003" in content:  # an escaped colon
-        return None
-    colons, objects, lists = 0, [root], list[list[Any]]()
-    for _ in range(DEEPEST):
-        lists = [entries for entries in lists if set(map(type, entries)) != {float}]  # not a million samples one by one
-        values = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(lists)]
-        texts = [*chain.from_iterable(objects), *(value for value in values if type(value) is str)]
-        together = "".join(texts)
-        if not together.isprintable() or max(map(len, texts), default=0) > LONGEST_TEXT:
-            return None
-        colons += sum(map(len, objects)) + together.count(":")
-        objects = [value for value in values if type(value) is dict]
-        lists = [value for value in values if type(value) is list]
-        if not objects and not lists:
-            return root if colons == content.count(b":") else None
-    return None
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:  # NaN, half a character, a byte order mark; and json says where a fault is
+        return json.loads(content.decode("utf-8-sig"), parse_constant=lambda name: str(float(name)))
 
 
-def _bytes(path: Path) -> bytearray:
-    content, allowance = bytearray(), Allowance()
+def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            while part := file.read(2**24):  # a device or a pipe doesn't tell its size
-                content += part
-                if excess := allowance.excess(part):
-                    _refuse(path, "file", f"a run file of {excess}")
+            content = file.read(LARGEST + 1)  # a device or a pipe doesn't tell its size
     except (OSError, ValueError) as error:
         _refuse(path, "file", f"a readable run file ({getattr(error, 'strerror', None) or error})")
     if not content or content.isspace():
         _refuse(path, "file", "a run file, found an empty file")
+    if too_large := excess(len(content), content.count(b",")):
+        _refuse(path, "file", too_large)
     return content
 
 
+def excess(size: int, values: int) -> str:
+    """What was expected of so many bytes with so many ``values``, commas, if they would take too much memory."""
+    most = 800_000 + size // 20  # an object takes 230 bytes of memory; a measured time has 20 characters
+    few = size <= LARGEST and values <= most
+    return "" if few else f"at most {LARGEST // 1024**2} MiB, and {most} values up to here"
+
+
 def _cleaned(value: Any) -> Any:
-    if type(value) is str:
+    """The value with its texts cleaned, changed in place."""
+    if isinstance(value, str):
         return clean(value[:LONGEST_TEXT])
-    if type(value) is list and not {str, list}.isdisjoint(map(type, value)):  # not a million samples one by one
-        return [_cleaned(entry) for entry in value]
+    if isinstance(value, dict) and not all(len(key) <= LONGEST_TEXT and key.isprintable() for key in value):
+        value = {clean(key[:LONGEST_TEXT]): entry for key, entry in value.items()}
+    if isinstance(value, dict) or (isinstance(value, list) and set(map(type, value)) != {float}):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(entry, str | dict | list):
+                value[key] = _cleaned(entry)
     return value
 
 
@@ -457,87 +397,22 @@ def clean(text: str) -> str:
 
 # Complaints -----------------------------------------------------------------------------------------------------------
 
-
-def _refuse(path: Path | str, place: _Place | str, expected: str, *found: Any) -> NoReturn:
-    if not isinstance(place, str):
-        place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
-    shown = ", found nothing" if found == (None,) else f", found {clean(reprlib.repr(*found)[:60])}" if found else ""
-    raise RunFileError(f"{clean(str(path))}: {clean(place) or 'file'}: expected {expected}{shown}")
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+          "object": "an object"}  # fmt: skip
 
 
-def convert(path: Path | str, value: Any, kind: type[T], place: _Place = ()) -> T:
-    """The value as that type. Raises RunFileError, which names the place and shows what is there."""
+def _refuse(path: Path | str, place: str, expected: str, *found: Any) -> NoReturn:
+    shown = f", found {clean(reprlib.repr(*found)[:60])}" if found else ""
+    raise RunFileError(clean(f"{path}: {place or 'file'}: expected {expected}{shown}"))
+
+
+def convert(path: Path | str, value: Any, kind: type[T], place: str = "") -> T:
+    """The value as that type. Raises RunFileError, which names file, place and what msgspec expected there."""
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        inner, message = _fault(value, kind, str(error))
-    except UnicodeEncodeError:  # half a character, from a ledger: the texts of run files are clean
-        _refuse(path, place, "text that can be encoded")
-    if message.startswith("expected "):  # our own
-        _refuse(path, place + inner, message.removeprefix("expected "))
-    found: Any = value
-    for key in inner:
-        found = found.get(key) if isinstance(found, dict) else found[key]
-    _refuse(path, place + inner, _words(message), len(found) if " of length " in message else found)
-
-
-def _fault(value: Any, kind: Any, text: str) -> tuple[_Place, str]:
-    """Where msgspec found a fault, and its message: it names neither the keys of mappings nor missing values' types."""
-    message, _, rest = text.partition(" - at `")
-    place: _Place = ()
-    current = value
-    for name, index in re.findall(r"\.([^.\[`]+)|\[([^]]+)\]", rest.removeprefix("key` in `")):
-        if index == "...":
-            name = next(
-                (key for key in current if _complaint(_replaced(value, place, {key: current[key]}), kind)), None
-            )
-            if name is None:
-                break
-        key: str | int = int(index) if index.isdigit() else name
-        place, current = (*place, key), current[key]
-    if missing := re.fullmatch(r"Object missing required field `(.+)`", message):
-        place = (*place, missing[1])
-        message = _complaint(_replaced(value, place, None), kind).partition(" - at `")[0] or message
-    return place, message.removeprefix("Expected each").removeprefix("Value ")
-
-
-def _complaint(value: Any, kind: Any) -> str:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return ""
-
-
-def _replaced(value: Any, place: _Place, new: Any) -> Any:
-    """A copy with another value at that place."""
-    if not place:
-        return new
-    copy: Any = dict(value) if isinstance(value, dict) else list(value)
-    key = place[0]
-    copy[key] = _replaced(copy[key] if isinstance(value, list) else copy.get(key), place[1:], new)
-    return copy
-
-
-_WORDS = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-          "object": "an object", "null": "null"}  # fmt: skip
-
-
-def _words(message: str) -> str:
-    """What msgspec expected, in words of JSON."""
-    if choice := re.search(r"regex '\^\((.+)\)\$'", message):
-        return f"one of {choice[1].rstrip('|').replace('|', ', ')}"
-    kinds = re.match(r"Expected `(.+?)`(?: of length)?(?: ([<>]=) (\S+))?", message)
-    if not kinds:
-        return "a finite number of a sensible size"
-    if " of length " in message:
-        return f"at most {kinds[3]} entries"
-    names = [name for name in _WORDS if name in kinds[1].split(" | ")]
-    if "float" in names and "int" in names:
-        names.remove("int")
-    if len(names) == 2 and "null" in names:
-        names.remove("null")
-    if kinds[2]:
-        limit = f"of at {'least' if kinds[2] == '>=' else 'most'} {float(kinds[3]):g}"
-        return f"{_WORDS[names[0]].replace('a number', 'a finite number')} {limit}"
-    return " or ".join(_WORDS[name] for name in names)
+    except (ValueError, RecursionError) as error:  # a UnicodeError too: half a character
+        words, _, inner = str(error).partition(" - at `")
+    words = words.replace("Object missing required field", "Expected a value for")
+    words = re.sub("`(.+?)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), words)
+    inner = f"{place}{inner.rpartition('$')[2].rstrip('`')}".lstrip(".")
+    raise RunFileError(clean(f"{path}: {inner or 'file'}: {words[:1].lower()}{words[1:200]}"))

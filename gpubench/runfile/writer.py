@@ -39,6 +39,8 @@ _ADDRESS = re.compile(
 )
 """Of people, and of machines in a network, IPv4 and IPv6; the own machine's loopback says nothing."""
 
+DRAWN = (b"<dc:title>gpubench</dc:title>", b"Software\0gpubench")
+"""What our pictures say of themselves, in SVG and in PNG."""
 _UNLOCKED_S = 10.0
 """A younger folder may be one that its process is about to lock."""
 
@@ -130,6 +132,24 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
         if temporary:
             with suppress(OSError):
                 os.unlink(temporary)  # there is nothing left to remove after a success
+
+
+def require_new(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError, before anything is done, unless an output file is new or a picture that gpubench drew: so no
+    command replaces what it reads, an earlier run or somebody's file, by whatever name it is called."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise UsageError(f"{clean(str(path))}: no such folder: {clean(str(path.parent))}")
+    if os.path.lexists(path) and not (path.is_file() and any(mark in path.read_bytes() for mark in DRAWN)):
+        raise UsageError(f"{clean(str(path))}: exists already, and isn't a picture of gpubench: choose another name")
+
+
+def require_notes(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError unless text can be appended to the file: a results file or a journal couldn't be read again."""
+    path = Path(path)
+    begun = path.open("rb").read(1) if path.is_file() else b""
+    if path.is_dir() or not os.access(path.parent, os.W_OK) or begun == b"{":
+        raise UsageError(f"{clean(str(path))}: can't be written there")
 
 
 @contextmanager

@@ -425,7 +425,7 @@ def test_svg(save, tmp_path: Path, capsys) -> None:
     [
         (None, "expected a readable run file"),
         ("", "found an empty file"),
-        ('{"benchmarks": [', "is the file truncated?"),
+        ('{"benchmarks": [', "expected JSON (Expecting value"),
         ('{"hello": 1}', "expected a pytest-benchmark file"),
     ],
 )

@@ -72,13 +72,27 @@ def test_folders_and_k_choose_what_is_exported(run: str, tmp_path: Path, capsys:
     )
 
 
-def test_what_is_read_is_never_written(run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = Path(run).read_bytes()
-    assert main(["export", run, "--to", "csv", "-o", run]) == 2
-    assert main(["compare", "--base", run, "--new", run, "--github-summary", run]) == 2
-    assert main(["recover", run, "-o", run]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
-    assert Path(run).read_bytes() == before
+def test_no_command_replaces_what_it_reads_or_what_isnt_ours(run: str, tmp_path: Path, capsys) -> None:
+    """Whatever the way it is named: as a file, by its folder, or the journal beside it."""
+    folder, notes = tmp_path / "side", tmp_path / "notes.svg"
+    folder.mkdir()
+    for name in ("run.json", "run.ledger.jsonl"):
+        (folder / name).write_bytes(Path(run).read_bytes())
+    notes.write_text("mine")
+    journal, data = str(folder / "run.ledger.jsonl"), str(folder / "run.json")
+    taken = (run, data, journal, str(notes))
+    for command in (["export", run, "--to", "csv"], ["export", str(folder), "--to", "markdown"], ["recover", journal],
+                    ["merge", run, str(folder)], ["time", "1+1"]):  # fmt: skip
+        assert [main([*command, "-o", target]) for target in taken] == [2, 2, 2, 2]
+    assert main(["recover", str(folder)]) == 2  # its run.json is there
+    assert main(["chart", run, "-o", str(notes)]) == 2
+    assert main(["time", "1+1", "--chart", str(notes)]) == 2
+    assert main(["compare", run, str(folder), "--svg", str(notes)]) == 2
+    for target in (run, data, journal):
+        assert main(["compare", "--base", run, "--new", str(folder), "--github-summary", target]) == 2
+    assert capsys.readouterr().err.count("\n") == 27
+    assert len({Path(path).read_bytes() for path in taken[:3]}) == 1
+    assert notes.read_text() == "mine"
 
 
 def test_github_action_benchmark(run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,7 @@ def test_own_modules_and_numpy(tmp_path):
         (["--device=cuda:7"], "cuda:7 is not available"),
         (["--device=cuba"], "unknown device 'cuba'"),
         (["-o=no/such/r.json"], "no/such/r.json: no such folder"),
-        (["-o=other.txt"], "other.txt: is no results file and would be replaced"),
+        (["-o=other.txt"], "other.txt: exists already"),
         (["--kind=time"], "--kind is for --chart FILE"),
         (["--chart=c.svg", "--kind=pie"], "argument --kind: invalid choice: 'pie'"),
         (["--processes=0"], "processes must be 1 or more, not 0"),

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
+from gpubench.commands.cli import main
 from gpubench.errors import UsageError
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import (
@@ -183,6 +185,40 @@ def test_no_value_stops_a_run(pytester, forking):
     assert (len(made["benchmarks"]), len(made["gpubench"]["unmeasured"])) == (5, 1)
     (extra,) = (each["extra_info"] for each in made["benchmarks"] if "nan" in each["extra_info"])
     assert (extra["nan"], extra["odd"]) == (None, {"(1, 2)": "int that has no text", "None": "{3}"})
+
+
+TAMPERED = """
+import pytest
+
+@pytest.mark.parametrize("place", [-1, None])
+def test_plain(benchmark, place):
+    benchmark(abs, 1)
+    if place:
+        benchmark.stats.stats.data.append(-5.0)
+
+@pytest.mark.parametrize("place", [-1, None])
+def test_ours(gpubench, benchmark, place):
+    gpubench(abs, 1, check=False)
+    if place:
+        benchmark.extra_info["gpubench"]["processes"][0]["median_s"] = 0.0
+"""
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_what_no_reader_takes_costs_one_case_and_not_the_file(pytester, supervised):
+    pytester.makepyfile(test_odd=TAMPERED)
+    supervised_by = ["--gpubench-ledger=run.ledger.jsonl"] if supervised else ["--benchmark-json=run.json"]
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", *supervised_by)
+    assert main(["recover", "run.ledger.jsonl", "-o", "made.json"]) == 0
+    for name in ("made.json",) if supervised else ("run.json", "made.json"):
+        statuses = {
+            (each.workload, each.params.get("place")): each.status for each in read(pytester.path / name).results
+        }
+        assert sorted(statuses.values()) == ["error", "error", "ok", "ok"]
+    reasons = [row["reason"] for row in json.loads(Path("made.json").read_text())["gpubench"]["unmeasured"]]
+    assert [reason.partition(":")[2].split(":")[0] for reason in reasons] == [
+        " stats.min", " extra_info.gpubench.processes[0].median_s"
+    ]  # fmt: skip
 
 
 def test_more_benchmarks_than_can_be_read_again_are_refused_before_measuring(pytester, monkeypatch):

@@ -123,10 +123,10 @@ def test_cases_of_one_device_make_no_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parallel", "says"),
     [
-        ({"devices": 0}, "parallel.devices: expected a whole number of at least 1, found 0"),
+        ({"devices": 0}, "parallel.devices: expected a whole number >= 1"),
         ({"devices": 10**30}, "parallel.devices: expected a whole number"),
-        ({"ideal_speedup": -1}, "parallel.ideal_speedup: expected a finite number of at least 1e-15, found -1"),
-        ({"phases": {"gather": "long"}}, "parallel.phases.gather: expected a number"),
+        ({"ideal_speedup": -1}, "parallel.ideal_speedup: expected a number >= 1e-15"),
+        ({"phases": {"gather": "long"}}, "parallel.phases.*: expected a number"),
         ({"rows": [[1, "2"]]}, r"parallel.rows\[0\]\[1\]: expected a whole number"),
         ({"method": 3}, "parallel.method: expected a text"),
         ([], "parallel: expected an object"),

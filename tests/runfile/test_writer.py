@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import records
 
-from gpubench.errors import RunFileError
+from gpubench.errors import RunFileError, UsageError
 from gpubench.runfile import writer
 from gpubench.runfile.writer import without_paths, write
 
@@ -120,3 +120,32 @@ def test_a_number_that_json_lacks_leaves_the_old_file_and_no_other(tmp_path):
         write(path, {"a": [1, {"b": 2}, math.nan]})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
+    writer.require_new(tmp_path / "new.csv")
+    for name, content in (
+        ("a.svg", b"<svg><dc:title>gpubench</dc:title>"),
+        ("a.png", b"\x89PNG tEXtSoftware\0gpubench"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        writer.require_new(tmp_path / name)
+    (tmp_path / "theirs.svg").write_text("<svg>drawn for gpubench</svg>")
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    for taken in (*("theirs.svg", "run.json", "link.csv", "no/a.csv", ""), "/dev/null"):
+        with pytest.raises(UsageError):
+            writer.require_new(tmp_path / taken)
+
+
+def test_notes_are_appended_to_anything_but_a_results_file_or_a_journal(tmp_path):
+    (tmp_path / "summary.md").write_text("# Summary")
+    for name in ("summary.md", "new.md"):
+        writer.require_notes(tmp_path / name)
+    for name in ("run.json", "run.ledger.jsonl"):
+        (tmp_path / name).write_text('{"event": "run"}')
+        (tmp_path / "link.md").unlink(missing_ok=True)
+        (tmp_path / "link.md").symlink_to(name)
+        for path in (name, "link.md"):
+            with pytest.raises(UsageError):
+                writer.require_notes(tmp_path / path)

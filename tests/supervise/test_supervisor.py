@@ -310,7 +310,7 @@ def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path, stub):
     ledger.append("end", process=0, fullname="a", status="error", reason="x")
     done = run(tmp_path, "test_good.py", "--preset=smoke", "--processes=1")
     assert done.returncode == 0
-    assert "an unfinished run was here" in done.stderr
+    assert "an earlier run was here" in done.stderr
     assert (tmp_path / "out/run.1.ledger.jsonl").exists()
 
 
@@ -324,7 +324,12 @@ def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
     assert {name: (out / name).read_bytes() for name in first} == first
     second = run(tmp_path, "test_good.py", "--preset=smoke", "-k", "n=16")
     assert second.returncode == 0, second.stderr
-    assert second.stderr.count(f"finished run was here: it is now out{os.sep}run.1.json and run.1.ledger.jsonl") == 1
+    assert (
+        second.stderr.count(
+            f"an earlier run was here: it is now out{os.sep}run.1.json and out{os.sep}run.1.ledger.jsonl"
+        )
+        == 1
+    )
     assert [(out / name.replace("run", "run.1")).read_bytes() for name in first] == list(first.values())
     assert len(data(tmp_path)["benchmarks"]) == 1
     assert run(tmp_path, "test_good.py", "--preset=smoke").returncode == 0

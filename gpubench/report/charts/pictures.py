@@ -126,5 +126,5 @@ def _picture(figure: Figure, theme: str, kind: str) -> bytes:
         else:
             canvas = FigureCanvasAgg(page.canvas)
             page.canvas.set_dpi(_DPI)
-            canvas.print_png(buffer, metadata={"Software": None, "Title": figure.title})
+            canvas.print_png(buffer, metadata={"Software": "gpubench", "Title": figure.title})
     return buffer.getvalue()

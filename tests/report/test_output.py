@@ -1,0 +1,96 @@
+"""A report's folder holds what the latest report wrote, and all that others put there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.report import output
+
+FIRST = {"summary.md": "one", "results.csv": "a,b", "charts/time-light.svg": b"<svg/>"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != output.MANIFEST
+    }
+
+
+def test_a_later_report_replaces_and_removes_what_an_earlier_one_wrote_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "out"
+    output.write_folder(folder, FIRST, [tmp_path / "run.json"])
+    assert output.sources(folder) == [tmp_path / "run.json"]
+    (folder / "charts/mine.svg").write_text("mine")
+    (folder / "notes.md").write_text("mine")
+    files = output.write_folder(folder, {"summary.md": "two \udcff", "report.html": "<p>"})
+    assert files == [folder / "summary.md", folder / "report.html"]
+    assert content(folder) == {
+        "summary.md": b"two ?", "report.html": b"<p>", "charts/mine.svg": b"mine", "notes.md": b"mine"
+    }  # fmt: skip
+    assert output.sources(folder) == []
+
+
+@pytest.mark.parametrize("name", ["summary.md", "charts/time-light.svg", output.MANIFEST])
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_a_report_did_not_write_is_not_replaced(tmp_path: Path, name: str, linked: bool) -> None:
+    folder, mine = tmp_path / "out", tmp_path / "mine"
+    (folder / name).parent.mkdir(parents=True)
+    mine.write_text('{"files": ["summary.md"]}' if linked else "mine")
+    (folder / name).symlink_to(mine) if linked else mine.rename(folder / name)
+    before = content(tmp_path)
+    with pytest.raises(UsageError, match="was not written by gpubench"):
+        output.write_folder(folder, FIRST)
+    assert content(tmp_path) == before
+
+
+def test_a_link_in_place_of_a_file_that_a_report_wrote_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    output.write_folder(folder, FIRST)
+    (folder / "summary.md").unlink()
+    (folder / "summary.md").symlink_to("nowhere")
+    with pytest.raises(UsageError, match=r"summary\.md"):
+        output.write_folder(folder, FIRST)
+    (tmp_path / "else").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/charts").symlink_to(tmp_path / "else")
+    with pytest.raises(UsageError, match="is a link"):
+        output.write_folder(tmp_path / "other", FIRST)
+    assert list((tmp_path / "else").iterdir()) == []
+
+
+@pytest.mark.parametrize("names", [["../run.json"], ["/etc/passwd"], ["charts/../../run.json"], ["run.json"], None, 3])
+def test_a_manifest_of_anybodys_removes_nothing_but_files_of_a_report(tmp_path: Path, names: object) -> None:
+    (tmp_path / "run.json").write_text("mine")
+    folder = tmp_path / "out"
+    output.write_folder(folder, FIRST)
+    (folder / "run.json").write_text("mine")
+    manifest = folder / output.MANIFEST
+    manifest.write_text(json.dumps({"files": [*FIRST, *names] if isinstance(names, list) else names, "runs": names}))
+    if isinstance(names, list):
+        output.write_folder(folder, {"results.csv": ""})
+        assert set(content(tmp_path)) == {"run.json", "out/run.json", "out/results.csv"}
+    else:
+        with pytest.raises(UsageError, match="was not written by gpubench"):
+            output.write_folder(folder, FIRST)
+        assert output.sources(folder) == []
+
+
+def test_a_report_that_was_killed_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = output.replace
+
+    def stop(path: Path, content: bytes) -> None:
+        if path.name == "results.csv":
+            raise KeyboardInterrupt
+        replace(path, content)
+
+    monkeypatch.setattr(output, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        output.write_folder(tmp_path, FIRST)
+    monkeypatch.undo()
+    output.write_folder(tmp_path, FIRST)
+    assert len(content(tmp_path)) == len(FIRST)
