@@ -25,7 +25,8 @@ NOISY_FACTOR = 4.0
 """An interval whose ends are further apart than that says nothing."""
 _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
 _LONGEST_UNIT = 24
-_K, _T = TypeVar("_K"), TypeVar("_T")
+_K = TypeVar("_K")
+_T = TypeVar("_T")
 
 
 class Doubt(StrEnum):
