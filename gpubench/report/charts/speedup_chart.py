@@ -34,12 +34,13 @@ def speedup_figures(study: Study) -> list[Figure]:
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
         leaders = {each[0].line.last.kind: each for each in sorted(benchmarks, key=_telling)} if rank == 0 else {}
         defaults = sorted(leaders.values(), key=_telling, reverse=True)[:_MOST_DEFAULT]
+        defaults = [each for each in defaults if _telling(each)[1]] or defaults[:1]
         for found in benchmarks:
             order = 1.0 + 0.1 * defaults.index(found) if found in defaults else 9.0 + 20 * rank
             suffix = f"{found[0].line.last.result.workload}{_suffix(rank)}"
             figures += _by_regime(study, found, suffix, order, found in defaults)
-            within = found[0].line.items[0].within_device
-            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and not within)
+            on_cpu = not (study.gpu_pairs or found[0].line.items[0].within_device)
+            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and on_cpu)
         lines = [found.line for each in benchmarks for found in each if found.regime == RESIDENT]
         figures += _break_even(study, [pair for line in lines for pair in line.items], rank)
     return figures
@@ -54,11 +55,15 @@ def _plainest(members: Sequence[Crossing]) -> Crossing:
 
 
 def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
-    """Sorts what tells most last: from which size on it is faster, with copies too; then what has most sizes."""
+    """Sorts what tells most last: where it crosses 1×, with copies too; then what has most sizes that aren't noisy."""
     plain = _plainest(members).line
     same = [found for found in members if found.line.setting == plain.setting]
     known = {found.regime for found in same if _crosses(found)}
-    return plain.last.kind is None or plain.last.kind.summarised, len(known), len(plain.points)
+    return (
+        plain.last.kind is None or plain.last.kind.summarised,
+        len(known),
+        sum(not point.flagged for point in plain.points),
+    )
 
 
 def _crosses(found: Crossing) -> bool:
@@ -93,7 +98,7 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
         used += [pair for found in kept for pair in found.line.items]
     copies = any(curve.dashed for panel in panels for curve in panel.curves)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
-    chart = line_panels(panels, "", legend if several else (), _below(study, used))
+    chart = line_panels(panels, "", legend if len(legend) > 1 and several else (), _below(study, used))
     if chart is None:
         return []
     findings = [_finding(study, found, forms[0]) for found in forms[0] if found.regime == RESIDENT]
@@ -124,13 +129,15 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
         device = study.names.subject(kept[0].line.items[0])
         panels.append(panel(device, plain, curves))
         used += [pair for found in kept for pair in found.line.items]
-        told = [f"{words.crossing(found)} in {found.line.last.dtype}" for found in kept]
-        findings.append(f"{device} faster from: {', '.join(told)}")
+        by_cell = grouped(zip(kept, dtypes, strict=True), lambda pair: words.crossing(pair[0]))
+        told = [f"{cell} in {words.listed([dtype for _, dtype in some])}" for cell, some in by_cell.items()]
+        findings.append(f"{device} faster from: {'; '.join(told)}")
     chart = line_panels(panels, "", (), _below(study, used))
     if chart is None:
         return []
     title = f"{words.in_full(plain.last)}: speedup {_over(study, used)}, by dtype"
-    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, "; ".join(findings), "", chart, rank, default)
+    subtitle = findings[0] if len(findings) == 1 else "Both in the same dtype, with data that stays on the device"
+    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, subtitle, "", chart, rank, default)
     note = f"Both in the same dtype, with data that stays. Bar at a point: {uncertainty(used)}. "
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
@@ -150,7 +157,9 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         return []
     ends = sorted(line.points[-1].y for lines in turns for line in lines)
     most = " to ".join(dict.fromkeys(map(_calls_text, (ends[0], ends[-1]))))
-    title = f"Calls until the copies are amortized, {_over(study, used)}"
+    title = (
+        f"Calls until the copies are amortized: {_over(study, used).removeprefix('of ').replace(' over ', ' against ')}"
+    )
     subtitle = f"At the largest size {most}. With data that stays on the GPU in between; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
     figure = Figure(f"break-even{_suffix(rank)}", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
