@@ -27,9 +27,11 @@ def speedup_figures(study: Study) -> list[Figure]:
     firsts = grouped(
         study.crossings, lambda found: (not found.line.items[0].within_run, found.line.items[0].base.source)
     )
-    inside_first = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
-    leading = [crossings(study.gpu_pairs)] if study.gpu_pairs else []
-    for rank, members in enumerate([*leading, *inside_first]):
+    ordered = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
+    if study.gpu_pairs:
+        others = [members for members in ordered if not members[0].line.items[0].base.on_accelerator]
+        ordered = [crossings(study.gpu_pairs), *others]
+    for rank, members in enumerate(ordered):
         benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
         leaders = {each[0].line.last.kind: each for each in sorted(benchmarks, key=_telling)} if rank == 0 else {}

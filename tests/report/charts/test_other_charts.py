@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import records
 from drawing import chart_data, drawn, faults, plan, words
-
 from gpubench.report.charts.gpu_time_chart import StackedBars
+from gpubench.report.charts.wording import OTHERS, Naming, caption
+
 from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
-from gpubench.report.charts.wording import OTHERS, Naming, caption
 from gpubench.report.labels import device_label
 from gpubench.report.machines import device_prices
 from gpubench.report.sweep import slowest_first
