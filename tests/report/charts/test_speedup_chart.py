@@ -99,12 +99,13 @@ def noisy_at(data: dict[str, Any], *indices: int) -> dict[str, Any]:
     return data
 
 
-def test_an_interval_that_leaves_it_open_is_unsure(tmp_path: Path) -> None:
-    figure = speedup(tmp_path, noisy_at(with_processes(), 1, 2))
-    assert figure.subtitle.endswith("unsure")
-    axes = axes_of(figure)
-    assert diamonds(axes) == []
-    assert not any("≈" in text.get_text() for text in axes.texts)
+def test_the_mark_says_what_the_subtitle_says(tmp_path: Path) -> None:
+    for data in (with_processes(), crossing(), noisy_at(with_processes(), 1), noisy_at(with_processes(), 2)):
+        figure = speedup(tmp_path, data)
+        (curve,) = curves(figure)
+        known = figure.subtitle.removesuffix("unsure") == figure.subtitle
+        assert known == (curve.mark is not None)
+        assert known == any("≈" in word or " to " in word for word in words(drawn(figure)) if word != figure.subtitle)
 
 
 def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) -> None:
