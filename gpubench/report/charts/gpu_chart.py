@@ -27,7 +27,7 @@ def _times(study: Study, rows: list[Measured]) -> list[Figure]:
         bars = tuple(SharedBar(each.group, each.name, each.detail, _parts(each.items[0])) for each in found)
         shown = [each.items[0] for each in found]
         half = sum(bar.seconds[2] < bar.total / 2 for bar in bars)
-        title = f"Where the time of a call with copies goes on the {study.names.of(shown[0])}"
+        title = f"Where the time of a call with copies goes: {study.names.of(shown[0])}"
         subtitle = f"Less than half of it is computing in {half} of {counted(len(bars), 'benchmark')}"
         name, chart = f"gpu-time{f'-{rank + 1}' * bool(rank)}", StackedBars(bars, _PARTS)
         figure = Figure(name, "gpu-time", title, subtitle, "", chart, 5 + 0.01 * rank, rank < 2)
@@ -52,11 +52,11 @@ def _energy(study: Study, rows: list[Measured]) -> list[Figure]:
     chart = NamedRows(marked(found, lambda row: _energy_mark(study, row)), "J", keys(study, shown, "mark"))
     watts = {study.names.short(row): [_watts(each) for each in shown if each.source == row.source] for row in shown}
     drawn = [f"{name} {text(min(each), 'W', 2)} to {text(max(each), 'W', 2)}" for name, each in watts.items()]
-    subtitle = f"Power meanwhile: {', '.join(drawn)}. From the device's own counter, log scale; lower is better"
-    note = "Idle power included. " + "A CPU's is that of all its sockets. " * any(
+    subtitle = f"Power meanwhile: {', '.join(drawn)}. Log scale; lower is better"
+    note = "From the device's own counter, idle power included. " + "A CPU's is that of all its sockets. " * any(
         not row.on_accelerator for row in shown
     )
-    figure = Figure("energy", "energy", "Energy of one item of work", subtitle, "", chart, 6.0)
+    figure = Figure("energy", "energy", "Energy of an item of work", subtitle, "", chart, 6.0, len(watts) > 1)
     return [captioned(figure, study, shown, note)]
 
 

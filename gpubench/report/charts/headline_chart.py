@@ -47,7 +47,7 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
             *(Key(key.label, others[0].role if len(others) == 1 else key.role, key.look) for key in looks),
         )
     chart = NamedRows(marked(found, lambda pair: _ratio(study, pair)), "", legend, sides)
-    title = f"Speedup {f'of the {others[0].label} ' * (len(others) == 1)}over the {base}"
+    title = f"Speedup {f'of {others[0].label} ' * (len(others) == 1)}over {base}"
     ranges = []
     for key in others:
         known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
@@ -83,7 +83,7 @@ def _shares(study: Study) -> list[Figure]:
     shown = [row for each in found for row in each.items]
     devices = keys(study, shown, "mark")
     chart = NamedRows(marked(found, lambda row: _share(study, row)), "%", devices if len(devices) > 1 else ())
-    title = f"Share of its measured peak that the {words.listed([key.label for key in devices])} reaches"
+    title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
     best = max(shown, key=lambda row: (row.utilisation or 0) if (row.utilisation or 0) <= 1 else 0)
     subtitle = f"Most: {words.in_full(best)}, {words.share_of_peak(best)}. Each benchmark at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)

@@ -364,13 +364,22 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     if mark.low is not None and mark.high is not None:
         bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
         axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
-        ends.append(bar[1])
+        ends += bar
     if mark.hollow is not None:
         axes.plot([mark.hollow, mark.value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
         page.mark(axes, mark.hollow, y, mark.role, hollow=True)
-    page.mark(axes, mark.value, y, mark.role)
-    page.note(axes, mark.words, (max(ends), y), (7, 0), va="center", fontsize=SMALL * PX, fontweight="bold",
-              color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
+    if limits[0]:
+        page.mark(axes, mark.value, y, mark.role)
+    else:
+        axes.barh([y], [mark.value], height=11, color=ink, zorder=3)
+    leftwards = False
+    if limits[0] and max(ends) < 1 < limits[1]:  # words across the line at 1× stand left of the mark
+        room = page.size(axes)[0] * math.log(1 / max(ends)) / math.log(limits[1] / limits[0])
+        leftwards = room < text_width(mark.words, SMALL * 1.12) + 10
+    least = min(end for end in ends if end)
+    start, side = (least, "right") if leftwards else (max(ends), "left")
+    page.note(axes, mark.words, (start, y), (-7 if leftwards else 7, 0), va="center", ha=side, fontsize=SMALL * PX,
+              fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

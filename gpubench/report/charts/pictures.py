@@ -26,7 +26,7 @@ from ...format import shorten
 from ..rows import grouped
 from ..study import Study
 from .page import Figure, rc_settings
-from .theme import LIGHT, THEMES, recoloured
+from .theme import DARK, LIGHT, THEMES, recoloured
 
 _DPI = 192
 """Two dots a pixel."""
@@ -101,8 +101,7 @@ def render(
 
 def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
     """Title, and the SVG for a light and a dark page, of each figure."""
-    svgs = [(figure.title, _light_svg(figure)) for figure in figures]
-    return [(title, *(recoloured(svg, theme) for theme in THEMES)) for title, svg in svgs]
+    return [(each.title, _light_svg(each), recoloured(_light_svg(each), DARK)) for each in figures]
 
 
 @lru_cache(maxsize=128)

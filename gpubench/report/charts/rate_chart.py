@@ -59,12 +59,12 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     subject = first.kind.heading if first.kind else words.capitalised(first.family)
     if len({row.result.workload for row in used}) == 1:
         subject = words.in_full(used[0])
-    waited = ", synchronization included" * all(row.times.timer in TIMERS for row in used)
+    waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
     ends = _at_the_end(study, turns[0], words.throughput if rate else words.time)
-    subtitle = f"{ends}. By size{waited}; {'higher' if rate else 'lower'} is better"
+    subtitle = f"{ends}. {'Higher' if rate else 'Lower'} is better"
     name = f"{quantity.lower().replace(' ', '-') if rate else 'time'}-{first.result.kind or first.family}"
-    figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()}", subtitle, "", chart)
-    return [captioned(figure, study, used, _BARS, "Hollow", chart.left_out)]
+    figure = Figure(name, "rate" if rate else "time", f"{subject}: {quantity.lower()} by size", subtitle, "", chart)
+    return [captioned(figure, study, used, _BARS + waited, "Hollow", chart.left_out)]
 
 
 def _value(unit: str) -> Callable[[float], str]:
@@ -74,7 +74,8 @@ def _value(unit: str) -> Callable[[float], str]:
 def _at_the_end(study: Study, lines: Sequence[Line[Measured]], cell: Callable[[Measured], str]) -> str:
     """``n × n float32, n=4096: H200 33.0 TFLOP/s, Xeon 240 GFLOP/s``."""
     ordered = sorted(lines, key=lambda line: study.names.order(line.last))
-    told = ", ".join(f"{study.names.short(line.last)} {cell(line.last)}" for line in ordered)
+    known = [line for line in ordered if line.shown and line.shown[-1][1] is line.items[-1]]
+    told = ", ".join(f"{study.names.short(line.last)} {cell(line.last)}" for line in known) or words.NO_VALUE
     return f"{words.benchmark(ordered[0].last.result)}: {told}"
 
 

@@ -172,7 +172,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         note += "Peaks were measured while the machine was busy and are too low. " * any(map(_beyond, known))
         shown = first.on_accelerator == bool(study.names.accelerators) and rank < 2
         name = f"roofline-{first.result.device}" + f"-{first.run_name}" * study.names.several_runs
-        title = f"Roofline of the {study.names.of(first)}"
+        title = f"Roofline: {study.names.of(first)}"
         figure = Figure(name, "roofline", title, subtitle, "", chart, 3 + rank / 10, shown)
         figures.append(captioned(figure, study, sound, note, "Hollow", len(known) - len(sound)))
     return figures

@@ -82,7 +82,7 @@ def _efficiency(study: Study, scaled: Sequence[Scaled], what: str) -> list[Figur
             if how.microbatches:
                 detail += f", {how.microbatches} microbatch{'es' * (how.microbatches > 1)}"
             ideal = (how.ideal_speedup or how.devices) / how.devices
-            bars.append(EfficiencyBar(job, how.method, detail, *known, ideal))
+            bars.append(EfficiencyBar(job, how.method or "", detail, *known, ideal))
             used.append(each)
     if len(bars) < LEAST_VALUES:
         return []

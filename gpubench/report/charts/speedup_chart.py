@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import words
-from ..pairs import ONE_SHOT, RESIDENT, Pair
+from ..pairs import ONE_SHOT, RESIDENT, Pair, Verdict
 from ..rows import Values, grouped
 from ..study import Study
-from ..sweeps import Crossing, plainness, sweeps
+from ..sweeps import Crossing, crossings, plainness, sweeps
 from .page import CALL_UNIT, MOST_CURVES, MOST_PANELS, Figure, Key, tick_text
 from .selection import captioned, curve, keys, line_panels, panel, plainest_panels, uncertainty
 
@@ -19,21 +19,30 @@ _MOST_DEFAULT = 2
 
 
 def speedup_figures(study: Study) -> list[Figure]:
-    """By baseline; of the first of them those benchmarks by default whose crossovers tell most."""
+    """By baseline; of the first of them those benchmarks by default whose crossovers tell most.
+
+    With a GPU in several machines the first of them is the baseline of all devices.
+    """
     figures: list[Figure] = []
-    by_base = grouped(study.crossings, lambda found: found.line.items[0].base.source).values()
-    inside_first = sorted(by_base, key=lambda found: not found[0].line.items[0].within_run)
-    for rank, crossings in enumerate(inside_first):
-        benchmarks = list(grouped(crossings, lambda found: found.line.last.result.workload).values())
+    firsts = grouped(
+        study.crossings, lambda found: (not found.line.items[0].within_run, found.line.items[0].base.source)
+    )
+    ordered = [firsts[key] for key in sorted(firsts, key=lambda key: key[0])]
+    if study.gpu_pairs:
+        others = [members for members in ordered if not members[0].line.items[0].base.on_accelerator]
+        ordered = [crossings(study.gpu_pairs), *others]
+    for rank, members in enumerate(ordered):
+        benchmarks = list(grouped(members, lambda found: found.line.last.result.workload).values())
         benchmarks = [each for each in benchmarks if max(len(found.line.points) for found in each) > 1]
         leaders = {each[0].line.last.kind: each for each in sorted(benchmarks, key=_telling)} if rank == 0 else {}
         defaults = sorted(leaders.values(), key=_telling, reverse=True)[:_MOST_DEFAULT]
+        defaults = [each for each in defaults if _telling(each)[1]] or defaults[:1]
         for found in benchmarks:
             order = 1.0 + 0.1 * defaults.index(found) if found in defaults else 9.0 + 20 * rank
             suffix = f"{found[0].line.last.result.workload}{_suffix(rank)}"
             figures += _by_regime(study, found, suffix, order, found in defaults)
-            within = found[0].line.items[0].within_device
-            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and not within)
+            on_cpu = not (study.gpu_pairs or found[0].line.items[0].within_device)
+            figures += _by_dtype(study, found, suffix, order + 0.05, found in defaults and on_cpu)
         lines = [found.line for each in benchmarks for found in each if found.regime == RESIDENT]
         figures += _break_even(study, [pair for line in lines for pair in line.items], rank)
     return figures
@@ -43,36 +52,55 @@ def _suffix(rank: int) -> str:
     return f"-{rank + 1}" * bool(rank)
 
 
-def _plainest(crossings: Sequence[Crossing]) -> Crossing:
-    return min(crossings, key=lambda found: (plainness(found.line.items[-1]), found.regime != RESIDENT))
+def _plainest(members: Sequence[Crossing]) -> Crossing:
+    return min(members, key=lambda found: (plainness(found.line.items[-1]), found.regime != RESIDENT))
 
 
-def _telling(crossings: Sequence[Crossing]) -> tuple[bool, int, int]:
-    """Sorts what tells most last: from which size on it is faster, with copies too; then what has most sizes."""
-    plain = _plainest(crossings).line
-    same = [found for found in crossings if found.line.setting == plain.setting]
-    known = {found.regime for found in same if found.ends}
-    return plain.last.kind is None or plain.last.kind.summarised, len(known), len(plain.points)
+def _telling(members: Sequence[Crossing]) -> tuple[bool, int, int]:
+    """Sorts what tells most last: where it crosses 1×, with copies too; then what has most sizes that aren't noisy."""
+    plain = _plainest(members).line
+    same = [found for found in members if found.line.setting == plain.setting]
+    known = {found.regime for found in same if _crosses(found)}
+    return (
+        plain.last.kind is None or plain.last.kind.summarised,
+        len(known),
+        sum(not point.flagged for point in plain.points),
+    )
 
 
-def _by_regime(study: Study, crossings: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _crosses(found: Crossing) -> bool:
+    values = [point.y for point in found.line.points]
+    return min(values) < 1 < max(values) and words.crossing(found) != Verdict.UNSURE
+
+
+def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
     """A panel a form in the plainest dtype, a solid line a device, a dashed one with copies."""
-    plain = _plainest(crossings).line
-    alike = [found for found in crossings if found.line.last.dtype == plain.last.dtype]
+    plain = _plainest(members).line
+    alike = [found for found in members if found.line.last.dtype == plain.last.dtype]
     forms = list(grouped(alike, lambda found: found.line.form).values())
-    forms.sort(key=lambda members: plainness(members[0].line.items[-1]))
+    forms.sort(key=lambda form: plainness(form[0].line.items[-1]))
     several = len(forms) > 1 or len({found.line.last.source for found in alike}) > 1
     panels, used = [], []
-    for members in forms[:MOST_PANELS]:
-        resident = [found for found in members if found.regime == RESIDENT]
-        kept = members if len(members) <= MOST_CURVES else resident[:MOST_CURVES]
-        curves = [_curve(study, found, "" if several else _regime(found)) for found in kept]
+    for form in forms[:MOST_PANELS]:
+        resident = [found for found in form if found.regime == RESIDENT]
+        kept = form if len(form) <= MOST_CURVES else resident[:MOST_CURVES]
+        curves = [
+            curve(
+                study,
+                found.line,
+                words.times,
+                "" if several else _regime(found),
+                found,
+                dashed=found.regime == ONE_SHOT,
+            )
+            for found in kept
+        ]
         title = _form(kept[0]) if len(forms) > 1 else ""
         panels.append(panel(title, plain, curves, f"{words.size_label(plain.size_name)}, {plain.last.dtype}"))
         used += [pair for found in kept for pair in found.line.items]
     copies = any(curve.dashed for panel in panels for curve in panel.curves)
     legend = (*keys(study, (pair.other for pair in used)), *([Key("with copies", "muted", "dashed")] * copies))
-    chart = line_panels(panels, "", legend if several else (), _below(study, used))
+    chart = line_panels(panels, "", legend if len(legend) > 1 and several else (), _below(study, used))
     if chart is None:
         return []
     findings = [_finding(study, found, forms[0]) for found in forms[0] if found.regime == RESIDENT]
@@ -86,26 +114,32 @@ def _by_regime(study: Study, crossings: Sequence[Crossing], name: str, rank: flo
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
 
-def _by_dtype(study: Study, crossings: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
+def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float, default: bool) -> list[Figure]:
     """A panel a device, a line a dtype, with data that stays; none for a single dtype."""
-    plain = _plainest(crossings).line
-    alike = [found for found in crossings if found.regime == RESIDENT and found.line.form == plain.form]
+    plain = _plainest(members).line
+    alike = [found for found in members if found.regime == RESIDENT and found.line.form == plain.form]
     if len({found.line.last.dtype for found in alike}) < 2:
         return []
     panels, used, findings = [], [], []
-    for members in list(grouped(alike, lambda found: found.line.last.source).values())[:MOST_PANELS]:
-        kept = sorted(members, key=lambda found: found.line.last.dtype == "tf32")[:MOST_CURVES]
-        curves = [_curve(study, found, found.line.last.dtype, role=found.line.last.dtype) for found in kept]
+    for own in list(grouped(alike, lambda found: found.line.last.source).values())[:MOST_PANELS]:
+        kept = sorted(own, key=lambda found: found.line.last.dtype == "tf32")[:MOST_CURVES]
+        dtypes = [found.line.last.dtype for found in kept]
+        curves = [
+            curve(study, found.line, words.times, dtype, found, dtype)
+            for found, dtype in zip(kept, dtypes, strict=True)
+        ]
         device = study.names.subject(kept[0].line.items[0])
         panels.append(panel(device, plain, curves))
         used += [pair for found in kept for pair in found.line.items]
-        told = [f"{words.crossing(found)} in {found.line.last.dtype}" for found in kept]
-        findings.append(f"{device} faster from: {', '.join(told)}")
+        by_cell = grouped(zip(kept, dtypes, strict=True), lambda pair: words.crossing(pair[0]))
+        told = [f"{cell} in {words.listed([dtype for _, dtype in some])}" for cell, some in by_cell.items()]
+        findings.append(f"{device} faster from: {'; '.join(told)}")
     chart = line_panels(panels, "", (), _below(study, used))
     if chart is None:
         return []
     title = f"{words.in_full(plain.last)}: speedup {_over(study, used)}, by dtype"
-    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, "; ".join(findings), "", chart, rank, default)
+    subtitle = findings[0] if len(findings) == 1 else "Both in the same dtype, with data that stays on the device"
+    figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, subtitle, "", chart, rank, default)
     note = f"Both in the same dtype, with data that stays. Bar at a point: {uncertainty(used)}. "
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
@@ -125,7 +159,9 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
         return []
     ends = sorted(line.points[-1].y for lines in turns for line in lines)
     most = " to ".join(dict.fromkeys(map(_calls_text, (ends[0], ends[-1]))))
-    title = f"Calls until the copies are amortized, {_over(study, used)}"
+    title = (
+        f"Calls until the copies are amortized: {_over(study, used).removeprefix('of ').replace(' over ', ' against ')}"
+    )
     subtitle = f"At the largest size {most}. With data that stays on the GPU in between; fewer is better"
     note = "Copies in and out of pageable memory; sizes at which the CPU is faster have no point. "
     figure = Figure(f"break-even{_suffix(rank)}", "break-even", title, subtitle, "", chart, 4.0, rank == 0)
@@ -139,11 +175,6 @@ def _calls_text(count: float) -> str:
 def _calls(pair: Pair) -> Values | None:
     known = None if pair.doubt or not pair.copies else pair.copies.calls
     return None if known is None else Values(known, known, known)
-
-
-def _curve(study: Study, found: Crossing, label: str, **looks: str):
-    """With the mark where it crosses 1×."""
-    return curve(study, found.line, words.times, label, crossing=found, dashed=found.regime == ONE_SHOT, **looks)
 
 
 def _regime(found: Crossing) -> str:

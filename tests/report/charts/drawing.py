@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,10 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from gpubench.report import scaling, speedup, table
-from gpubench.report.charts.material import ChartData
-from gpubench.report.charts.page import Figure, Page
+from gpubench.report.charts.page import PAGE_WIDTH, TINY, Figure, Page, rc_settings
 from gpubench.report.charts.pictures import plan as planned
-from gpubench.report.charts.theme import LIGHT, PAGE_WIDTH, TINY, TITLE, rc_settings
+from gpubench.report.charts.theme import LIGHT
+from gpubench.report.study import Study
 from gpubench.runfile import reader
 
 MOST_HEIGHT = 700
@@ -25,20 +23,31 @@ _NEAR = 1.0
 """Pixels by which the boxes of two texts may touch: a box is higher than its letters."""
 
 
-def chart_data(folder: Path, *runs: dict[str, Any], **more: Any) -> ChartData:
+KINDS = {
+    "elementwise": "elementwise", "classic": "elementwise", "matmul": "other_matmul", "models": "networks",
+    "training": "training", "transfer": "copies", "distributed": "distributed",
+}  # fmt: skip
+
+
+def study_of(folder: Path, *runs: dict[str, Any], **how: Any) -> Study:
+    """Of runs whose benchmarks say of what kind they are, as those that are shipped do."""
     loaded = []
     for i, data in enumerate(runs):
+        for mark in data["benchmarks"]:
+            ours = mark["extra_info"].get("gpubench", {})
+            family = ours.get("workload", "").partition(".")[0]
+            kind = "matmul" if ours.get("workload") == "matmul.square" else KINDS.get(family, "")
+            ours["kind"] = ours.get("kind") or kind
         path = folder / f"run{i}.json"
         path.write_text(json.dumps(data))
         loaded.append(reader.read(path))
-    results = table.results_table(loaded)
-    return ChartData(results, speedup.pair(results).table, scaled=scaling.scaling_table(results), **more)
+    return Study(loaded, **how)
 
 
 def plan(folder: Path, *runs: dict[str, Any], every: bool = True, kinds: tuple[str, ...] = ()) -> dict[str, Figure]:
-    wanted = {*kinds, *(["by_dtype"] if "speedup" in kinds else [])}  # of one chart
-    found = [each for each in planned(chart_data(folder, *runs), every=every) if not kinds or each.kind in wanted]
-    return {figure.name: figure for figure in found}
+    figures, failed = planned(study_of(folder, *runs), every=every)
+    assert failed == []
+    return {figure.name: figure for figure in figures if not kinds or figure.kind in kinds}
 
 
 def drawn(figure: Figure, theme: str = LIGHT) -> Page:
@@ -87,16 +96,6 @@ def faults(page: Page) -> list[str]:
             if across > _NEAR and along > 3.5:
                 found.append(f"{label!r} lies on {other!r}")
     return found
-
-
-def numbers(text: str) -> list[str]:
-    """``240×``, ``86%``, ``33 TFLOP/s``, ``36 calls``, ``500 W`` and ``≈ 72``: what a title states."""
-    return re.findall(r"≈ \S*\w|\d[\d.,]*(?:×|%| [^\s;,()]+/s\b| calls?\b| [mk]?W\b)", text)
-
-
-def words_below(page: Page) -> str:
-    """All words of a picture but its title."""
-    return " | ".join(text.get_text() for text in texts(page) if text.get_fontsize() < TITLE * 0.75)
 
 
 def _on_the_line(text: Text) -> bool:

@@ -1,0 +1,87 @@
+"""Pictures of several devices, and of a machine's runs in time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from drawing import drawn, faults, plan, words
+
+from gpubench.report.charts.layouts import LinePanels, StackedBars
+from gpubench.report.charts.scaling_chart import EfficiencyBars
+from gpubench.report.charts.trend_chart import TrendChart
+from gpubench.runfile.schema import Case
+
+RUNS = 30
+
+
+def mark(median: float, method: str, devices: int, workload: str = "distributed.lenet", **how: Any) -> dict[str, Any]:
+    params = {"method": method, "devices": devices, **how.pop("params", {})}
+    case = Case(workload, "cuda:0", "float32", params, devices=("cuda:0",))
+    made = records.benchmark(case, median, work=how.pop("work", {"items": 128, "unit": "sample"}))
+    parallel = {"method": method, "devices": devices, "mode": "strong", "ideal_speedup": devices, **how}
+    made["extra_info"]["gpubench"]["parallel"] = parallel
+    made["options"]["timer"] = "replay"
+    return made
+
+
+def several_gpus() -> dict[str, Any]:
+    marks = [mark(1.0, "single", 1)]
+    for k in (2, 4, 8):
+        phases = {"scatter": 0.05, "replicate": 0.1 * k, "forward": 0.4 / k, "gather": 0.03}
+        marks.append(mark(1 / k + 0.02, "ddp", k))
+        marks.append(mark(1 / k + 0.1 * k, "data_parallel", k, "data_parallel.lenet", phases=phases))
+        marks += [
+            mark(1e-5 + n / 1e11, "all_reduce", k, "distributed.all_reduce", work={"bytes": n}, params={"nbytes": n},
+                 bus_share=2 * (k - 1) / k, interconnect="NVLink")
+            for n in (10**3, 10**5, 10**7, 10**9)
+        ]  # fmt: skip
+    gpus = tuple({**records.GPU, "name": f"cuda:{i}"} for i in range(8))
+    return records.run_file(marks, devices=(records.CPU, *gpus))
+
+
+def test_there_is_a_picture_of_each_kind_with_its_ideal(tmp_path: Path) -> None:
+    figures = plan(tmp_path, several_gpus(), kinds=("scaling",))
+    assert [*figures] == ["scaling-efficiency", "scaling-bus-bandwidth", "scaling-phases"]
+    bars, lines, phases = (figure.chart for figure in figures.values())
+    assert isinstance(bars, EfficiencyBars)
+    assert [bar.detail for bar in bars.bars if bar.name == "ddp"] == ["2 devices", "4 devices", "8 devices"]
+    assert {bar.ideal for bar in bars.bars} == {1.0}
+    assert next(bar.value for bar in bars.bars if bar.name == "ddp") == pytest.approx(1 / 0.52 / 2)
+    assert all(bar.low <= bar.value <= bar.high for bar in bars.bars)
+    assert isinstance(lines, LinePanels)
+    assert [len(curve.points) for curve in lines.panels[0].curves] == [4, 4, 4]
+    assert isinstance(phases, StackedBars)
+    assert phases.parts == ("Scatter", "Replicate", "Forward", "Gather")
+    assert {name: found for name, each in figures.items() if (found := faults(drawn(each)))} == {}
+
+
+def test_what_has_a_scaling_picture_has_no_second_one_of_its_times(tmp_path: Path) -> None:
+    assert not [name for name in plan(tmp_path, several_gpus()) if name.startswith(("time", "samples"))]
+
+
+def history() -> list[dict[str, Any]]:
+    """a.stepped takes 20 % longer from the 18th run on."""
+    chance, runs = random.Random(3), []
+    for i in range(RUNS):
+        marks = []
+        for name in ("a.steady", "a.stepped"):
+            step = 1.2 if name == "a.stepped" and i >= 18 else 1.0
+            case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+            marks.append(records.benchmark(case, 1e-4 * step * (1 + 0.02 * chance.gauss(0, 1))))
+        runs.append(records.run_file(marks, started=f"2026-{1 + i // 28:02}-{1 + i % 28:02}T12:00:00+00:00"))
+    return runs
+
+
+def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
+    figures = plan(tmp_path, *history(), kinds=("trend",))
+    assert [*figures] == ["trend-a.stepped", "trend-a.steady"]
+    for name, figure in figures.items():
+        assert isinstance(figure.chart, TrendChart)
+        page = drawn(figure)
+        assert ("change" in words(page)) == (name == "trend-a.stepped")
+        assert ("since 2026-01-19" in figure.subtitle) == (name == "trend-a.stepped")
+        assert faults(page) == []
