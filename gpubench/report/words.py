@@ -49,14 +49,6 @@ def setting(case: Case, without: Iterable[str] = ()) -> str:
     return ", ".join(filter(None, words))
 
 
-def in_full(row: Row) -> str:
-    """``Training networks, LeNet``: a workload where no heading above it says of what kind it is."""
-    own = name(row.result)
-    if row.kind is None:
-        return own
-    return row.kind.heading if own in row.kind.heading else f"{row.kind.heading}, {own}"
-
-
 def benchmark(case: Case) -> str:
     """``ResNet-50 float32, batch=1``: a benchmark, without its device."""
     return f"{name(case)} {setting(case)}".strip()

@@ -85,7 +85,7 @@ def _shares(study: Study) -> list[Figure]:
     chart = NamedRows(marked(found, lambda row: _share(study, row)), "%", devices if len(devices) > 1 else ())
     title = f"Share of the measured peak: {words.listed([key.label for key in devices])}"
     best = max(shown, key=lambda row: (row.utilisation or 0) if (row.utilisation or 0) <= 1 else 0)
-    subtitle = f"Most: {words.in_full(best)}, {words.share_of_peak(best)}. Each benchmark at its largest size"
+    subtitle = f"Most: {words.name(best.result)}, {words.share_of_peak(best)}. Each benchmark at its largest size"
     note = "Peaks were measured at the start of the run. " + "No GPU used. " * (not study.names.accelerators)
     return [captioned(Figure("headline", "headline", title, subtitle, "", chart), study, shown, note)]
 

@@ -58,7 +58,7 @@ def _figures(study: Study, rows: Sequence[Measured], rate: Rate | None) -> list[
     first, quantity = rows[0], rate.label if rate else "Time per call"
     subject = first.kind.heading if first.kind else words.capitalised(first.family)
     if len({row.result.workload for row in used}) == 1:
-        subject = words.in_full(used[0])
+        subject = words.name(used[0].result)
     waited = "Synchronization included. " * all(row.times.timer in TIMERS for row in used)
     ends = _at_the_end(study, turns[0], words.throughput if rate else words.time)
     subtitle = f"{ends}. {'Higher' if rate else 'Lower'} is better"

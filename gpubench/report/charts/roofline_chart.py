@@ -179,7 +179,7 @@ def roofline_figures(study: Study) -> list[Figure]:
 
 
 def _placed(row: Measured) -> str:
-    return f"{words.in_full(row)} in {row.computed_dtype}, {words.share_of_peak(row)}"
+    return f"{words.name(row.result)} in {row.computed_dtype}, {words.share_of_peak(row)}"
 
 
 def _beyond(row: Measured) -> bool:
@@ -206,7 +206,7 @@ def _roofline(
     """Dots of all ``rows``, names of those that are the ``tallest`` of their workload."""
     names = {id(row): words.name(row.result) for row in tallest}
     alike = Counter(names.values())
-    names |= {id(row): words.in_full(row) for row in tallest if alike[names[id(row)]] > 1}
+    names |= {id(row): row.result.workload for row in tallest if alike[names[id(row)]] > 1}
     names |= {id(best): f"{names[id(best)]} {words.share_of_peak(best)}"} if best else {}
     dots = []
     for row in rows:

@@ -109,7 +109,7 @@ def _by_regime(study: Study, members: Sequence[Crossing], name: str, rank: float
     note = (
         f"Bar at a point: {uncertainty(used)}. " + _COPIES * copies + f"{left} more settings not shown. " * bool(left)
     )
-    title = f"{words.in_full(plain.last)}: speedup {_over(study, used)}"
+    title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}"
     figure = Figure(f"speedup-{name}", "speedup", title, subtitle, "", chart, rank, default)
     return [captioned(figure, study, used, note, "Hollow", chart.left_out)]
 
@@ -137,7 +137,7 @@ def _by_dtype(study: Study, members: Sequence[Crossing], name: str, rank: float,
     chart = line_panels(panels, "", (), _below(study, used))
     if chart is None:
         return []
-    title = f"{words.in_full(plain.last)}: speedup {_over(study, used)}, by dtype"
+    title = f"{words.name(plain.last.result)}: speedup {_over(study, used)}, by dtype"
     subtitle = findings[0] if len(findings) == 1 else "Both in the same dtype, with data that stays on the device"
     figure = Figure(f"speedup-by-dtype-{name}", "by-dtype", title, subtitle, "", chart, rank, default)
     note = f"Both in the same dtype, with data that stays. Bar at a point: {uncertainty(used)}. "
@@ -151,7 +151,7 @@ def _break_even(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     turns = plainest_panels(lines, by_dtype=False)
     used = [pair for lines in turns for line in lines for pair in line.items]
     panels = [
-        panel(words.in_full(lines[0].last), lines[0], [curve(study, line, _calls_text) for line in lines])
+        panel(words.name(lines[0].last.result), lines[0], [curve(study, line, _calls_text) for line in lines])
         for lines in turns
     ]
     chart = line_panels(panels, CALL_UNIT, keys(study, (pair.other for pair in used)))
