@@ -27,7 +27,9 @@ def differences(study: Study) -> Table:
     every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
     differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
     agreed = [fact for fact in every if fact not in (*differ, _MACHINE, _BUSY)]
-    columns: list[Column[str]] = [Column("what", str), *(Column(shorten(name), _fact(facts[name])) for name in list(runs)[:_MOST_COLUMNS])]
+    shown = list(runs)[:_MOST_COLUMNS]
+    columns: list[Column[str]] = [Column("what", str)]
+    columns += [Column(shorten(name), _fact(facts[name])) for name in shown]
     several = len({run.machine.label for run in runs.values()}) > 1
     note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
     return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)

@@ -159,7 +159,8 @@ class Crossing:
         if known.low is None or known.high is None:
             below, above = [x for x in sizes if x <= known.size], [x for x in sizes if x >= known.size]
             return max(below, default=sizes[0]), min(above, default=sizes[-1])
-        if not known.low or known.high == math.inf or (known.low <= sizes[0] and known.high >= sizes[-1]):
+        wide = too_noisy(known.low, known.high) or (known.low <= sizes[0] and known.high >= sizes[-1])
+        if not known.low or known.high == math.inf or wide:
             return None
         return known.low, known.high
 
