@@ -9,7 +9,6 @@ The notebook is the only place where the text is written. Run it on a machine th
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +84,10 @@ def _title(cell: Any) -> str:
 
 
 def main() -> None:
-    """Run the notebook unless only the page is wanted, and write what is made from it."""
+    """Run the notebook; ``tox run -e regenerate`` writes what is made from it."""
     notebook = read()
-    if "--page" not in sys.argv:
-        run(notebook)
-        nbformat.write(notebook, NOTEBOOK)
-    PAGE.write_text(page(notebook), encoding="utf-8")
-    PICTURES.mkdir(exist_ok=True)
-    for name, svg in pictures(notebook).items():
-        (PICTURES / name).write_text(svg, encoding="utf-8")
+    run(notebook)
+    nbformat.write(notebook, NOTEBOOK)
 
 
 if __name__ == "__main__":

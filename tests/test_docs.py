@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpubench.commands import cli
-from gpubench.commands.report import Charts, write_report
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -74,13 +73,3 @@ def test_links_into_pages_name_a_heading() -> None:
 
 def _headings(page: Path) -> list[str]:
     return re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", [path.parent.name for path in sorted((ROOT / "results").glob("*/run.json"))])
-def test_the_tables_of_committed_results_are_those_of_today(name, tmp_path) -> None:
-    folder = ROOT / "results" / name
-    write_report([folder / "run.json"], tmp_path, charts=Charts("none"))
-    for table in ("results.csv", "speedup.csv", "crossover.csv", "scaling.csv", "summary.md"):
-        committed, made = ((place / table).read_text(encoding="utf-8") for place in (folder, tmp_path))
-        without_charts = re.sub(r"## Charts\n.*?(?=<details>)", "", committed, flags=re.DOTALL)
-        assert without_charts == made, f"run gpubench report results/{name}/run.json -o results/{name}"

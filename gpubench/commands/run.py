@@ -29,8 +29,6 @@ _MEASURED, _INCOMPLETE, _UNUSABLE = 0, 1, 2
 _ACCEPTABLE = (OK, "skipped")
 _INTERRUPTED, _USAGE, _NOTHING_COLLECTED = 2, 4, 5  # pytest's exit codes
 FIRST_WORDS = "starting: importing and collecting the benchmarks takes some seconds"
-_WRITTEN = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
-"""What every report writes."""
 _LOG_HEAD = b"gpubench run: what the measuring processes print\n"
 """By which a run.log is known."""
 _OWN_OPTIONS = {"expression": "-k", "builtin": "--builtin", "processes": "--processes", "output": "--output"}
@@ -239,7 +237,7 @@ def _require_writable(folder: Path) -> None:
     from ..report import output
 
     output.prepare_folder(folder)
-    output.require_ours(folder, _WRITTEN)
+    output.require_ours(folder, output.TABLES)
     log = folder / "run.log"
     if log.is_symlink() or (log.exists() and not log.read_bytes().startswith(_LOG_HEAD)):
         raise UsageError(f"{log}: was not written by gpubench and would be replaced: move it, or choose another -o")

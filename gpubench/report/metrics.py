@@ -119,12 +119,14 @@ _OTHER_COLUMNS = {
         "size_name, size": "the parameter that varies, and its value",
         "rate, rate_unit": "throughput in the unit by which people judge such work",
         "status, flags, reason": "`ok` or why it has no time; what was wrong meanwhile (`implausible`: above its peak)",
+        "kind, title": "the kind of work, empty for one's own benchmarks; what people read for the workload",
+        "pytest_id": "the test's file, name and parameters, to be typed after `-k` or given to pytest",
         "implementation, regime, cache, threads": "torch, numpy, …; resident or one-shot; hot or cold; CPU threads",
     },
     "speedup.csv": {
         "speedup, low, high": "time of the baseline / time_s, and the ends of its interval (`uncertainty` says which)",
         "one_shot_speedup": "the same with inputs and results copied for every call",
-        "break_even_calls": "calls on the same data on the device until its copies are amortized; empty for never",
+        "break_even_calls": "calls on the same data until its copies are amortized; empty for never",
         "baseline_s, time_s": "seconds per call of both",
         "flags, id": "flags of both; the benchmark's name without its device",
         "baseline_run … baseline_threads": "what it is compared with",
@@ -141,7 +143,9 @@ _OTHER_COLUMNS = {
 def document() -> str:
     """docs/metrics.md: what each column of numbers in results.csv means."""
     lines = ["# The numbers of results.csv", ""]
-    lines += ["Made from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py); don't edit it here."]
+    lines += [
+        "Made by `tox run -e regenerate` from `METRICS` in [gpubench/report/metrics.py](../gpubench/report/metrics.py)."
+    ]
     lines += ["Values are in SI base units; an empty cell is an unknown value.", ""]
     lines += ["| column | unit | label | meaning |", "| --- | --- | --- | --- |"]
     for metric in METRICS.values():

@@ -15,6 +15,8 @@ from ..errors import UsageError
 from ..runfile.reader import clean
 from ..runfile.writer import replace
 
+TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
+"""What every report writes."""
 CHARTS = "charts"
 MANIFEST = ".written-by-gpubench.json"
 """Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,8 @@ def test_exact_text(tmp_path: Path) -> None:
         "0.03125,1.5,2.5,,0.75,0.0625,0.125,0.09375,50,1,,32768.0,512.0,1024.0,0.25,256.0,0.0,passed,copies,,"
         f"{copy_id}\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise,elementwise.add,float16,eager,out,n,'
-        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,,,,,,,,,,,elementwise,,'
+        '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,'
+        ',,,,,,,,,,elementwise,,'
         f"{gone.id}\n"
     )
 

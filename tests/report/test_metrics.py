@@ -14,18 +14,11 @@ from gpubench.report.rows import Measured
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Machine, Process, Result, Run, Times
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
-
 
 def read(folder: Path) -> Run:
     case = Case("a.b", "cpu", "float32", {}, devices=("cpu",))
     mark = records.benchmark(case, 2.0, medians=(1.0, 4.0), work={"flops": 8.0, "items": 4.0}, energy_j=0.5)
     return reading.run_of(folder, records.run_file([mark], processes=2))
-
-
-def test_the_document_is_current() -> None:
-    """Else: python -c "from gpubench.report.metrics import document; print(document(), end='')" > docs/metrics.md"""
-    assert DOCUMENT.read_text() == metrics.document()
 
 
 def test_each_metric_is_a_column_with_its_value(tmp_path: Path) -> None:

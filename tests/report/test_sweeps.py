@@ -11,7 +11,6 @@ from gpubench.report.words import parameter
 from gpubench.runfile.kinds import KINDS
 from gpubench.runfile.schema import Machine, Result, Run
 
-
 RUN = Run(path=Path("run.json"), machine=Machine("m", ()), results=())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.report import output, render
+from gpubench.report import output
 from gpubench.runfile import reader, writer
 from gpubench.runfile.ledger import Ledger
 from gpubench.runfile.writer import Lock
@@ -26,7 +26,7 @@ def test_neg(gpubench, n):
     gpubench(lambda x: x.is_meta or -x, gpubench.randn(n))  # not counted: torch would load its compiler for that
 """
 RUN = {"run.json", "run.ledger.jsonl", "run.log"}
-WHOLE = RUN | {*render.TABLES, output.MANIFEST}
+WHOLE = RUN | {*output.TABLES, output.MANIFEST}
 FULL = Path("/dev/full")
 
 

@@ -1,0 +1,171 @@
+"""All that is made from something else, and where it lies: ``tox run -e regenerate`` writes it.
+
+The page of options, the schema and the page of the format, the page of metrics, the tutorial's page and pictures (from
+its notebook, which ``docs/tutorial.py`` runs), and the reports of the committed results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpubench.commands import cli
+from gpubench.commands.report import Charts, write_report
+from gpubench.options import OPTIONS
+from gpubench.report import metrics
+from gpubench.runfile.schema import RunFile
+
+ROOT = Path(__file__).resolve().parents[1]
+_MADE = "Made by `tox run -e regenerate`"
+_OPTIONS = f"""# Options
+
+*{_MADE} from `gpubench/options.py` and the commands.*
+
+## Options of measuring
+
+`gpubench run` and `gpubench compare --interleave` take them as they stand here. In pytest each is an option with the
+prefix `--gpubench-`, and a key of the configuration file.
+"""
+_FORMAT = f"""# Format of a results file
+
+A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench added in three places:
+`benchmarks[i].extra_info.gpubench` (a [Measurement](#measurement)), `machine_info.gpubench` and `gpubench`.
+
+Values are in SI base units; what is unknown is null, never 0 and never NaN. Each benchmark has an `id` too, made of its
+other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gpubench/runfile/schema.json`.
+{_MADE} from `gpubench/runfile/schema.py`.
+"""
+
+
+def derived() -> dict[str, bytes]:
+    """By path, relative to the checkout, what it should hold."""
+    texts = {
+        "docs/options.md": options_page(),
+        "docs/format.md": format_page(),
+        "docs/metrics.md": metrics.document(),
+        "gpubench/runfile/schema.json": json.dumps(json_schema(), indent=1) + "\n",
+        **_tutorial(),
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    for run in sorted((ROOT / "results").glob("*/run.json")):
+        files |= _report(run)
+    return files
+
+
+def _report(run: Path) -> dict[str, bytes]:
+    """All but the page, which is a megabyte and holds nothing more."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "run.json").symlink_to(run)  # the manifest names it beside the report
+        written = write_report(
+            [Path(folder) / "run.json"], folder, Charts("all" if "scaling" in run.parent.name else "default")
+        )
+        names = [path.relative_to(folder) for path in written.files if path.name != "report.html"]
+        made = {(run.parent / name).relative_to(ROOT).as_posix(): (Path(folder) / name).read_bytes() for name in names}
+    return made
+
+
+def _tutorial() -> dict[str, str]:
+    specification = importlib.util.spec_from_file_location("tutorial", ROOT / "docs/tutorial.py")
+    assert specification
+    assert specification.loader
+    tutorial: Any = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tutorial)
+    notebook = tutorial.read()
+    pictures = {f"docs/tutorial/{name}": svg for name, svg in tutorial.pictures(notebook).items()}
+    return {"docs/tutorial.md": tutorial.page(notebook), **pictures}
+
+
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    rows = [
+        (f"`{f'--{option.name} {option.metavar}'.strip()}`", f"`{option.flag}`", f"`{option.ini}`", option.help)
+        for option in OPTIONS
+    ]
+    shared = {option.dest for option in OPTIONS}
+    parts = [_OPTIONS, _table(("option", "pytest", "ini key", "meaning"), rows)]
+    for commands in cli.COMMANDS.values():
+        for name, text in commands.items():
+            own = [action for action in cli.parser(name)._actions if action.dest not in {"help", *shared}]
+            parts.append(f"\n## gpubench {name}\n\n{text[0].upper()}{text[1:]}.\n")
+            parts.append(_table(("option", "meaning"), [(f"`{_spelled(action)}`", str(action.help)) for action in own]))
+    return "\n".join(parts).replace("%%", "%") + "\n"
+
+
+def _spelled(action: argparse.Action) -> str:
+    choices = "|".join(map(str, action.choices)) if action.choices else ""
+    value = "" if action.nargs == 0 else str(action.metavar or choices or action.dest.upper())
+    return " ".join(filter(None, (", ".join(action.option_strings), value)))
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+# The format -----------------------------------------------------------------------------------------------------------
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a results file (draft 2020-12)."""
+    schema = json.loads(json.dumps(msgspec.json.schema(RunFile)))  # tuples become lists
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpubench run file", **schema}
+
+
+def format_page() -> str:
+    """docs/format.md: a table of keys for each type, the whole file first."""
+    definitions = json_schema()["$defs"]
+    page = _FORMAT
+    for name in ["RunFile", *sorted(definitions.keys() - {"RunFile"})]:
+        page += f"\n## {name}\n\n{inspect.cleandoc(definitions[name]['description'])}\n"
+        page += "\n| key | value | meaning |\n|---|---|---|\n"
+        for key, value in definitions[name]["properties"].items():
+            kind = _kind_of_value(value) + ("" if key in definitions[name]["required"] else ", optional")
+            page += f"| `{key}` | {kind} | {value.get('description', '').replace('|', '&#124;')} |\n"
+    return page
+
+
+def _kind_of_value(value: dict[str, Any]) -> str:
+    """The type of a value in words, linked where it has a table."""
+    if "anyOf" in value:
+        kinds = map(_kind_of_value, value["anyOf"])
+        return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    kind = str(value.get("type", "anything")).replace("array", "list")
+    inner = value.get("items") or value.get("additionalProperties")
+    return f"{kind} of {_kind_of_value(inner)}" if isinstance(inner, dict) and inner else kind
+
+
+def outdated(files: dict[str, bytes]) -> list[str]:
+    """Paths that hold something else, or that a report of the committed results no longer has."""
+    wrong = [
+        name for name, content in files.items() if not (ROOT / name).is_file() or (ROOT / name).read_bytes() != content
+    ]
+    charts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "results").glob("*/charts/*")}
+    return [*wrong, *sorted(charts - files.keys())]
+
+
+def main() -> None:
+    """Write what is outdated, and name it."""
+    files = derived()
+    for name in outdated(files):
+        print(name)
+        (ROOT / name).unlink(missing_ok=True)
+        if name in files:
+            (ROOT / name).parent.mkdir(exist_ok=True)
+            (ROOT / name).write_bytes(files[name])
+
+
+if __name__ == "__main__":
+    main()
