@@ -316,6 +316,8 @@ def require_expressions(texts: Sequence[str], setup: str, against: str | None) -
         if len(text) > LONGEST:
             raise UsageError(f"an expression has {LONGEST} characters at most, not {len(text)}: call a function")
         parse(text, f"expression {text!r}")
+    if against and on_numpy(texts[0]):
+        raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
     if len(set(texts)) < len(texts):
         raise UsageError("an expression is given twice")
     named: dict[str, str] = {}
@@ -331,8 +333,6 @@ def require_against(wanted: BenchmarkFile, devices: Sequence[str]) -> None:
     if not wanted.against:
         return
     library = find_implementation("numpy")
-    if wanted.in_numpy:
-        raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
     if devices and not {"auto", "all", "cpu"} & set(devices):
         raise UsageError("--against is measured on the CPU: add --device cpu")
     for asked, known in ((wanted.dtypes, library.dtypes), (wanted.variants, library.variants)):

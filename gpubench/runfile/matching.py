@@ -40,7 +40,9 @@ _EXPRESSIONS = "time."
 """What the names of expressions begin with: the file that they are measured in."""
 SHIPPED = frozenset((*_FAMILIES, *_NO_WORK, _EXPRESSIONS.rstrip(".")))
 """Families of the suite and of expressions: names of the files that come with gpubench, or are written by it."""
-_TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
+_TOKEN = re.compile(
+    r"\s*((?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+)"  # torch.add(a, b) is a word
+)
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")

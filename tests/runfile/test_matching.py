@@ -6,7 +6,7 @@ from gpubench.errors import UsageError
 from gpubench.runfile.matching import kind_names, matcher
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]
-NAMES += ["n=10000000", *kind_names("matmul.square")]
+NAMES += ["time.torch.add(a[0], f(b))[float32]", "n=10000000", *kind_names("matmul.square")]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,10 @@ NAMES += ["n=10000000", *kind_names("matmul.square")]
         ("n × n matrix products", True),
         ("matrix or networks", True),
         ("networks", False),
+        ("time.torch.add(a[0], f(b))", True),
+        ("torch.add(a[0], f(b)) or matmul", True),
+        ("torch.add(a, b)", False),
+        ("not(conv)", True),
     ],
 )
 def test_names_as_they_are_shown(expression, expected):
