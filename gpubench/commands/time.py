@@ -229,7 +229,7 @@ def _brief(results: Results, measured: Sequence[Result]) -> str:
     return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
 
 
-def _time(result: Result, row: Mapping[str, Any]) -> str:
+def _time(result: Result, row: Mapping[Any, Any]) -> str:
     """``102 ms* ±2%``: half the 95 % interval of several processes, or else half the interquartile range of one."""
     assert result.times is not None
     times = result.times

@@ -7,11 +7,10 @@ the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
-from typing import ClassVar
 
-from .base import Device, Memory
+from .base import Memory
+from .virtual import VirtualDevice, VirtualMachine
 
 PEAK_FLOPS = {"float32": 2e13, "bfloat16": 1.5e14, "float16": 1.5e14, "float64": 6e11}
 EIGHT_BITS, PEAK_OPERATIONS = "8 bits", 3e14
@@ -30,7 +29,6 @@ PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA seman
 PAGEABLE, PINNED, COPY_S = 6e9, 2.4e10, 1e-5
 """Bytes per second to and from the host's memory, and seconds per copy at least."""
 _BYTES = 24 * 10**9
-_JITTER = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +42,19 @@ class Load:
     dtype: str
 
 
-class DemoClock:
-    """The time of the simulated machine, in seconds: it passes as work is launched and waited for, and at readings."""
-
-    def __init__(self) -> None:
-        self.time_s = self.busy_until_s = 0.0
-        self._random = random.Random(0)
-
-    def now(self) -> float:
-        """Read the clock, which takes 20 ns."""
-        self.time_s += 2e-8
-        return self.time_s
-
-    def launch(self, host_s: float, device_s: float) -> None:
-        """Queue work that takes the host and then the device so long, give or take a percent."""
-        noise = max(0.5, self._random.gauss(1.0, _JITTER))
-        self.time_s += host_s * noise
-        self.busy_until_s = max(self.time_s, self.busy_until_s) + device_s * noise
-
-    def wait(self) -> None:
-        """Let time pass until the device is idle."""
-        self.time_s = max(self.time_s, self.busy_until_s) + WAIT_S
-
-
-class Demo(Device):
+class Demo(VirtualDevice):
     """One simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
 
     kind = "demo"
     simulated = True
     indexed = False
     label = "Simulated accelerator"
-    clock: ClassVar[DemoClock] = DemoClock()
-    now = staticmethod(clock.now)
+    machine = VirtualMachine(tick_s=2e-8, wait_cost_s=WAIT_S, jitter=0.01)
+    now = staticmethod(machine.now)
 
     @classmethod
     def count(cls) -> int:
+        """One."""
         return 1
 
     @classmethod
@@ -90,9 +66,12 @@ class Demo(Device):
         return "cpu"
 
     def synchronize(self) -> None:
-        self.clock.wait()
+        """Let the clock pass until the device is idle; nobody reads how often."""
+        super().synchronize()
+        self.machine.waits.clear()
 
     def memory(self) -> Memory:
+        """24 GB, all free."""
         return Memory(_BYTES, _BYTES)
 
     def lacks(self, dtype: str) -> str | None:
@@ -100,7 +79,7 @@ class Demo(Device):
 
     def launch(self, load: Load) -> None:
         """Queue a call."""
-        self.clock.launch(LAUNCH_S * load.operations, self.busy_s(load))
+        self.machine.launch(self.busy_s(load), host_s=LAUNCH_S * load.operations)
 
     def busy_s(self, load: Load) -> float:
         """Seconds that the device is busy with a call."""
