@@ -15,6 +15,6 @@ In a ``conftest.py``::
 takes 2 ms by the clock of the run. No tensor can lie on a virtual device.
 """
 
-from .devices.virtual import VirtualDevice, VirtualMachine
+from .devices.demo import VirtualDevice, VirtualMachine
 
 __all__ = ["VirtualDevice", "VirtualMachine"]

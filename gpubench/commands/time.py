@@ -23,12 +23,12 @@ from .. import errors, options
 from ..devices.implementations import find_implementation
 from ..errors import RunFileError, UsageError
 from ..format import ratio_text, seconds_text, writable
-from ..measure.expression import ALIASES, LONGEST, Size, Snippet, is_name, on_numpy, parse, unknown_names
+from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
 from ..runfile.reader import clean
-from ..runfile.schema import OK, Result
+from ..runfile.schema import OK, Case, Result
 from ..runfile.writer import scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
@@ -56,7 +56,7 @@ _LONG_S = 10.0
 """Seconds after which a benchmark that is still being measured is a line."""
 _SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
 
-define(globals(), {{{benchmarks}}}, {sizes!r}, {terms})
+define(globals(), {{{benchmarks}}}, {sizes!r}, {further})
 """
 
 
@@ -134,7 +134,7 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     def note(event: Event) -> None:
         patience.note(event)
         if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # what failed is said at the end
-            progress.note(event)
+            progress.note(event if args.dtype else _without_dtype(event))
 
     supervisor = Supervisor(folder, [str(wanted.write(folder))], words, args.processes, _DEADLINE_S, note)
     supervisor.log.touch()
@@ -154,6 +154,13 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
     finally:
         patience.stop()
     return supervisor
+
+
+def _without_dtype(event: Event) -> Event:
+    """The event with names of benchmarks before their data is there: which dtype that has is known only then."""
+    known = {name: Case(case["workload"], case["device"], params=case["params"], variant=case["variant"]).id
+             for name, case in (event.get("identities") or {}).items()}  # fmt: skip
+    return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
 
 
 class _Patience:
@@ -278,7 +285,7 @@ class BenchmarkFile:
         texts = [f"against={self.against}", *(f"{name}={values!r}" for name, values in terms.items() if values)]
         benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
         path = folder / FILE_NAME
-        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), terms=", ".join(texts))
+        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), further=", ".join(texts))
         path.write_text(source, encoding="utf-8")
         return path
 
@@ -313,8 +320,10 @@ def require_expressions(texts: Sequence[str], setup: str, against: str | None) -
         raise UsageError("--against takes one expression; several are compared with each other without it")
     texts = [text.strip() for text in (*texts, *filter(None, [against]))]
     for text in texts:
-        if len(text) > LONGEST:
-            raise UsageError(f"an expression has {LONGEST} characters at most, not {len(text)}: call a function")
+        if len(text) > MOST_CHARACTERS:
+            raise UsageError(
+                f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
+            )
         parse(text, f"expression {text!r}")
     if against and on_numpy(texts[0]):
         raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")

@@ -1,4 +1,4 @@
-"""A simulated GPU for learning, for documentation and for trying CI: a model gives its times, no hardware does.
+"""Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
 
 Results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre GPU says of its
 work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate and its bytes at
@@ -7,10 +7,10 @@ the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
 
-from .base import Memory
-from .virtual import VirtualDevice, VirtualMachine
+from .base import Device, Memory
 
 PEAK_FLOPS = {"float32": 2e13, "bfloat16": 1.5e14, "float16": 1.5e14, "float64": 6e11}
 EIGHT_BITS, PEAK_OPERATIONS = "8 bits", 3e14
@@ -40,6 +40,70 @@ class Load:
     nbytes: float
     operations: int
     dtype: str
+
+
+@dataclass
+class VirtualMachine:
+    """The clock and the queues of all devices of one virtual kind; times in seconds.
+
+    Time passes only while a device is waited for or the host launches work, and by ``tick_s`` at each reading, since
+    pytest-benchmark can't calibrate with a clock that stands still. Each wait itself takes ``wait_cost_s``. Work takes
+    as long as it is said to, give or take the share ``jitter``, the same in every run. ``waits`` lists the devices
+    that were waited for, by index.
+    """
+
+    time_s: float = 0.0
+    tick_s: float = 1e-10
+    wait_cost_s: float = 0.0
+    jitter: float = 0.0
+    busy_until_s: dict[int, float] = field(default_factory=dict)
+    waits: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(0)
+
+    def now(self) -> float:
+        """Read the clock."""
+        self.time_s += self.tick_s
+        return self.time_s
+
+    def launch(self, seconds: float, index: int = 0, host_s: float = 0.0) -> None:
+        """Queue work of this length on a device, which takes the host so long."""
+        noise = max(0.5, self._random.gauss(1.0, self.jitter)) if self.jitter else 1.0
+        self.time_s += host_s * noise
+        self.busy_until_s[index] = max(self.time_s, self.busy_until_s.get(index, 0.0)) + seconds * noise
+
+    def synchronize(self, index: int) -> None:
+        """Let time pass until a device's queue is empty."""
+        self.waits.append(index)
+        self.time_s = max(self.time_s, self.busy_until_s.get(index, 0.0)) + self.wait_cost_s
+
+
+class VirtualDevice(Device):
+    """The kind ``virtual``, with two devices on one :class:`VirtualMachine`."""
+
+    kind = "virtual"
+    label = "Virtual Accelerator"
+    machine = VirtualMachine()
+    now = staticmethod(machine.now)
+
+    @classmethod
+    def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
+        """The same kind on another machine."""
+        return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
+
+    @classmethod
+    def count(cls) -> int:
+        """Two."""
+        return 2
+
+    def synchronize(self) -> None:
+        """Let the machine's time pass until this device is idle."""
+        self.machine.synchronize(self.index)
+
+    def memory(self) -> Memory:
+        """A gigabyte, all free."""
+        return Memory(free=10**9, total=10**9)
 
 
 class Demo(VirtualDevice):

@@ -38,7 +38,7 @@ KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 NUMPY = frozenset({"np", "numpy"})
 ALIASES = {"pandas": "pd", "jax.numpy": "jnp", "cupy": "cp"}
 """What people call a module that they import."""
-LONGEST = 1000
+MOST_CHARACTERS = 1000
 """Characters of an expression, whose whole text is its name."""
 Size = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Names that vary together, and their values."""

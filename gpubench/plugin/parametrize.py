@@ -23,7 +23,7 @@ from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
-from ..runfile.reader import plain_case, workload_name
+from ..runfile.reader import plain_case, workload_by_names
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
@@ -145,7 +145,7 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     size = Markers.of(item).size
     names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
-    workload = workload_name(item.nodeid.partition("::")[0], names, ambiguous, shipped=_shipped(item))
+    workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=_shipped(item))
     return Case(workload, params=params, size=size, devices=(kit["device"],), **kit)
 
 

@@ -225,10 +225,10 @@ def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = 
     For files that say no more: a name may itself hold brackets and colons, which only pytest can tell apart.
     """
     file, _, rest = fullname.partition("::")
-    return workload_name(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
+    return workload_by_names(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
 
 
-def workload_name(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
     """The workload of a test: ``names`` are those of its classes and of its function.
 
     ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
