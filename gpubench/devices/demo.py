@@ -1,8 +1,8 @@
 """Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
 
-Results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre GPU says of its
-work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate and its bytes at
-the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
+On the simulated GPU results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre
+GPU says of its work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate
+and its bytes at the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
+from gpubench.measure import ceilings
 from gpubench.measure.expression import (
     brought,
     dtypes_of,
@@ -15,6 +16,9 @@ from gpubench.measure.expression import (
     parse,
     unknown_names,
 )
+from gpubench.measure.session import Session, Settings
+from gpubench.measure.work import Counted
+from gpubench.runfile.schema import Case, Ceilings, Work
 
 
 def call(text, **namespace):
@@ -132,3 +136,16 @@ def test_dtypes_are_those_of_tensors_arrays_and_networks():
 def test_names_that_a_size_can_not_have(name):
     assert not is_name(name)
     assert is_name("snippet")
+
+
+def test_what_launches_nothing_is_not_implausible(monkeypatch):
+    session = Session(Settings())
+    vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, canary=None)
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
+    case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
+    for counted, names in (
+        (None, []),
+        (Counted(None, 0, operations=0), []),
+        (Counted(None, 0, operations=1), ["implausible"]),
+    ):
+        assert [flag.name for flag in session.doubt(case, Work(), 1e-6, counted)] == names
