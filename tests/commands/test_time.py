@@ -88,7 +88,6 @@ def test_sizes_that_are_none(texts, message):
         ("'np.sort(a)' --setup 'a = 1' --against 'np.sort(a)'", "the expression is in NumPy too: leave out --against"),
         ("a --setup 'a = 1' --against a+1 --device cuda", "--against is measured on the CPU: add --device cpu"),
         ("a --setup 'a = 1' --against a+1 --dtype bfloat16", "--against: NumPy has no bfloat16"),
-        ("a --setup 'a = 1' --against a+1 --variant graph", "--against: NumPy has no graph: add eager"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_timed_is_refused_with_how(line, message):
@@ -123,6 +122,7 @@ def test_a_module_makes_names_that_are_not_known_before(tmp_path, monkeypatch):
 def test_two_expressions_have_two_names(texts):
     named = require_expressions(texts, "", None)
     assert (len(named), list(named.values())) == (2, texts)
+    assert len(require_expressions(texts[:1], "", texts[0])) == 2, "the same text in NumPy"
 
 
 SMOKE = ("--preset=smoke", "--no-ceilings", "--device=cpu")
