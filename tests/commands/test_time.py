@@ -132,7 +132,7 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     words = ["a @ b", "torch.mm(a, b)", "--setup=a, b = randn(n, n), randn(n, n)", "--size=n=8..32"]
     done = gpubench("time", *words, *SMOKE, "--processes=2", "-o", "mine.json", "--chart=c.svg", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.svg", "mine.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.svg", "mine.json"], done.stderr
     run = read(tmp_path / "mine.json")
     assert {(each.workload, each.params["n"], each.size) for each in run.results} == {
         (f"time.{text}", n, "n") for text in words[:2] for n in (8, 16, 32)
