@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,9 +128,9 @@ _OF_COMMANDS = (
 """What ``[tool.gpubench]`` may set besides: options that single commands declare."""
 
 
-def declare(groups: Mapping[str, argparse._ArgumentGroup]) -> None:
-    """Add all options to a command line, each in the group of its heading; those not given are ``None`` there."""
-    for option in OPTIONS:
+def declare(groups: Mapping[str, argparse._ArgumentGroup], without: Collection[str] = ()) -> None:
+    """Add the options to a command line, each in the group of its heading; those not given are ``None`` there."""
+    for option in (each for each in OPTIONS if each.name not in without):
         how: dict[str, Any] = {"help": option.help, "default": None}
         if option.switch:
             how["action"] = "store_true"
@@ -142,14 +142,15 @@ def declare(groups: Mapping[str, argparse._ArgumentGroup]) -> None:
 
 def given(args: argparse.Namespace) -> list[Option]:
     """The options that stand on this command line."""
-    return [option for option in OPTIONS if getattr(args, option.dest) is not None]
+    return [option for option in OPTIONS if getattr(args, option.dest, None) is not None]
 
 
 def passed_on(args: argparse.Namespace) -> list[str]:
     """The same options as arguments of pytest, for a measuring process. A device that is named must be there."""
     words = []
     named = [name for name in args.device or () if name not in OPTIONAL_DEVICES]
-    args = argparse.Namespace(**vars(args) | {"require_device": [*(args.require_device or ()), *named] or None})
+    named = [*(getattr(args, "require_device", None) or ()), *named]
+    args = argparse.Namespace(**vars(args) | {"require_device": named or None})
     for option in given(args):
         value = getattr(args, option.dest)
         values = value if option.repeatable else [value]

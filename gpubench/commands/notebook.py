@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import inspect
 import io
 import itertools
 import os
-import re
 import shlex
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import options
 from ..errors import GpubenchError, UsageError
-from ..measure.expression import (
-    LIVE,
-    LiveCall,
-    Snippet,
-    brought,
-    dtype_of,
-    is_name,
-    made_names,
-    on_numpy,
-    parse,
-    used_names,
-)
+from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, is_name, names_in, on_numpy
 from ..runfile.folder import RUN_FILE
+from ..runfile.writer import scratch
 from ..supervise import process
-from .time import FILE_NAME, BenchmarkFile, Size, name_of, parse_sizes, pytest_options, require_known
+from .time import (
+    FILE_NAME,
+    FOLDER,
+    BenchmarkFile,
+    parse_sizes,
+    pytest_options,
+    require_against,
+    require_expressions,
+    require_known,
+)
 
 if TYPE_CHECKING:
     from ..report.results import Results
 
 Sizes = str | Sequence[int] | Sequence[Mapping[str, int]] | Mapping[str, Sequence[int]]
 """``"n=64..8192"``, values of n, several that vary together, or by name, for all combinations."""
-_QUIET = (
-    "-p",
-    "gpubench.plugin",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:faulthandler",
-    "--import-mode=importlib",
-    "-q",
-    "-s",
-)
-_MEASURE = ("--benchmark-only", "--benchmark-quiet")
+_PYTEST = [
+    *("-p", "gpubench.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--import-mode=importlib"),
+    *("-q", "-s", "--benchmark-only", "--benchmark-quiet"),
+]
 _USAGE = 4
 """pytest's exit code."""
-_WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^\s"'])+)""")
-_QUOTED = r"""\"[^"]*"|'[^']*'"""
-_SWITCHES = ("--no-check", "--no-ceilings")
 
 
 def load(*paths: str | os.PathLike[str]) -> Results:
@@ -99,7 +86,8 @@ def time(  # noqa: PLR0913 - what users write
     asked = {"device": devices, "dtype": dtypes, "variant": variants}
     words = [f"--gpubench-{name}={value}" for name, given in asked.items() for value in _several(given)]
     words += [f"--gpubench-require-device={name}" for name in _several(devices) if name not in options.OPTIONAL_DEVICES]
-    wanted = BenchmarkFile({}, _sizes(sizes), dtypes=_several(dtypes), variants=_several(variants))
+    words.append(f"--gpubench-preset={preset}")
+    wanted = BenchmarkFile(sizes=_sizes(sizes), dtypes=_several(dtypes), variants=_several(variants))
     texts = [target] if isinstance(target, str) else target
     if isinstance(texts, Sequence):
         if args or kwargs or callable(setup):
@@ -107,15 +95,15 @@ def time(  # noqa: PLR0913 - what users write
         frame = inspect.currentframe()
         caller = frame.f_back if frame else None
         names = {**caller.f_globals, **caller.f_locals} if caller else {}
-        return _expressions(texts, wanted, names, [*words, f"--gpubench-preset={preset}"], setup or "", against, check)
+        shared = Snippet("", setup or "", names=names, check=check, asked=bool(dtypes))
+        return _expressions(texts, against, shared, wanted, words, _several(devices))
     if not callable(target):
         raise UsageError(f"expected an expression or a function, not {type(target).__name__}")
     if isinstance(setup, str) or against:
         raise UsageError("setup='…' and against='…' are for expressions; a function's setup is a function of the sizes")
     name = getattr(target, "__name__", type(target).__name__)
-    live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check)}
-    words += _dtype((target, args, kwargs), dtypes)
-    return _measure(wanted, live, [*words, f"--gpubench-preset={preset}"])
+    live = {name.strip("<>"): LiveCall(target, args, kwargs, setup, check, bool(dtypes))}
+    return _measure(wanted, live, [*words, *_dtype((target, args, kwargs), dtypes)])
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -141,73 +129,76 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     """What the magics do; ``names`` are the notebook's variables. None where the options were refused, in a line."""
     from .cli import parser
 
-    words, rest = split_options(line)
-    text, setup = (rest, "") if cell is None else (cell, rest)
-    if not text.strip():
-        raise UsageError("nothing to time: %gpubench a @ b")
+    command = parser("time")
     try:
-        words = shlex.split(line) if cell is None and _in_quotes(rest) else [*words, "--", text]
-        args = parser("time").parse_args(words)
+        words, rest = split_options(line, command)
+        if cell is not None:
+            words += ["--", cell]
+        elif _as_in_the_shell(rest):
+            words, rest = shlex.split(line), ""
+        else:
+            words, rest = [*words, "--", rest], ""
+        args = command.parse_args(words)
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
     except SystemExit:  # it has said why
         return None
     if args.output or args.chart or args.kind or args.processes != 1:
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
-    setup = "\n".join(filter(None, (args.setup, setup)))
-    wanted = BenchmarkFile({}, parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
-    names = {**names, **_imported(args.imports)}
-    return _expressions(args.expressions, wanted, names, options.passed_on(args), setup, args.against, args.check)
+    wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
+    names = {**names, **{name: value for module in args.imports for name, value in brought(module).items()}}
+    setup = "\n".join(filter(None, (args.setup, rest)))
+    shared = Snippet("", setup, names=names, check=args.check, asked=bool(args.dtype))
+    return _expressions(args.expressions, args.against, shared, wanted, options.passed_on(args), args.device or ())
 
 
-def split_options(line: str) -> tuple[list[str], str]:
-    """The options that a line begins with, without their quotes, and the rest as it stands."""
+def split_options(line: str, command: argparse.ArgumentParser) -> tuple[list[str], str]:
+    """The options that a line begins with, in the words of a shell, and the rest as it stands. Raises ValueError for a
+    quote that isn't closed."""
+    stream = io.StringIO(line)
+    lexer = shlex.shlex(stream, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
-    place, value = 0, False
-    while match := _WORD.match(line, place):
-        word = match[1]
-        if not value and not word.startswith("--"):
-            break
-        value = not value and "=" not in word and word not in _SWITCHES
-        words.append(re.sub(r"""(["'])(.*?)\1""", r"\2", word))
-        place = match.end()
-    return words, line[place:].strip()
+    while line[stream.tell() :].lstrip().startswith("-") and (name := _option(line[stream.tell() :], command)):
+        words.append(lexer.get_token() or "")
+        if name.nargs != 0 and "=" not in words[-1]:
+            words += filter(None, [lexer.get_token()])
+    return words, line[stream.tell() :].strip()
 
 
-def _in_quotes(text: str) -> bool:
-    """Whether it is expressions in quotes, then perhaps options, as in the shell: not ``'a' + b``."""
-    first, *rest = _WORD.findall(text)
-    return all(re.fullmatch(_QUOTED, word) for word in (first, *itertools.takewhile(_no_option, rest)))
+def _option(text: str, command: argparse.ArgumentParser) -> argparse.Action | None:
+    """The option that a text begins with; an unknown one is left to the command line's own complaint."""
+    word = text.split()[0].partition("=")[0]
+    known = command._option_string_actions.get(word)
+    return known or (argparse.Action([word], "", nargs=0) if word.startswith("--") else None)
 
 
-def _no_option(word: str) -> bool:
-    return not word.startswith("--")
-
-
-def _imported(modules: Iterable[str]) -> dict[str, Any]:
-    return {name: value for module in modules for name, value in brought(module).items()}
+def _as_in_the_shell(text: str) -> bool:
+    """Whether it is expressions in quotes, then perhaps options: not ``'a' + b``."""
+    words = itertools.takewhile(lambda word: not word.startswith("--"), shlex.split(text, posix=False))
+    return all(word[0] == word[-1] and word[0] in "'\"" for word in words)
 
 
 def _expressions(
-    texts: Sequence[str], wanted: BenchmarkFile, names: Mapping[str, Any], words: list[str], setup: str,
-    against: str | None, check: bool,
+    texts: Sequence[str], against: str | None, shared: Snippet, wanted: BenchmarkFile, words: list[str],
+    devices: Sequence[str],
 ) -> Results:  # fmt: skip
-    """Measure expressions that see these names."""
-    if against and len(texts) > 1:
-        raise UsageError("against takes one expression; several are compared with each other without it")
+    """Measure expressions; all but the text is ``shared``, with all names that they may see."""
+    named = require_expressions(texts, shared.setup, against)
     sizes = [name for group, _ in wanted.sizes for name in group]
-    timed, texts = texts, [*texts, *filter(None, [against])]
-    trees = [parse(text, f"expression {text!r}") for text in texts] + ([parse(setup, "setup")] if setup.strip() else [])
-    used = {name for tree in trees for name in used_names(tree)}.difference(
-        sizes, *map(made_names, trees[len(texts) :])
-    )
-    seen = {name: names[name] for name in used if name in names}
-    for text in texts:
-        require_known(text, setup, sizes, seen, _in_python)
-    live = {name_of(text): Snippet(text, setup, (), seen, check) for text in texts}
-    wanted = replace(wanted, in_numpy={name_of(text) for text in timed if on_numpy(text)})
+    used, made = names_in("\n".join([shared.setup, *named.values()]))[0], names_in(shared.setup)[1]
+    seen = {name: shared.names[name] for name in used if name in shared.names and name not in {*sizes, *made}}
+    for text in named.values():
+        require_known(text, shared.setup, sizes, seen, _in_python, "import {module} as {name}")
+    live = {name: replace(shared, text=text, names=seen) for name, text in named.items()}
     words = [*words, *_dtype(seen, wanted.dtypes)]
-    return _measure(wanted, live, words, name_of(against) if against else None)
+    last = next(reversed(named)) if against else None
+    in_numpy = {name for name, text in named.items() if name != last and on_numpy(text)}
+    wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in named if name != last},
+                     against=last and f"LIVE[{last!r}]", in_numpy=in_numpy)  # fmt: skip
+    dtypes = wanted.dtypes or [word.partition("=")[2] for word in words if word.startswith("--gpubench-dtype=")]
+    require_against(replace(wanted, dtypes=dtypes), devices)
+    return _measure(wanted, live, words)
 
 
 def _in_python(setup: str, size: str) -> str:
@@ -215,33 +206,24 @@ def _in_python(setup: str, size: str) -> str:
     return ", ".join(words)
 
 
-def _measure(
-    wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str], against: str | None = None
-) -> Results:
+def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], words: Sequence[str]) -> Results:
     """Run the benchmarks in this process, with its settings as before afterwards."""
     import pytest
 
     from ..measure.state import State
     from ..report.results import Results
 
-    codes = {name: f"LIVE[{name!r}]" for name in live}
-    numpy = codes.pop(against) if against else None
     before, said = State(), io.StringIO()
     other = sys.modules.pop(Path(FILE_NAME).stem, None)  # pytest would take it for the file of that name
     LIVE.update(live)
-    with tempfile.TemporaryDirectory(prefix="gpubench-time-", ignore_cleanup_errors=True) as folder:
-        file = replace(wanted, benchmarks=codes, against=numpy).write(Path(folder))
-        run_file = Path(folder) / RUN_FILE
-        call = [
-            *_QUIET,
-            *_MEASURE,
-            f"--benchmark-json={run_file}",
-            *pytest_options(Path(folder)),
-            *words,
-        ]
+    if not wanted.benchmarks:
+        wanted = replace(wanted, benchmarks={name: f"LIVE[{name!r}]" for name in live})
+    with scratch(FOLDER) as folder:
+        file, run_file = wanted.write(folder), folder / RUN_FILE
+        call = [*_PYTEST, f"--benchmark-json={run_file}", *pytest_options(folder), *words, str(file)]
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                code = pytest.main([*call, str(file)])
+                code = pytest.main(call)
         finally:
             LIVE.clear()
             sys.modules.pop(file.stem, None)
@@ -268,7 +250,7 @@ def _sizes(given: Sizes | None) -> list[Size]:
         columns = [{name: [each[name] for each in together] for name in together[0]}]
     else:
         columns = [{"n": list(given)}]
-    for name in (name for group in columns for name in group):
+    for name in itertools.chain(*columns):
         if not is_name(name):
             raise UsageError(f"{name!r} can't be the name of a size")
     return [(tuple(group), tuple(zip(*group.values(), strict=True))) for group in columns if all(group.values())]
@@ -276,5 +258,5 @@ def _sizes(given: Sizes | None) -> list[Size]:
 
 def _dtype(values: Any, given: str | Sequence[str] | None) -> list[str]:
     """The option that names the dtype of the tensors among these values, unless one is asked for."""
-    dtype = None if given else dtype_of(values)
-    return [f"--gpubench-dtype={dtype}"] if dtype in options.DTYPES else []
+    found = set() if given else dtypes_of(values)
+    return [f"--gpubench-dtype={found.pop()}"] if len(found) == 1 else []

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import importlib.machinery
+import importlib.util
 import itertools
+import operator
 import os
+import re
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import options
+from .. import errors, options
+from ..devices.implementations import find_implementation
 from ..errors import UsageError
 from ..format import writable
-from ..measure.expression import called_names, is_name, on_numpy, parse, unknown_names
+from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
 from ..runfile.folder import RUN_FILE
-from ..runfile.ledger import assemble
-from ..runfile.schema import OK
-from ..runfile.writer import Lock, require_new, write
+from ..runfile.ledger import Event, assemble
+from ..runfile.matching import shown_name
+from ..runfile.reader import clean
+from ..runfile.schema import OK, Case, Result
+from ..runfile.writer import require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
@@ -33,38 +40,24 @@ if TYPE_CHECKING:
 _MEASURED, _INCOMPLETE = 0, 1
 _USAGE = 4
 """pytest's exit code."""
-_MOST_SIZES, _LONGEST_NAME = 200, 80
+_MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
+PICTURES = (".svg", ".png")
 KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype", "first-call")
 """Pictures of expressions over their sizes, the first that can be made by default."""
 FILE_NAME = "test_time.py"
 """So that the names of what is measured begin with ``time``."""
+FOLDER = "gpubench-time-"
+"""What the names of temporary folders begin with."""
+_NOT_HERE = ("implementation", "require-device", "ranks-deadline")
+"""Options of a run that an expression has no use for: it names its library, and a device that is named is required."""
 _DEADLINE_S = 120.0
-_SOURCE = '''"""Written by gpubench time."""
+_LONG_S = 10.0
+"""Seconds after which a benchmark that is still being measured is a line."""
+_SOURCE = """from gpubench.measure.expression import LIVE, Snippet, define
 
-import pytest
-
-from gpubench.measure.expression import LIVE, Snippet  # noqa: F401
-
-
-def benchmark(snippet, against=None):
-    def test(gpubench{names}):
-        chosen = against if against and gpubench.implementation == "numpy" else snippet
-        chosen.measure(gpubench, {{{sizes}}})
-
-    return test
-
-
-pytestmark = [{marks}]
-'''
-_TEST = """
-globals()[{name!r}] = pytest.mark.gpubench(implementations={implementations!r})(
-    benchmark({benchmarks})
-)
+define(globals(), {{{benchmarks}}}, {sizes!r}, {further})
 """
-
-Size = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
-"""Names that vary together, and their values."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,24 +73,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--size", dest="sizes", action="append", metavar="NAME=…", help=f"{sizes} both together")
     against = "the same in NumPy, on the CPU: it gets arrays where the expression gets tensors"
     what.add_argument("--against", metavar="EXPRESSION", help=against)
-    module = "import this module and all its public names; repeatable"
+    module = "import this module and all its public names (pandas is also pd); repeatable"
     what.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=module)
     unchecked = "don't compare the result with a float64 reference (random results)"
     care.add_argument("--no-check", dest="check", action="store_false", help=unchecked)
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
+    all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
+    output.add_argument("-v", "--verbose", action="store_true", help=all_of_it)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
     drawn = "draw this picture, .svg or .png; without --kind the expressions, the speedup or else the time, by size"
     output.add_argument("--chart", metavar="FILE", help=drawn)
     kinds = f"what --chart draws: {', '.join(KINDS_OVER_SIZE)}"
     output.add_argument("--kind", choices=KINDS_OVER_SIZE, metavar="KIND", help=kinds)
-    options.declare(groups)
+    options.declare(groups, without=_NOT_HERE)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
 
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
-    for what can't be measured at all, and where every benchmark was skipped."""
+    where nothing can be measured, and for a file that can't be written."""
     wanted = benchmark_file_of(args)
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
@@ -105,30 +100,43 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError("--kind is for --chart FILE")
     for path in filter(None, (args.output, args.chart)):
         require_new(path)
-    with tempfile.TemporaryDirectory(prefix="gpubench-time-", ignore_cleanup_errors=True) as folder:
-        results, failed = _measured(args, wanted, Path(folder))
-    if results is None:
-        return _INCOMPLETE
-    print(writable(str(results), sys.stdout.encoding))
-    if not failed and (why := _why_nothing(results)):
-        raise UsageError(f"nothing was measured: {why}")
+    if args.chart and Path(args.chart).suffix not in PICTURES:
+        raise UsageError(f"{args.chart}: a picture's name ends in .svg or .png")
+    with scratch(FOLDER) as folder:
+        supervisor = _measured(args, wanted, folder)
+        statuses = {event["status"] for event in supervisor.events if event["event"] == "end"}
+        if not statuses:
+            print("gpubench time: stopped before anything was measured", file=sys.stderr)
+            return _INCOMPLETE
+        run = assemble(supervisor.events)
+        write(folder / RUN_FILE, run)
+        from ..report.results import Results
+
+        results = Results.load(folder / RUN_FILE)
+    if OK in statuses or supervisor.interrupted:
+        print(writable(_ending(results, wanted.plain and not args.verbose), sys.stdout.encoding), flush=True)
+    if args.output:
+        write(Path(args.output), run)
+    if OK not in statuses and not supervisor.interrupted:
+        raise UsageError(_why_nothing([result for run in results.runs for result in run.results]))
     if args.chart:
         _draw(results, Path(args.chart), args.kind)
-    return _INCOMPLETE if failed else _MEASURED
+    return _INCOMPLETE if supervisor.interrupted or not statuses <= set(_ACCEPTABLE) else _MEASURED
 
 
-def _why_nothing(results: Results) -> str:
-    """Why every benchmark was skipped; empty where one wasn't."""
-    rows = [result for run in results.runs for result in run.results]
-    reasons = dict.fromkeys(str(result.reason) for result in rows if result.status == "skipped")
-    return "; ".join(reasons) if all(result.status == "skipped" for result in rows) else ""
+def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:
+    """Measure in child processes. Raises UsageError where nothing can be measured."""
+    brief = wanted.plain and not args.verbose
+    progress, patience = Progress(), _Patience()
+    words = [*options.passed_on(args), *pytest_options(folder)]
+    words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # nobody is shown what they are for
 
+    def note(event: Event) -> None:
+        patience.note(event)
+        if not brief and (event["event"] != "end" or event["status"] in _ACCEPTABLE):  # what failed is said at the end
+            progress.note(event if args.dtype else _without_dtype(event))
 
-def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> tuple[Results | None, bool]:
-    """Measure in child processes; what came of it, and whether a benchmark failed or the run was interrupted."""
-    progress = Progress()
-    paths, passed = [str(wanted.write(folder))], [*options.passed_on(args), *pytest_options(folder)]
-    supervisor = Supervisor(folder, paths, passed, args.processes, _DEADLINE_S, progress.note, lock=Lock(folder))
+    supervisor = Supervisor(folder, [str(wanted.write(folder))], words, args.processes, _DEADLINE_S, note)
     supervisor.log.touch()
     supervisor.begin()
     progress.expect(args.processes, supervisor.events)
@@ -143,15 +151,40 @@ def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> 
         if not any(event["event"] == "end" for event in supervisor.events):
             raise UsageError(process.uncollected(lines) if lines else str(error)) from None
         print(f"gpubench time: {error}", file=sys.stderr)
-    statuses = {event["status"] for event in supervisor.events if event["event"] == "end"}
-    if not statuses:
-        print("gpubench time: stopped before anything was measured", file=sys.stderr)
-        return None, True
-    path = Path(args.output) if args.output else folder / RUN_FILE
-    write(path, assemble(supervisor.events))
-    from ..report.results import Results
+    finally:
+        patience.stop()
+    return supervisor
 
-    return Results.load(path), supervisor.interrupted or not statuses <= set(_ACCEPTABLE)
+
+def _without_dtype(event: Event) -> Event:
+    """The event with names of benchmarks before their data is there: which dtype that has is known only then."""
+    known = {name: Case(case["workload"], case["device"], params=case["params"], variant=case["variant"]).id
+             for name, case in (event.get("identities") or {}).items()}  # fmt: skip
+    return event | {"identities": {name: {"id": text} for name, text in known.items()}} if known else event
+
+
+class _Patience:
+    """Says in a line that a benchmark takes long, while it does."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def note(self, event: Event) -> None:
+        """A benchmark has begun or ended."""
+        if event["event"] in ("start", "end"):
+            self.stop()
+        if event["event"] == "start":
+            name = clean(shown_name(str(event["case"].get("workload", event["name"]))))
+            ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
+            line = f"gpubench time: {name} has been running for {_LONG_S:g} s: {ways}"
+            self._timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        """Nothing is being measured."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _draw(results: Results, path: Path, kind: str | None) -> None:
@@ -164,6 +197,40 @@ def _draw(results: Results, path: Path, kind: str | None) -> None:
         print(path)
 
 
+# What is printed at the end -------------------------------------------------------------------------------------------
+
+
+def _ending(results: Results, brief: bool) -> str:
+    """All that the results have to say, or the times alone where nobody asked for more and all were measured."""
+    measured = [result for run in results.runs for result in run.results]
+    return _brief(results) if brief and all(result.times for result in measured) else str(results)
+
+
+def _brief(results: Results) -> str:
+    """``a @ b  102 ms* ±2%``, and what the star means; of two devices both times and the speedup."""
+    from ..report import words
+
+    study = results.study
+    several = len(study.measured) > 1
+    cells = [words.name(study.measured[0].result)]
+    cells += [f"{study.names.of(row)} " * several + f"{words.time(row)} {words.precision(row)}" for row in study.measured]
+    cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
+    flags = [flag for row in study.measured for flag in row.result.flags]
+    return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
+
+
+_OURS = re.compile(f"({'|'.join(kind for kind, value in vars(errors).items() if isinstance(value, type))}): ")
+
+
+def _why_nothing(results: Sequence[Result]) -> str:
+    """Why no benchmark has a time: the first reason of each expression."""
+    reasons: dict[str, str] = {}
+    for result in results:
+        reasons.setdefault(shown_name(result.workload), _OURS.sub("", result.reason or result.status, count=1))
+    named = len(set(reasons.values())) > 1
+    return "; ".join(dict.fromkeys(f"{name}: {why}" if named else why for name, why in reasons.items()))
+
+
 # What is to be timed --------------------------------------------------------------------------------------------------
 
 
@@ -172,29 +239,26 @@ class BenchmarkFile:
     """``benchmarks`` are Python texts that make what is measured, by name; ``against`` is one in NumPy. Those of
     ``in_numpy`` run on arrays only. ``dtypes`` and ``variants`` are those asked for."""
 
-    benchmarks: Mapping[str, str]
+    benchmarks: Mapping[str, str] = field(default_factory=dict)
     sizes: Sequence[Size] = ()
     against: str | None = None
     in_numpy: Collection[str] = ()
     dtypes: Sequence[str] = ()
     variants: Sequence[str] = ()
 
+    @property
+    def plain(self) -> bool:
+        """Whether it asks for one time on each device."""
+        several = len(self.benchmarks) > 1 or len(self.dtypes) > 1 or len(self.variants) > 1
+        return not (self.sizes or self.against or several)
+
     def write(self, folder: Path) -> Path:
         """Write the benchmark file."""
-        names = [name for group, _ in self.sizes for name in group]
-        kinds = {"dtypes": tuple(self.dtypes), "variants": tuple(self.variants)}
-        terms = {name: values for name, values in kinds.items() if values} | ({"size": names[0]} if names else {})
-        marks = [f"pytest.mark.gpubench({', '.join(f'{name}={value!r}' for name, value in terms.items())})"]
-        for group, rows in reversed(self.sizes):  # the last mark varies slowest
-            values = [row[0] if len(group) == 1 else row for row in rows]
-            marks.append(f"pytest.mark.parametrize({','.join(group)!r}, {values!r})")
-        sizes = ", ".join(f"{name!r}: {name}" for name in names)
-        source = _SOURCE.format(names="".join(f", {name}" for name in names), sizes=sizes, marks=", ".join(marks))
-        for name, code in self.benchmarks.items():
-            known = ("numpy",) if name in self.in_numpy else ("torch", "numpy") if self.against else ("torch",)
-            code = ", ".join(filter(None, (code, self.against)))
-            source += _TEST.format(name=f"test_{name}", implementations=known, benchmarks=code)
+        terms = {"in_numpy": sorted(self.in_numpy), "dtypes": tuple(self.dtypes), "variants": tuple(self.variants)}
+        texts = [f"against={self.against}", *(f"{name}={values!r}" for name, values in terms.items() if values)]
+        benchmarks = ", ".join(f"{name!r}: {code}" for name, code in self.benchmarks.items())
         path = folder / FILE_NAME
+        source = _SOURCE.format(benchmarks=benchmarks, sizes=list(self.sizes), further=", ".join(texts))
         path.write_text(source, encoding="utf-8")
         return path
 
@@ -202,24 +266,59 @@ class BenchmarkFile:
 def benchmark_file_of(args: argparse.Namespace) -> BenchmarkFile:
     """What the command line asks for. Raises UsageError for what is no Python or has names that nothing makes."""
     setup, sizes = args.setup or "", parse_sizes(args.sizes or ())
-    if args.setup is not None:
-        parse(setup, "--setup")
     for module in args.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"--import {module!r}: expected the name of a module")
-    codes = {}
-    for text in (*args.expressions, *filter(None, [args.against])):
-        parse(text, f"expression {text!r}")
-        if not args.imports:  # what they bring isn't known here
+        if not _is_module(module.partition(".")[0]):
+            raise UsageError(f"--import {module}: there is no such module")
+    named = require_expressions(args.expressions, setup, args.against)
+    if not args.imports:  # what they bring isn't known here
+        for text in named.values():
             require_known(text, setup, [name for group, _ in sizes for name in group])
-        codes[name_of(text)] = f"Snippet({text!r}, {setup!r}, {tuple(args.imports)!r}, check={args.check})"
-    if args.against and len(args.expressions) > 1:
+    terms = {"imports": tuple(args.imports), "check": args.check, "asked": bool(args.dtype)}
+    codes = {name: repr(Snippet(text, setup, **terms)) for name, text in named.items()}
+    against = codes.pop(next(reversed(codes))) if args.against else None
+    in_numpy = {name for name in codes if on_numpy(named[name])}
+    wanted = BenchmarkFile(codes, sizes, against, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
+    require_against(wanted, args.device or ())
+    return wanted
+
+
+def require_expressions(texts: Sequence[str], setup: str, against: str | None) -> dict[str, str]:
+    """Expressions by the names that tables give them, the one in NumPy last: their whole text in one line. Raises
+    UsageError for what is no Python, given twice or too long for a name."""
+    if setup.strip():
+        parse(setup, "the setup")
+    if against and len(texts) > 1:
         raise UsageError("--against takes one expression; several are compared with each other without it")
-    if len(codes) < len(args.expressions) + bool(args.against):
+    texts = [text.strip() for text in (*texts, *filter(None, [against]))]
+    for text in texts:
+        if len(text) > MOST_CHARACTERS:
+            raise UsageError(
+                f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
+            )
+        parse(text, f"expression {text!r}")
+    if against and on_numpy(texts[0]):
+        raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
+    if len(set(texts)) + bool(against and against.strip() == texts[0]) < len(texts):
         raise UsageError("an expression is given twice")
-    against = codes.pop(name_of(args.against)) if args.against else None
-    in_numpy = {name_of(text) for text in args.expressions if on_numpy(text)}
-    return BenchmarkFile(codes, sizes, against, in_numpy, tuple(args.dtype or ()), tuple(args.variant or ()))
+    named: dict[str, str] = {}
+    for text in texts:
+        line = " ".join(text.split())
+        names = itertools.chain([line], (f"{line} ({number})" for number in itertools.count(2)))
+        named[next(name for name in names if name not in named)] = text
+    return named
+
+
+def require_against(wanted: BenchmarkFile, devices: Sequence[str]) -> None:
+    """Raise UsageError where the expression in NumPy would not be measured."""
+    if not wanted.against:
+        return
+    library = find_implementation("numpy")
+    if devices and not {"auto", "all", "cpu"} & set(devices):
+        raise UsageError("--against is measured on the CPU: add --device cpu")
+    if wanted.dtypes and not set(wanted.dtypes) & set(library.dtypes):
+        raise UsageError(f"--against: {library.label} has no {', '.join(wanted.dtypes)}")
 
 
 def pytest_options(folder: Path) -> list[str]:
@@ -231,10 +330,12 @@ def pytest_options(folder: Path) -> list[str]:
     return options
 
 
-def name_of(text: str) -> str:
-    """The expression in one line, as tables name it."""
-    name = " ".join(text.split())
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+def _is_module(name: str) -> bool:
+    """Whether it can be imported by a measuring process, which looks into the working folder too."""
+    with contextlib.suppress(ImportError, ValueError):
+        if importlib.util.find_spec(name):
+            return True
+    return importlib.machinery.PathFinder.find_spec(name, [os.getcwd()]) is not None
 
 
 def _on_the_command_line(setup: str, size: str) -> str:
@@ -244,15 +345,19 @@ def _on_the_command_line(setup: str, size: str) -> str:
 
 def require_known(
     text: str, setup: str, sizes: Sequence[str], known: Collection[str] = (),
-    example: Callable[[str, str], str] = _on_the_command_line,
+    example: Callable[[str, str], str] = _on_the_command_line, bring: str = "--import {module}",
 ) -> None:  # fmt: skip
-    """Raise UsageError for names that nothing makes, with an ``example`` of a setup and sizes that would."""
+    """Raise UsageError for names that nothing makes, with an ``example`` of a setup and sizes that would, or what would
+    ``bring`` a module."""
     for texts in ([setup], [setup, text]):
         missing = unknown_names(texts, [*sizes, *known])
-        called = [name for name in missing if name in called_names(texts[-1])]
-        if called:
-            how = f"write torch.{called[0]} or F.{called[0]}, or import it"
-            raise UsageError(f"unknown function {called[0]!r}: {how}")
+        for name in missing:
+            module = next((module for module, alias in ALIASES.items() if alias == name), name)
+            if re.search(rf"\b{name}\.", texts[-1]) and (module != name or _is_module(name)):
+                raise UsageError(f"unknown name {name!r}: import it: {bring.format(module=module, name=name)}")
+            if re.search(rf"\b{name}\s*\(", texts[-1]):
+                how = f"write torch.{name} or F.{name}, or import it"
+                raise UsageError(f"unknown function {name!r}: {how}")
         if missing and len(texts) == 1:
             how = example("", f"{missing[0]}=256,1024,4096")
             raise UsageError(f"unknown name {missing[0]!r} in the setup: if it is a size, add {how}")
@@ -300,7 +405,8 @@ def _values(part: str) -> tuple[str, list[float]]:
     value, end = _number(first, part), _number(last, part)
     if end < value:
         raise UsageError(f"size {part!r}: the first must not be above the last")
-    return name, [value * 2**i for i in itertools.takewhile(lambda i: value * 2**i <= end, itertools.count())]
+    doubled = itertools.accumulate(itertools.repeat(2, _MOST_SIZES), operator.mul, initial=value)
+    return name, list(itertools.takewhile(lambda size: size <= end, doubled))
 
 
 def _number(word: str, part: str) -> float:

@@ -1,15 +1,14 @@
-"""A simulated GPU for learning, for documentation and for trying CI: a model gives its times, no hardware does.
+"""Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
 
-Results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre GPU says of its
-work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate and its bytes at
-the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
+On the simulated GPU results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre
+GPU says of its work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate
+and its bytes at the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
 
 from .base import Device, Memory
 
@@ -30,7 +29,6 @@ PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA seman
 PAGEABLE, PINNED, COPY_S = 6e9, 2.4e10, 1e-5
 """Bytes per second to and from the host's memory, and seconds per copy at least."""
 _BYTES = 24 * 10**9
-_JITTER = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +42,83 @@ class Load:
     dtype: str
 
 
-class DemoClock:
-    """The time of the simulated machine, in seconds: it passes as work is launched and waited for, and at readings."""
+@dataclass
+class VirtualMachine:
+    """The clock and the queues of all devices of one virtual kind; times in seconds.
 
-    def __init__(self) -> None:
-        self.time_s = self.busy_until_s = 0.0
+    Time passes only while a device is waited for or the host launches work, and by ``tick_s`` at each reading, since
+    pytest-benchmark can't calibrate with a clock that stands still. Each wait itself takes ``wait_cost_s``. Work takes
+    as long as it is said to, give or take the share ``jitter``, the same in every run. ``waits`` lists the devices
+    that were waited for, by index.
+    """
+
+    time_s: float = 0.0
+    tick_s: float = 1e-10
+    wait_cost_s: float = 0.0
+    jitter: float = 0.0
+    busy_until_s: dict[int, float] = field(default_factory=dict)
+    waits: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
         self._random = random.Random(0)
 
     def now(self) -> float:
-        """Read the clock, which takes 20 ns."""
-        self.time_s += 2e-8
+        """Read the clock."""
+        self.time_s += self.tick_s
         return self.time_s
 
-    def launch(self, host_s: float, device_s: float) -> None:
-        """Queue work that takes the host and then the device so long, give or take a percent."""
-        noise = max(0.5, self._random.gauss(1.0, _JITTER))
+    def launch(self, seconds: float, index: int = 0, host_s: float = 0.0) -> None:
+        """Queue work of this length on a device, which takes the host so long."""
+        noise = max(0.5, self._random.gauss(1.0, self.jitter)) if self.jitter else 1.0
         self.time_s += host_s * noise
-        self.busy_until_s = max(self.time_s, self.busy_until_s) + device_s * noise
+        self.busy_until_s[index] = max(self.time_s, self.busy_until_s.get(index, 0.0)) + seconds * noise
 
-    def wait(self) -> None:
-        """Let time pass until the device is idle."""
-        self.time_s = max(self.time_s, self.busy_until_s) + WAIT_S
+    def synchronize(self, index: int) -> None:
+        """Let time pass until a device's queue is empty."""
+        self.waits.append(index)
+        self.time_s = max(self.time_s, self.busy_until_s.get(index, 0.0)) + self.wait_cost_s
 
 
-class Demo(Device):
+class VirtualDevice(Device):
+    """The kind ``virtual``, with two devices on one :class:`VirtualMachine`."""
+
+    kind = "virtual"
+    label = "Virtual Accelerator"
+    machine = VirtualMachine()
+    now = staticmethod(machine.now)
+
+    @classmethod
+    def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
+        """The same kind on another machine."""
+        return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
+
+    @classmethod
+    def count(cls) -> int:
+        """Two."""
+        return 2
+
+    def synchronize(self) -> None:
+        """Let the machine's time pass until this device is idle."""
+        self.machine.synchronize(self.index)
+
+    def memory(self) -> Memory:
+        """A gigabyte, all free."""
+        return Memory(free=10**9, total=10**9)
+
+
+class Demo(VirtualDevice):
     """One simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
 
     kind = "demo"
     simulated = True
     indexed = False
     label = "Simulated accelerator"
-    clock: ClassVar[DemoClock] = DemoClock()
-    now = staticmethod(clock.now)
+    machine = VirtualMachine(tick_s=2e-8, wait_cost_s=WAIT_S, jitter=0.01)
+    now = staticmethod(machine.now)
 
     @classmethod
     def count(cls) -> int:
+        """One."""
         return 1
 
     @classmethod
@@ -90,9 +130,12 @@ class Demo(Device):
         return "cpu"
 
     def synchronize(self) -> None:
-        self.clock.wait()
+        """Let the clock pass until the device is idle; nobody reads how often."""
+        super().synchronize()
+        self.machine.waits.clear()
 
     def memory(self) -> Memory:
+        """24 GB, all free."""
         return Memory(_BYTES, _BYTES)
 
     def lacks(self, dtype: str) -> str | None:
@@ -100,7 +143,7 @@ class Demo(Device):
 
     def launch(self, load: Load) -> None:
         """Queue a call."""
-        self.clock.launch(LAUNCH_S * load.operations, self.busy_s(load))
+        self.machine.launch(self.busy_s(load), host_s=LAUNCH_S * load.operations)
 
     def busy_s(self, load: Load) -> float:
         """Seconds that the device is busy with a call."""

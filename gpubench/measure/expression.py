@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import importlib
+import inspect
 import keyword
+import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..devices import CPU
 from ..devices.implementations import TORCH
-from ..errors import Unrepeatable, UsageError, WrongAnswer
+from ..errors import TooLarge, Unrepeatable, UsageError, WrongAnswer
+from ..format import bytes_text
+from ..options import DTYPES
+from .data import MEMORY_SHARE
 
 if TYPE_CHECKING:
     import torch
@@ -28,79 +36,71 @@ MAKERS = ("randn", "randint", "empty", "module")
 KNOWN = ("torch", "nn", "F", "np", "device", "dtype", *MAKERS)
 """Names that every expression and its setup see."""
 NUMPY = frozenset({"np", "numpy"})
+ALIASES = {"pandas": "pd", "jax.numpy": "jnp", "cupy": "cp"}
+"""What people call a module that they import."""
+MOST_CHARACTERS = 1000
+"""Characters of an expression, whose whole text is its name."""
+Size = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
+"""Names that vary together, and their values."""
 _ON_CPU = "a tensor of this case is on cpu"
 
 
 def parse(text: str, what: str) -> ast.Module:
     """The statements of ``what``. Raises :class:`UsageError` with the place of the error, and where there are none."""
+    text = text.strip()
     try:
-        tree = ast.parse(text.strip())
+        tree = ast.parse(text)
+        compile(text, what, "exec")  # refuses more: a return, a break
     except (SyntaxError, ValueError) as error:
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text.strip() else ""
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text else ""
         place = f"{line} at {error.text.strip()!r}" if isinstance(error, SyntaxError) and error.text else line
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise UsageError(f"{what} is not Python: {reason}{place}") from None
+    except (RecursionError, MemoryError):
+        raise UsageError(f"{what} is nested too deeply: make a part of it in the setup") from None
     if not tree.body:
         raise UsageError(f"{what} is empty: write for example 'a @ b'")
     return tree
 
 
-def used_names(tree: ast.AST) -> list[str]:
-    """Names that the code reads, in the order of their first use."""
-    names: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.setdefault(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.setdefault(node.target.id)
-    return list(names)
-
-
-def made_names(tree: ast.AST) -> set[str]:
-    """Names that the code makes: by assigning, importing, defining, or as a function's arguments."""
-    names: set[str] = set()
-    updated = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AugAssign)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in updated:
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            names.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            names.add(node.name)
-    return names
+def names_in(text: str) -> tuple[list[str], set[str]]:
+    """Global names that the code reads, in the order of their first use, and those that it makes."""
+    read: dict[str, None] = {}
+    made: set[str] = set()
+    codes = [compile(text.strip(), "<expression>", "exec")]
+    for code in codes:
+        for step in dis.get_instructions(code):
+            if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                read.setdefault(step.argval)
+            elif step.opname in ("STORE_NAME", "STORE_GLOBAL"):
+                made.add(step.argval)
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return [name for name in read if not name.startswith("__")], made
 
 
 def unknown_names(texts: Iterable[str], known: Iterable[str]) -> list[str]:
     """Names that no text makes, in the order of their first use; Python's own and :data:`KNOWN` are known too."""
-    trees = [ast.parse(text.strip()) for text in texts]
-    made = {*known, *KNOWN, *dir(builtins)}.union(*map(made_names, trees))
-    return list(dict.fromkeys(name for tree in trees for name in used_names(tree) if name not in made))
-
-
-def called_names(text: str) -> set[str]:
-    """Names that the code calls as functions."""
-    calls = (node.func for node in ast.walk(ast.parse(text.strip())) if isinstance(node, ast.Call))
-    return {function.id for function in calls if isinstance(function, ast.Name)}
+    pairs = [names_in(text) for text in texts]
+    made = {*known, *KNOWN, *dir(builtins)}.union(*(made for _, made in pairs))
+    return list(dict.fromkeys(name for read, _ in pairs for name in read if name not in made))
 
 
 def on_numpy(text: str) -> bool:
     """Whether an expression names NumPy, and so can run on the CPU alone."""
-    return bool(NUMPY & set(used_names(parse(text, "the expression"))))
+    return not NUMPY.isdisjoint(names_in(text)[0])
 
 
 def brought(module: str) -> dict[str, Any]:
-    """The module by its name, and its public names. Raises :class:`UsageError` where it can't be imported."""
+    """The module by its name and by what people call it, and its public names. Raises :class:`UsageError` where it
+    can't be imported."""
     try:
         imported = importlib.import_module(module)
     except Exception as error:
         raise UsageError(f"can't import {module}: {type(error).__name__}: {error}") from error
     public = getattr(imported, "__all__", [name for name in vars(imported) if not name.startswith("_")])
     root = module.partition(".")[0]
-    return {name: getattr(imported, name) for name in public} | {root: importlib.import_module(root)}
+    names = {name: getattr(imported, name) for name in public} | {ALIASES.get(module, module): imported}
+    return names | {root: importlib.import_module(root)}
 
 
 class Fixture(Protocol):
@@ -117,6 +117,10 @@ class Fixture(Protocol):
 
     def array(self, tensor: torch.Tensor) -> Any:
         """The same values for the implementation."""
+        ...
+
+    def name_dtype(self, dtype: str) -> None:
+        """Say which dtype the data has."""
         ...
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -139,59 +143,39 @@ def function_of(text: str, namespace: dict[str, Any]) -> Call:
     ``out=c`` makes ``c`` the keyword argument ``out``, which the fixture counts as written and not as read. The
     function returns the last statement's value, or what that assigns to.
     """
-    tree = parse(text, "the expression")
-    names = [name for name in used_names(tree) if name in namespace and _is_data(namespace[name])]
-    kwargs = {}
-    if (target := _written(tree)) in names:
-        names.remove(target)
-        kwargs = {"out": namespace[target]}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id == target:
-                node.id = "out"
-    parameters = ast.arguments(
-        posonlyargs=[], args=[ast.arg(name) for name in names], defaults=[],
-        kwonlyargs=[ast.arg("out")] * bool(kwargs), kw_defaults=[None] * bool(kwargs),
-    )  # fmt: skip
-    definition = ast.parse("def expression(): pass").body[0]
+    body = parse(text, "the expression").body
+    target = _written(body)
+    names = [name for name in names_in(text)[0] if name in namespace and _is_data(namespace[name])]
+    kwargs = {"out": namespace[target]} if target in names else {}
+    names = [name for name in names if not kwargs or name != target]
+    head = f"def expression({', '.join([*names, *(['*', 'out'] if kwargs else [])])}): "
+    definition = ast.parse(head + (f"{target} = out" if kwargs else "pass")).body[0]
     assert isinstance(definition, ast.FunctionDef)
-    definition.args, definition.body = parameters, [*tree.body, *_result(tree.body[-1])]
-    if isinstance(tree.body[-1], ast.Expr):
-        del definition.body[-2]
+    definition.body += _returning(body)
     code = compile(ast.fix_missing_locations(ast.Module([definition], [])), "<expression>", "exec")
     made: dict[str, Any] = {}
     exec(code, namespace, made)
     return Call(made["expression"], tuple(namespace[name] for name in names), kwargs)
 
 
-def _result(last: ast.stmt) -> list[ast.stmt]:
-    """What returns the value of the last statement."""
-    if isinstance(last, ast.Expr):
-        return [ast.Return(last.value)]
-    targets = last.targets if isinstance(last, ast.Assign) else [getattr(last, "target", None)]
-    values: list[ast.expr] = [
-        ast.Name(node.id, ast.Load())
-        for target in targets
-        if isinstance(target, ast.AST)
-        for node in ast.walk(target)
-        if isinstance(node, ast.Name)
-    ]
-    return [ast.Return(values[0] if len(values) == 1 else ast.Tuple(values, ast.Load()))] if values else []
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, with the value of the last one returned."""
+    match body[-1]:
+        case ast.Expr(value):
+            return [*body[:-1], ast.Return(value)]
+        case ast.Assign(targets=[target, *_]) | ast.AugAssign(target) | ast.AnnAssign(target):
+            return [*body, *ast.parse(f"return {ast.unparse(target)}").body]
+    return body
 
 
-def _written(tree: ast.AST) -> str | None:
+def _written(body: list[ast.stmt]) -> str | None:
     """The only name that is given as ``out=`` and used for nothing else."""
-    targets = [
-        each.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        for each in node.keywords
-        if each.arg == "out"
-    ]
-    names = {target.id for target in targets if isinstance(target, ast.Name)}
-    uses = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    name = next(iter(names)) if len(names) == 1 else None
-    free = name == "out" or "out" not in uses
-    return name if name and free and uses.count(name) == len(targets) else None
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    given = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "out"]
+    names = Counter(value.id for value in given if isinstance(value, ast.Name))
+    uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    name = next(iter(names), "")
+    return name if len(names) == 1 and uses[name] == names[name] and (name == "out" or not uses["out"]) else None
 
 
 def _is_data(value: Any) -> bool:
@@ -230,27 +214,27 @@ def _maker(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """An expression with its setup, as a benchmark. ``names`` are further values that it sees, ``imports`` modules.
-
-    A setup that is a function gets the sizes by name and returns the names that it makes.
-    """
+    """An expression with its setup, as a benchmark. ``names`` are further values that it sees, ``imports`` modules;
+    ``asked``: whether somebody asked for the dtype, which the data must have then."""
 
     text: str
-    setup: str | Callable[..., Mapping[str, Any]] = ""
+    setup: str = ""
     imports: Sequence[str] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
     check: bool = True
+    asked: bool = False
 
     def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
         """Make the inputs and measure the call."""
-        namespace = self._namespace(bench, sizes)
+        with _memory_limit(bench):
+            namespace = self._namespace(bench, sizes)
         if missing := unknown_names([self.text], namespace):  # known only now, where modules bring names
             made = f"{', '.join(missing)} = {', '.join(['randn(n, n)'] * len(missing))}"
             how = f"make them in the setup, for example {made!r} with the size n=256,1024,4096"
             raise UsageError(f"unknown names {', '.join(missing)}: {how}")
         if bench.implementation != TORCH:
             namespace |= {name: _arrays(bench, value) for name, value in namespace.items() if _is_data(value)}
-        measure_call(bench, function_of(self.text, namespace), self.check)
+        measure_call(bench, function_of(self.text, namespace), self.check, self.asked)
 
     def _namespace(self, bench: Fixture, sizes: Mapping[str, Any]) -> dict[str, Any]:
         import numpy as np
@@ -264,10 +248,7 @@ class Snippet:
             namespace |= brought(module)
         namespace |= {name: moved(value, bench) for name, value in self.names.items()} | dict(sizes)
         with fresh_inputs(bench):
-            if isinstance(self.setup, str):
-                exec(compile(self.setup.strip(), "<setup>", "exec"), namespace)
-            else:
-                namespace |= self.setup(**sizes)
+            exec(compile(self.setup.strip(), "<setup>", "exec"), namespace)
         return namespace
 
 
@@ -280,20 +261,79 @@ class LiveCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     setup: Callable[..., Any] | None = None
     check: bool = True
+    asked: bool = False
 
     def measure(self, bench: Fixture, sizes: Mapping[str, Any]) -> None:
         """Bring the arguments to the device and measure the call."""
         args = self.args
         if self.setup is not None:
-            with fresh_inputs(bench):
+            with _memory_limit(bench), fresh_inputs(bench):
                 made = self.setup(**sizes)
             args = (*args, *(made if isinstance(made, tuple) else (made,)))
         function, args, kwargs = moved((self.function, args, dict(self.kwargs)), bench)
-        measure_call(bench, Call(function, args, kwargs), self.check)
+        measure_call(bench, Call(function, args, kwargs), self.check, self.asked)
 
 
 LIVE: dict[str, Snippet | LiveCall] = {}
 """What :func:`gpubench.time` measures in this process, by a name that its benchmark file knows it by."""
+
+
+def define(
+    module: dict[str, Any], benchmarks: Mapping[str, Snippet | LiveCall], sizes: Sequence[Size], *,
+    against: Snippet | None = None, in_numpy: Collection[str] = (), **terms: Any,
+) -> None:  # fmt: skip
+    """Add a test of each benchmark to a module. ``against`` is measured in NumPy, where those of ``in_numpy`` are
+    measured at all; ``terms`` are those of the mark ``gpubench``."""
+    import pytest
+
+    names = [name for group, _ in sizes for name in group]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
+
+    def test_of(snippet: Snippet | LiveCall, libraries: tuple[str, ...]) -> Callable[..., None]:
+        def test(**given: Any) -> None:
+            bench = given.pop("gpubench")
+            (against if against and bench.implementation == "numpy" else snippet).measure(bench, given)
+
+        test.__signature__ = signature  # type: ignore[attr-defined]
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=libraries)(test)
+        return marked
+
+    module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]
+    for group, rows in reversed(sizes):  # the last mark varies slowest
+        values = [row[0] if len(group) == 1 else row for row in rows]
+        module["pytestmark"].append(pytest.mark.parametrize(",".join(group), values))
+    for name, snippet in benchmarks.items():
+        libraries = ("numpy",) if name in in_numpy else (TORCH, "numpy") if against else (TORCH,)
+        module[f"test_{name}"] = test_of(snippet, libraries)
+
+
+@contextmanager
+def _memory_limit(bench: Fixture) -> Iterator[None]:
+    """Within: on the CPU of a system that can do so, memory that isn't free is refused before it is filled, which
+    would have the system end the process. Raises :class:`TooLarge`."""
+    memory = CPU.memory()
+    if bench.device.type != "cpu" or memory is None or sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    import psutil
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(psutil.Process().memory_info().data + MEMORY_SHARE * memory.free)
+    allowed = [limit for limit in (most, *before) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(allowed), before[1]))
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        asked = re.search(r"allocate (\d+) bytes|allocate ([\d.]+ \w+)", str(error))
+        size = bytes_text(int(asked[1])) if asked and asked[1] else asked[2] if asked else "the memory"
+        raise TooLarge(f"needs {size} more on cpu, {bytes_text(memory.free)} are free") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 @contextmanager
@@ -306,8 +346,15 @@ def fresh_inputs(bench: Fixture) -> Iterator[None]:
         yield
 
 
-def measure_call(bench: Fixture, call: Call, check: bool = True) -> None:
-    """Measure it with the fixture. A call that can't be repeated in float64 is recorded as unchecked, with why."""
+def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = False) -> None:
+    """Measure it with the fixture, by the dtype of its data. A call that can't be repeated in float64 is recorded as
+    unchecked, with why."""
+    found = dtypes_of((call.function, call.args, call.kwargs))
+    wanted = str(bench.dtype).removeprefix("torch.")
+    if asked and found and wanted not in found:
+        raise UsageError(f"the data is {', '.join(sorted(found))}, not {wanted}: make it with randn() or dtype=dtype")
+    if not asked:
+        bench.name_dtype(found.pop() if len(found) == 1 else "")
     try:
         bench(call.function, *call.args, check=check, **call.kwargs)
     except Unrepeatable as error:
@@ -345,18 +392,17 @@ def moved(value: Any, bench: Fixture) -> Any:
     return _pytree.tree_map(move, value)
 
 
-def dtype_of(values: Any) -> str | None:
-    """The name of the floating-point dtype that all tensors and networks among these values have, if it is one."""
+def dtypes_of(values: Any) -> set[str]:
+    """Names of the floating-point dtypes of all tensors, networks and arrays among these values."""
     if "torch" not in sys.modules:  # so there is no tensor
-        return None
+        return set()
     import torch
     from torch.utils import _pytree
 
     leaves = _pytree.tree_leaves(values)
-    held = [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
-    tensors = [leaf for leaf in [*leaves, *held] if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
-    names = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
-    return names.pop() if len(names) == 1 else None
+    leaves += [tensor for leaf in leaves if isinstance(leaf, torch.nn.Module) for tensor in leaf.parameters()]
+    names = {str(getattr(leaf, "dtype", "")).removeprefix("torch.") for leaf in leaves}
+    return {name for name in names if name in DTYPES}
 
 
 def _arrays(bench: Fixture, value: Any) -> Any:
@@ -368,5 +414,6 @@ def _arrays(bench: Fixture, value: Any) -> Any:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of a size."""
-    return text.isidentifier() and not keyword.iskeyword(text) and text not in (*KNOWN, "gpubench", "request")
+    """Whether it can be the name of a size: no fixture's, nor one that expressions see."""
+    free = not text.startswith(("gpubench", "benchmark")) and text not in (*KNOWN, "request")
+    return free and text.isidentifier() and not keyword.iskeyword(text)

@@ -187,6 +187,7 @@ class Gpubench(Inputs):
         """Whether anything is timed at all: not with ``--benchmark-disable``."""
         self.called = False
         self.estimate: Estimate | None = None
+        self._data_dtype: str | None = None
         self.parallel: dict[str, Any] = {}
 
     def __call__(  # noqa: PLR0913 - what users write
@@ -246,6 +247,11 @@ class Gpubench(Inputs):
             raise Unmeasurable  # this ends the test
         if estimate.obstacle is not None:
             raise estimate.obstacle
+
+    def name_dtype(self, dtype: str) -> None:
+        """Name the case by the dtype that its data turns out to have; empty where it has none of ours."""
+        self.case = structs.replace(self.case, dtype=dtype or self.case.dtype)
+        self._data_dtype = dtype
 
     # The seven steps ----------------------------------------------------------------------------------------------
 
@@ -385,7 +391,8 @@ class Gpubench(Inputs):
             processes = (Process(index, rounds, kept, iterations, median, iqr_s, latency_s, tuple(raised)),)
         self._session.raised.extend((self.case, flag) for flag in raised)
         measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
-        measurement = Measurement(**structs.asdict(self.case), **measured)
+        named = {"dtype": self._data_dtype} if self._data_dtype is not None else {}
+        measurement = Measurement(**structs.asdict(self.case) | named, **measured)
         # The test may go on adding to what it says of its devices: phases, losses.
         parallel = {"parallel": self.parallel} if self.parallel else {}
         self._benchmark.extra_info[KEY] = measurement.as_dict() | parallel

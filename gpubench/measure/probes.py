@@ -264,7 +264,7 @@ def _copies(tensors: Sequence[torch.Tensor], device: Device, arriving: bool, pin
 
 def stand_in(device: Demo, load: Load, result: Any) -> Callable[..., Any]:
     """What takes the place of a call on a simulated device, once the call itself was made. The first takes longer."""
-    device.clock.launch(FIRST_S, 0.0)
+    device.machine.launch(0.0, host_s=FIRST_S)
     device.launch(load)
 
     def call(*args: Any, **kwargs: Any) -> Any:

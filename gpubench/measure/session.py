@@ -172,7 +172,8 @@ class Session:
             return []  # ceilings are those of one device
         if not any(each.accelerator for each in used) and any(slow_threads(self.canary)):
             return []
-        floor, link = case.implementation == TORCH, len({each.accelerator for each in used}) > 1
+        launches = bool(counted and counted.operations)
+        floor, link = launches and case.implementation == TORCH, len({each.accelerator for each in used}) > 1
         share = counted.convolution_flops / counted.flops if counted and counted.flops else 0.0
         dtype = computed_dtype(case, chosen) if chosen else case.dtype
         flags: list[Flag] = []

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 FUSED = {"flash": 1, "efficient": 3, "cudnn": 3}
 """Kinds of fused attention in torch's names, and where behind queries, keys and values they are told ``is_causal``."""
 
+CHOOSING = frozenset({"index", "index_select", "gather", "take", "embedding", "masked_select"})
+"""torch's operations that read those elements of their first argument that others choose."""
+WHOLE = 0.9
+"""Share of a tensor that views of it must read to count as all: a stencil leaves out its edges."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -32,7 +37,8 @@ class Counted:
 
     ``input_bytes`` and ``output_bytes`` are those of the tensors that are read, parameters included, and come out.
     ``held_bytes`` is what the call is given, room for outputs included, ``peak_bytes`` the most that the tensors made
-    within it held at once, ``moved_bytes`` the traffic of its ``operations``, views aside.
+    within it held at once, ``moved_bytes`` the traffic of its ``operations``, views aside. ``whole``: whether these
+    are known to read all of the arguments, and not ``x[0]`` alone.
     """
 
     flops: float | None
@@ -43,6 +49,7 @@ class Counted:
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
         memory.operations,
         memory.moved,
+        memory.has_read(bare_tensors(args, {name: value for name, value in kwargs.items() if name != "out"})),
     )
 
 
@@ -180,6 +188,7 @@ def _live() -> Any:
             super().__init__()
             self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
+            self._read: dict[int, dict[Any, int]] = {}  # bytes of each view that is read, by storage
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = operator(*args, **(kwargs or {}))
@@ -188,6 +197,9 @@ def _live() -> Any:
                 written = {argument.name for argument in operator._schema.arguments if argument.is_out}
                 read = {name: value for name, value in (kwargs or {}).items() if name not in written}
                 self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+                chosen = operator.overloadpacket.__name__ in CHOOSING
+                for tensor in bare_tensors(args[1:] if chosen else args, read):
+                    self._read.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
             self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
             for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
                 if storage._cdata not in self._known:
@@ -196,6 +208,11 @@ def _live() -> Any:
                     self.peak = max(self.peak, self.now)
                     weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
             return result
+
+        def has_read(self, given: list[Any]) -> bool:
+            """Whether the views of each tensor that were read amount to nearly all of it."""
+            read = {key: sum(views.values()) for key, views in self._read.items()}
+            return all(read.get(each.untyped_storage()._cdata, 0) >= WHOLE * each.nbytes for each in given)
 
         def _gone(self, key: int, nbytes: int) -> None:
             self._known.discard(key)
@@ -249,7 +266,8 @@ def declared(work: Work) -> Work:
 
 
 def agree(work: Work, counted: Counted | None) -> Work:
-    """The declared work, completed by what was counted: bytes too, each input read once and each output written once.
+    """The declared work, completed by what was counted: bytes too, each input read once and each output written once,
+    where inputs are known to be read as a whole.
 
     Raises :class:`WorkMismatch` when declared FLOPs differ from counted ones by more than a thousandth.
     """
@@ -258,7 +276,9 @@ def agree(work: Work, counted: Counted | None) -> Work:
     flops, known = work.flops, counted.flops
     if flops is not None and known is not None and abs(flops - known) > 1e-3 * known:
         raise WorkMismatch(f"{flops:.6g} FLOP declared, {known:.6g} counted: a multiply-add counts as two")
-    nbytes = work.bytes if work.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
+    nbytes = work.bytes
+    if nbytes is None and counted.whole:
+        nbytes = float(counted.input_bytes + counted.output_bytes) or None
     return Work(flops if known is None else known, nbytes, work.items, work.unit)
 
 

@@ -24,7 +24,7 @@ from ..errors import UsageError
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.kinds import KINDS
-from ..runfile.reader import plain_case, workload_of
+from ..runfile.reader import plain_case, workload_by_names
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
@@ -149,7 +149,9 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     others = {name: value for name, value in given.items() if name not in _FIXTURES}
     params = {name: _scalar(name, value, indices.get(name, 0)) for name, value in others.items()}
     markers = Markers.of(item)
-    workload = workload_of(item.nodeid, ambiguous, shipped=_shipped(item))
+    names = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
+    workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=_shipped(item))
     told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
     return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 

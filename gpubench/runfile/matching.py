@@ -22,7 +22,9 @@ SHIPPED = frozenset({
     "sparse", "training", "transfer", "time",
 })  # fmt: skip
 """Names of the files that come with gpubench, or are written by it: another file of such a name keeps its test_."""
-_TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
+_TOKEN = re.compile(
+    r"\s*((?:and|or|not)(?=[\s(])|[()]|(?:[^\s()]|(?<=[\w\])])\((?:[^()]|\([^()]*\))*\))+)"  # torch.add(a, b) is a word
+)
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")

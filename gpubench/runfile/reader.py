@@ -223,17 +223,25 @@ _INDEXED = ("cuda", "xpu")
 def workload_of(fullname: str, ambiguous: Collection[str] = (), shipped: bool = False) -> str:
     """``sorting.TestFast.sort`` of ``a/test_sorting.py::TestFast::test_sort[x]``, as of ``a/sorting_test.py::…``.
 
+    For files that say no more: a name may itself hold brackets and colons, which only pytest can tell apart.
+    """
+    file, _, rest = fullname.partition("::")
+    return workload_by_names(file, rest.partition("[")[0].split("::"), ambiguous, shipped)
+
+
+def workload_by_names(file: str, names: Sequence[str], ambiguous: Collection[str] = (), shipped: bool = False) -> str:
+    """The workload of a test: ``names`` are those of its classes and of its function.
+
     ``ambiguous`` are the names of files that occur twice: there the folder is part of the name. ``shipped`` files come
     with gpubench; another one that is called like one of them is ``test_fft`` in full.
     """
-    file, _, rest = fullname.partition("::")
     place = PurePosixPath(file.replace("\\", "/"))
     stem = place.stem.removeprefix("test_").removesuffix("_test") or place.stem
     if not shipped and place.name in ambiguous and place.parent.name:
         stem = f"{place.parent.name}/{stem}"
     elif not shipped and stem in SHIPPED:
         stem = f"test_{stem}"
-    *classes, function = rest.partition("[")[0].split("::")
+    *classes, function = names
     name = function.removeprefix("test_") or function
     parts = [stem, *classes]
     return ".".join(parts if parts[-1] == name or not name else [*parts, name])

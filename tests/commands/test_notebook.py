@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import gpubench
+from gpubench.commands.cli import parser
 from gpubench.commands.notebook import magic, split_options
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings
@@ -193,16 +194,30 @@ def test_the_magics(capsys):
     assert "<table>" in results._repr_html_()
     for line, message in (
         ("b + 1", "gpubench: unknown name b: make it with setup='b = randn(n, n)', sizes='n=256,1024,4096'"),
-        ("", "gpubench: nothing to time: %gpubench a @ b"),
+        ("", "gpubench time: the following arguments are required: EXPRESSION"),
         ("--sice n=1 a", "gpubench time: unrecognized arguments: --sice: did you mean --size?"),
         ("--output x a", "gpubench: -o, --chart and --processes are for the command"),
         ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
         ("'a + 1' --setup 'x", "No closing quotation"),
-        ("'a + 1' 'a + 2' --against 'a'", "gpubench: against takes one expression"),
+        ("'a + 1' 'a + 2' --against 'a'", "gpubench: --against takes one expression"),
         ("--device nope a + 1", "gpubench: unknown device 'nope'"),
+        ("pd.Series(a)", "gpubench: unknown name 'pd': import it: import pandas as pd"),
+        ("--against a+1 --device demo a + 1", "gpubench: --against is measured on the CPU: add --device cpu"),
     ):
         assert function(line) is None
         assert message in capsys.readouterr().err
+    assert function("--help") is None
+    assert "--against EXPRESSION" in capsys.readouterr().out
+
+
+def test_two_expressions_with_brackets_are_two_results():
+    results = measured("'x[0].sum()' 'x[:, 0].sum()'", x=torch.ones(9, 9))
+    assert [row["workload"] for row in rows(results)] == ["time.x[0].sum()", "time.x[:, 0].sum()"]
+
+
+def test_against_of_data_that_numpy_lacks_is_refused():
+    with pytest.raises(UsageError, match="--against: NumPy has no bfloat16"):
+        gpubench.time("a + a", against="a + a", devices="cpu", preset="smoke", setup="a = randn(9)", dtypes="bfloat16")
 
 
 def test_expressions_in_quotes_are_compared_as_in_the_shell():
@@ -217,10 +232,14 @@ def test_expressions_in_quotes_are_compared_as_in_the_shell():
 
 
 def test_options_end_where_the_expression_begins():
-    assert split_options("--size n=1,2 --no-check a - b --c") == (["--size", "n=1,2", "--no-check"], "a - b --c")
-    assert split_options("--setup='a = \"x\"' a['k']") == (['--setup=a = "x"'], "a['k']")
-    assert split_options("-a") == ([], "-a")
-    assert split_options("f('it\\'s')") == ([], "f('it\\'s')")
+    command = parser("time")
+    for line, words, rest in (
+        ("--size n=1,2 --no-check a - b --c", ["--size", "n=1,2", "--no-check"], "a - b --c"),
+        ("--setup='a = \"x\"' a['k']", ['--setup=a = "x"'], "a['k']"),
+        ("-a", [], "-a"),
+        ("f('it\\'s  so')", [], "f('it\\'s  so')"),
+    ):
+        assert split_options(line, command) == (words, rest)
 
 
 def test_in_a_notebook_of_ipython():

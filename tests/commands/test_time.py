@@ -2,13 +2,19 @@
 
 import argparse
 import json
+import os
+import runpy
 import shlex
+import sys
+import tempfile
 
+import psutil
 import pytest
 from inprocess import gpubench
 
+from gpubench.commands import time
 from gpubench.commands.cli import parser
-from gpubench.commands.time import benchmark_file_of, parse_sizes
+from gpubench.commands.time import benchmark_file_of, parse_sizes, require_expressions
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 
@@ -49,6 +55,9 @@ def test_sizes(texts, sizes):
         (["lambda=1"], "'lambda' can't be the name of a size"),
         (["torch=1"], "'torch' can't be the name of a size"),
         (["n=1..1e14", "m=1..1e5"], "799 sizes: at most 200 are measured at once"),
+        (["n=1e-300..1e14"], "201 sizes: at most 200 are measured at once"),
+        (["benchmark=4"], "'benchmark' can't be the name of a size"),
+        (["gpubench_device=4"], "'gpubench_device' can't be the name of a size"),
     ],
 )
 def test_sizes_that_are_none(texts, message):
@@ -66,11 +75,19 @@ def test_sizes_that_are_none(texts, message):
         ("a.T --setup 'a = randn(n)'", "unknown name 'n' in the setup: if it is a size, add --size n=256,1024,4096"),
         ("'softmax(a, -1)' --setup 'a = randn(9)'", "unknown function 'softmax': write torch.softmax or F.softmax"),
         ("'a @@ b'", "expression 'a @@ b' is not Python: invalid syntax at 'a @@ b'"),
-        ("a --setup 'a = (' ", "--setup is not Python: '(' was never closed"),
+        ("a --setup 'a = (' ", "the setup is not Python: '(' was never closed"),
         ("'' ", "expression '' is empty: write for example 'a @ b'"),
         ("1 '1 '", "an expression is given twice"),
         ("1 2 --against 3", "--against takes one expression"),
         ("1 --import 'os; rm'", "--import 'os; rm': expected the name of a module"),
+        ("1 --import nowhere.at", "--import nowhere.at: there is no such module"),
+        ("'pd.Series([1])'", "unknown name 'pd': import it: --import pandas"),
+        ("'jnp.sin(x)' --setup 'x = 1'", "unknown name 'jnp': import it: --import jax.numpy"),
+        ("'json.dumps(x)' --setup 'x = 1'", "unknown name 'json': import it: --import json"),
+        (f"'{'a' * 1001}'", "an expression has 1000 characters at most, not 1001"),
+        ("'np.sort(a)' --setup 'a = 1' --against 'np.sort(a)'", "the expression is in NumPy too: leave out --against"),
+        ("a --setup 'a = 1' --against a+1 --device cuda", "--against is measured on the CPU: add --device cpu"),
+        ("a --setup 'a = 1' --against a+1 --dtype bfloat16", "--against: NumPy has no bfloat16"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_timed_is_refused_with_how(line, message):
@@ -80,20 +97,32 @@ def test_what_can_not_be_timed_is_refused_with_how(line, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_benchmark_file_is_python_with_all_that_was_asked(tmp_path):
+def test_the_benchmark_file_makes_what_was_asked(tmp_path):
     line = "'a[::2] @ \"b\"' 'np.sin(a)' --setup 'a = 1' --size 'n=1,2 m=3' --size k=4 --dtype tf32 --variant compile"
     path = timing(line).write(tmp_path)
-    source = path.read_text()
-    compile(source, path.name, "exec")
     assert path.name == "test_time.py"
-    assert "parametrize('n,m', [(1, 3), (2, 3)])" in source
-    assert "parametrize('k', [4])" in source
-    assert "dtypes=('tf32',), variants=('compile',), size='n'" in source
-    assert source.count("implementations=('numpy',)") == 1
+    module = runpy.run_path(str(path))
+    libraries = {name: module[f"test_{name}"].pytestmark[0].kwargs["implementations"]
+                 for name in ('a[::2] @ "b"', "np.sin(a)")}  # fmt: skip
+    assert list(libraries.values()) == [("torch",), ("numpy",)]
+    terms, *sweeps = module["pytestmark"]
+    assert terms.kwargs == {"size": "n", "dtypes": ("tf32",), "variants": ("compile",)}
+    assert [sweep.args for sweep in sweeps] == [("k", [4]), ("n,m", [(1, 3), (2, 3)])]
 
 
-def test_a_module_makes_names_that_are_not_known_before():
+def test_a_module_makes_names_that_are_not_known_before(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
     assert list(timing("'f(x)' --import mine").benchmarks) == ["f(x)"]
+
+
+@pytest.mark.parametrize(
+    "texts", [["x[0]", "x[1]"], ["a # b::c", "a # b::d"], ["'x y'", "'x  y'"], ["1" * 100, "1" * 101]]
+)
+def test_two_expressions_have_two_names(texts):
+    named = require_expressions(texts, "", None)
+    assert (len(named), list(named.values())) == (2, texts)
+    assert len(require_expressions(texts[:1], "", texts[0])) == 2, "the same text in NumPy"
 
 
 SMOKE = ("--preset=smoke", "--no-ceilings", "--device=cpu")
@@ -103,7 +132,7 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     words = ["a @ b", "torch.mm(a, b)", "--setup=a, b = randn(n, n), randn(n, n)", "--size=n=8..32"]
     done = gpubench("time", *words, *SMOKE, "--processes=2", "-o", "mine.json", "--chart=c.svg", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.svg", "mine.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.svg", "mine.json"], done.stderr
     run = read(tmp_path / "mine.json")
     assert {(each.workload, each.params["n"], each.size) for each in run.results} == {
         (f"time.{text}", n, "n") for text in words[:2] for n in (8, 16, 32)
@@ -121,11 +150,20 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     assert [text for text in read_by_people if "a @ b" not in text or f"time.{words[0]}" in text] == []
 
 
-def test_a_benchmark_that_fails_is_a_line_and_exit_code_1(tmp_path):
-    done = gpubench("time", "a @ b", "--setup=a, b = randn(2, 3), randn(2, 3)", *SMOKE, cwd=tmp_path)
+def test_an_expression_that_fails_is_said_once_and_ends_with_2(tmp_path):
+    words = ["a @ b", "--setup=a, b = randn(2, n), randn(2, n)", "--size=n=3,4"]
+    done = gpubench("time", *words, *SMOKE, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = (line for line in done.stderr.splitlines() if "mat1 and mat2 shapes cannot be multiplied" in line)
+    assert line == done.stderr.splitlines()[-1]
+    assert line.startswith("gpubench time: RuntimeError: ")
+
+
+def test_one_expression_of_two_that_fails_is_a_line_of_the_table(tmp_path):
+    done = gpubench("time", "a.nope()", "a + a", "--setup=a = randn(2)", *SMOKE, cwd=tmp_path)
     assert done.returncode == 1
-    (line,) = (line for line in done.stdout.splitlines() if "a @ b" in line)
-    assert line.startswith("a @ b on cpu: error: RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)")
+    assert done.stdout.count("no attribute 'nope'") == 1
+    assert "no attribute 'nope'" not in done.stderr
 
 
 def test_where_every_expression_was_skipped_it_ends_with_2_and_the_reason(tmp_path):
@@ -133,11 +171,95 @@ def test_where_every_expression_was_skipped_it_ends_with_2_and_the_reason(tmp_pa
     done = gpubench("time", "a + a", "a * a", *words, *SMOKE, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()[-1:]
-    assert line.startswith("gpubench time: nothing was measured: ")
-    assert " more on cpu, " in line
+    assert line.startswith("gpubench time: a + a: needs 40.0 TB more on cpu, ")
     assert {each.status for each in read(tmp_path / "r.json").results} == {"skipped"}
     done = gpubench("time", "a + a", words[0], "--size=n=8,1e13", *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, "one of two sizes was measured"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no such limit")
+@pytest.mark.parametrize("setup", ["torch.ones({n})", "np.ones({n})", "[0] * {n}"])
+def test_memory_that_is_not_free_is_refused_before_it_is_filled(tmp_path, setup):
+    size = psutil.virtual_memory().available // 7  # of 8 bytes: more than is free, less than there is
+    done = gpubench("time", "len(a)", f"--setup=a = {setup.format(n=size)}", "--dtype=float64", *SMOKE, cwd=tmp_path)
+    assert done.returncode == 2
+    assert " more on cpu, " in done.stderr
+
+
+def test_one_number_is_one_line(tmp_path):
+    done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *star = done.stdout.splitlines()
+    assert head.split()[:3] == ["1", "+", "1"]
+    assert head.split()[4].rstrip("*") in ("ns", "µs")
+    assert len(star) == ("*" in head)
+    whole = gpubench("time", "1 + 1", "-v", *SMOKE, cwd=tmp_path)
+    assert "PyTorch" in whole.stdout
+    assert "Devices: CPU" in whole.stderr
+
+
+def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "_LONG_S", 0.0)
+    done = gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path)
+    assert (
+        done.stderr
+        == "gpubench time: 1 + 1 has been running for 0 s: after 120 s it is ended, and Ctrl-C ends it now\n"
+    )
+
+
+def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_path):
+    texts = ["x[0].sum()", "x[:, 0].sum()", "x[::2].sum()", "torch.cat([x, x])"]
+    done = gpubench("time", *texts, "--setup=x = randn(n, n)", "--size=n=8,16", *SMOKE, "-o=i.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = read(tmp_path / "i.json")
+    assert [each.workload for each in run.results[::2]] == [f"time.{text}" for text in texts]
+    assert len({each.id for each in run.results}) == 8
+    work = {each.workload: each.work.bytes for each in run.results if each.params["n"] == 16}
+    assert work["time.x[0].sum()"] is None, "the inputs are read in part"
+    assert work["time.torch.cat([x, x])"] == 4 * (16 * 16 + 2 * 16 * 16)
+    shown = gpubench("show", "i.json", cwd=tmp_path)
+    exported = gpubench("export", "i.json", "--to", "csv", cwd=tmp_path)
+    for text in texts:
+        assert (text in done.stdout, text in shown.stdout, text in exported.stdout.replace('""', '"')) == (True,) * 3
+    for text in texts:
+        compared = gpubench("compare", "i.json", "i.json", "-k", text, cwd=tmp_path)
+        assert compared.stdout.count("n=16") >= 1, compared.stderr
+        assert [other for other in texts if other != text and other in compared.stdout] == []
+
+
+@pytest.mark.parametrize(
+    ("setup", "text", "dtype"),
+    [("x = np.ones(9)", "x + x", "float64"), ("x = randn(9)", "x + x", "float32"), ("x = 1", "x + x", ""),
+     ("x = torch.ones(9, dtype=torch.int32)", "x + x", "")],
+)  # fmt: skip
+def test_the_dtype_is_that_of_the_data(tmp_path, setup, text, dtype):
+    done = gpubench("time", text, f"--setup={setup}", "-o=r.json", *SMOKE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (result,) = read(tmp_path / "r.json").results
+    assert result.dtype == dtype
+    if dtype == "float64":
+        done = gpubench("time", text, f"--setup={setup}", "--dtype=bfloat16", *SMOKE, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (
+            2, "gpubench time: the data is float64, not bfloat16: make it with randn() or dtype=dtype\n",
+        )  # fmt: skip
+
+
+def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_path):
+    (tmp_path / "sub").mkdir()
+    gone = "--setup=import shutil; shutil.rmtree('sub', ignore_errors=True)"
+    done = gpubench("time", "1 + 1", gone, *SMOKE, "-o=sub/r.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 + 1" in done.stdout
+    assert "sub/r.json: can't be written" in done.stderr
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "gpubench-time-left"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    assert gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path).returncode == 0
+    assert list(tmp_path.glob("gpubench-time-*")) == []
 
 
 def test_own_modules_and_numpy(tmp_path):
@@ -150,9 +272,8 @@ def test_own_modules_and_numpy(tmp_path):
     assert "NumPy" in done.stdout
     assert "time.twice(a), float32" not in done.stdout
     done = gpubench("time", "twice(q + k)", "--import=mine", *SMOKE, cwd=tmp_path)
-    assert "unknown names q, k: make them in the setup, for example 'q, k = randn(n, n), randn(n, n)'" in done.stdout
-    done = gpubench("time", "f(1)", "--import=nowhere", *SMOKE, cwd=tmp_path)
-    assert "can't import nowhere: ModuleNotFoundError: No module named 'nowhere'" in done.stdout
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpubench time: unknown names q, k: make them in the setup, for example 'q, k = ran")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +283,8 @@ def test_own_modules_and_numpy(tmp_path):
         (["--device=cuba"], "unknown device 'cuba'"),
         (["-o=no/such/r.json"], "no/such/r.json: no such folder"),
         (["-o=other.txt"], "other.txt: exists already"),
+        (["-o=fifo"], "fifo: exists already"),
+        (["--chart=c.pdf"], "c.pdf: a picture's name ends in .svg or .png"),
         (["--kind=time"], "--kind is for --chart FILE"),
         (["--chart=c.svg", "--kind=pie"], "argument --kind: invalid choice: 'pie'"),
         (["--processes=0"], "processes must be 1 or more, not 0"),
@@ -169,6 +292,8 @@ def test_own_modules_and_numpy(tmp_path):
 )
 def test_what_can_not_be_done_ends_with_2_and_a_line(tmp_path, words, message):
     (tmp_path / "other.txt").write_text("mine")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "fifo")
     done = gpubench("time", "torch.ones(3)", "--preset=smoke", "--no-ceilings", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr

@@ -25,12 +25,12 @@ from gpubench.devices.demo import (
     PINNED,
     REACHED,
     WAIT_S,
-    DemoClock,
 )
 from gpubench.report.charts.pictures import render
 from gpubench.report.results import Results
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
+from gpubench.testing import VirtualMachine
 
 
 def test_it_is_measured_only_when_it_is_named():
@@ -42,15 +42,14 @@ def test_it_is_measured_only_when_it_is_named():
 
 
 def test_its_clock_passes_as_work_is_launched_and_waited_for():
-    clock = DemoClock()
-    clock.launch(1e-6, 1e-3)
-    assert clock.now() == pytest.approx(1e-6, rel=0.1)  # queued, not done
-    clock.wait()
-    assert clock.now() == pytest.approx(1e-3 + WAIT_S, rel=0.1)
-    again = DemoClock()
-    again.launch(1e-6, 1e-3)
-    again.wait()
-    assert again.time_s == pytest.approx(clock.time_s, abs=1e-7)  # the same in every run
+    first, again = (VirtualMachine(wait_cost_s=WAIT_S, jitter=0.01) for _ in range(2))
+    for machine in (first, again):
+        machine.launch(1e-3, host_s=1e-6)
+        assert machine.now() == pytest.approx(1e-6, rel=0.1)  # queued, not done
+        machine.synchronize(0)
+        assert machine.now() == pytest.approx(1e-3 + WAIT_S, rel=0.1)
+        assert machine.now() != pytest.approx(1e-3 + WAIT_S, rel=1e-5)
+    assert again.time_s == first.time_s  # the same in every run
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,24 @@
 """Expressions as functions of what they use."""
 
+import numpy as np
 import pytest
 import torch
 
 from gpubench.errors import UsageError
+from gpubench.measure import ceilings
 from gpubench.measure.expression import (
     brought,
-    called_names,
-    dtype_of,
+    dtypes_of,
     function_of,
-    made_names,
+    is_name,
+    names_in,
     on_numpy,
     parse,
     unknown_names,
-    used_names,
 )
-
-
-def names(text):
-    return used_names(parse(text, "it"))
+from gpubench.measure.session import Session, Settings
+from gpubench.measure.work import Counted
+from gpubench.runfile.schema import Case, Ceilings, Work
 
 
 def call(text, **namespace):
@@ -26,21 +26,24 @@ def call(text, **namespace):
     return made, made.function(*made.args, **made.kwargs)
 
 
-def test_names_are_those_that_are_read_in_their_order():
-    assert names("a @ b + a.T") == ["a", "b"]
-    assert set(names("x += y")) == {"x", "y"}
-    assert made_names(parse("import math as m; a, (b, *c) = f(); d: int = 1; x += 1\nfor i in c: pass", "it")) == set(
-        "mabcdi"
-    )
-    assert made_names(parse("def f(p, *q, r=1): pass\nlambda s: s\ntry: pass\nexcept E as t: pass", "it")) == set(
-        "fpqrst"
-    )
+@pytest.mark.parametrize(
+    ("text", "read", "made"),
+    [
+        ("a @ b + a.T", "ab", ""),
+        ("x += y", "xy", "x"),
+        ("x[idx].sum()", ["x", "idx"], ""),
+        ("import math as m; a, (b, *c) = f(); d = 1\nfor i in c: pass", "fc", "mabcdi"),
+        ("def g(p, *q, r=1): return p + t\nlambda s: s\ntry: pass\nexcept E as u: pass", "Et", "gu"),
+        ("[x @ y for x, y in zip(a, b)]", ["zip", "a", "b"], ""),
+    ],
+)
+def test_names_that_are_read_in_their_order_and_made(text, read, made):
+    assert names_in(text) == (list(read), set(made))
 
 
 def test_unknown_names_are_those_that_nothing_makes():
     assert unknown_names(["a = randn(n)", "a @ b"], ["n"]) == ["b"]
     assert unknown_names(["", "[x for x in range(3)] + torch.tolist(F, np)"], []) == []
-    assert called_names("f(g(x)) + a.h(1)") == {"f", "g"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,9 @@ def test_unknown_names_are_those_that_nothing_makes():
         ("a = 1\nb = (", r"it is not Python: .* in line 2 at 'b = \('"),
         ("  ", "it is empty"),
         ("a\0b", "it is not Python: "),
+        ("return a", "it is not Python: 'return' outside function"),
+        ("+".join("a" * 3000), "it is nested too deeply"),
+        ("a" + ".T" * 20_000, "it is nested too deeply"),
     ],
 )
 def test_what_is_no_python_is_refused_with_the_place(text, message):
@@ -95,7 +101,7 @@ def test_the_last_statement_gives_the_result(text, result):
 
 def test_several_results_and_none():
     assert call("x, y = a, b", a=1, b=2)[1] == (1, 2)
-    assert call("for i in range(2): pass")[1] is not None  # the loop's variable
+    assert call("for i in range(2): pass")[1] is None
     assert call("if a: pass", a=1)[1] is None
 
 
@@ -107,12 +113,39 @@ def test_numpy_is_recognised_by_its_name():
 def test_a_module_brings_its_public_names():
     names = brought("math")
     assert names["pi"] == names["math"].pi
+    names = brought("xml.dom")
+    assert names["Node"] is names["xml"].dom.Node
     with pytest.raises(UsageError, match="can't import nowhere: ModuleNotFoundError"):
         brought("nowhere")
 
 
-def test_one_dtype_of_all_tensors():
+def test_what_people_call_a_module():
+    pytest.importorskip("pandas")
+    assert brought("pandas")["pd"].Series is brought("pandas")["Series"]
+
+
+def test_dtypes_are_those_of_tensors_arrays_and_networks():
     half, single = torch.ones(1, dtype=torch.float16), torch.ones(1)
-    assert dtype_of([half, {"x": half}]) == "float16"
-    assert dtype_of([half, single]) is None
-    assert dtype_of([torch.nn.Linear(1, 1).to(torch.bfloat16), torch.ones(1, dtype=torch.int64)]) == "bfloat16"
+    assert dtypes_of([half, {"x": half}]) == {"float16"}
+    assert dtypes_of([half, single, np.ones(1)]) == {"float16", "float32", "float64"}
+    assert dtypes_of([torch.nn.Linear(1, 1).to(torch.bfloat16), torch.ones(1, dtype=torch.int64)]) == {"bfloat16"}
+    assert dtypes_of([1.5, "x", np.arange(3)]) == set()
+
+
+@pytest.mark.parametrize("name", ["gpubench_device", "benchmark", "request", "torch", "lambda", "a b"])
+def test_names_that_a_size_can_not_have(name):
+    assert not is_name(name)
+    assert is_name("snippet")
+
+
+def test_what_launches_nothing_is_not_implausible(monkeypatch):
+    session = Session(Settings())
+    vars(session).update(ceilings={"cpu": Ceilings(launch_floor_s=1e-3)}, canary=None)
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_: {})
+    case = Case("time.1 + 1", "cpu", "float32", devices=("cpu",))
+    for counted, names in (
+        (None, []),
+        (Counted(None, 0, operations=0), []),
+        (Counted(None, 0, operations=1), ["implausible"]),
+    ):
+        assert [flag.name for flag in session.doubt(case, Work(), 1e-6, counted)] == names

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure.work import count, flop_counter, plain_number, substituted
+from gpubench.measure.work import agree, count, flop_counter, plain_number, substituted
+from gpubench.runfile.schema import Work
 
 
 @pytest.mark.parametrize(
@@ -161,3 +162,22 @@ print(counted.flops, counter.get_total_flops(), counted.operations, "torch._dyna
 def test_neither_counting_nor_checking_imports_torchs_compiler():
     done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1024.0", "1024", "1", "False"]
+
+
+@pytest.mark.parametrize(
+    ("call", "whole"),
+    [
+        (lambda x, index: x.sum(), True),
+        (lambda x, index: x[1:-1] + x[2:] + x[:-2], True),
+        (lambda x, index: x[0].sum(), False),
+        (lambda x, index: x[index].sum(), False),
+        (lambda x, index: torch.nn.functional.embedding(index, x), False),
+        (lambda x, index: x.T, False),
+    ],
+)
+def test_traffic_is_unknown_where_inputs_are_read_in_part(call, whole):
+    x, index = torch.ones(64, 64), torch.arange(8)
+    counted = count(lambda x: call(x, index.to(x.device)), (x,), {})
+    assert counted.whole == whole
+    assert (agree(Work(), counted).bytes is None) != whole
+    assert agree(Work(bytes=5.0), counted).bytes == 5.0

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import records
+from gpubench.report.charts.material import ChartData
 from scipy.stats import mannwhitneyu
 
 from gpubench import statistics
 from gpubench.commands.cli import main
 from gpubench.report import table, trend
-from gpubench.report.charts.material import ChartData
 from gpubench.report.charts.theme import LIGHT
 from gpubench.report.charts.trend_chart import trend_figures
 from gpubench.runfile.reader import read

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import records
+from gpubench.report.judgement import crossover_table
+from gpubench.report.labels import Names
+from gpubench.report.speedup import pair, pair_or_libraries, resolve
+from gpubench.report.table import results_table
 
 from gpubench.commands.cli import main
 from gpubench.commands.report import read_all
-from gpubench.report.judgement import crossover_table
-from gpubench.report.labels import Names
 from gpubench.report.scaling import scaling_table
-from gpubench.report.speedup import pair, pair_or_libraries, resolve
-from gpubench.report.table import results_table
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data
 from gpubench.runfile.matching import shown_name
 from gpubench.runfile.schema import Case

@@ -8,7 +8,8 @@ from gpubench.runfile.matching import matcher
 from gpubench.runfile.schema import Case
 
 NAMES = ["test_matmul.py::test_square[cuda:0-float32-64]", "matmul.square[float32-n=64]", "cuda:0", "parallel"]
-NAMES += ["n=10000000", *names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))]
+NAMES += ["time.torch.add(a[0], f(b))[float32]", "n=10000000"]
+NAMES += names_of(Case("matmul.square", "cpu", kind="matmul", title="n × n"))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,10 @@ NAMES += ["n=10000000", *names_of(Case("matmul.square", "cpu", kind="matmul", ti
         ("n × n matrix products", True),
         ("matrix or networks", True),
         ("networks", False),
+        ("time.torch.add(a[0], f(b))", True),
+        ("torch.add(a[0], f(b)) or matmul", True),
+        ("torch.add(a, b)", False),
+        ("not(conv)", True),
     ],
 )
 def test_names_as_they_are_shown(expression, expected):
