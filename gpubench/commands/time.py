@@ -213,7 +213,8 @@ def _brief(results: Results) -> str:
     study = results.study
     several = len(study.measured) > 1
     cells = [words.name(study.measured[0].result)]
-    cells += [f"{study.names.of(row)} " * several + f"{words.time(row)} {words.precision(row)}" for row in study.measured]
+    for row in study.measured:
+        cells.append(f"{study.names.of(row)} " * several + f"{words.time(row)} {words.precision(row)}")
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
     return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
