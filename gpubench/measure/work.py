@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import Device
 from ..errors import UsageError, WorkMismatch
-from ..runfile.schema import Work
+from ..runfile.schema import MOST_OPERATORS, Operators, Work
 from .data import bare_tensors, dispatch_mode, memory_key, tensors
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Counted:
     convolution_flops: float = 0.0
     operations: int = 0
     moved_bytes: int = 0
+    operators: tuple[Operators, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
     target = to_meta(call)
-    counter, memory = flop_counter(), _live()
+    counter = flop_counter()
+    memory = watch(counter)
     try:
         with memory, counter, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
@@ -162,6 +164,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
         memory.operations,
         memory.moved,
+        memory.seen(),
     )
 
 
@@ -170,9 +173,37 @@ def _bytes(counted: list[Any]) -> int:
     return sum({memory_key(tensor): tensor.nbytes for tensor in counted}.values())
 
 
-def _live() -> Any:
+NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
+MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "_foreach", "_fused", "dropout", "constant_pad_nd", "full")
+"""Parts of the names of operators that read and write each element once, besides those that torch tags so."""
+
+
+def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
+    """A kind of :class:`~gpubench.runfile.schema.Operators`: those whose times on GPUs follow one rule.
+
+    A convolution whose kernel is a single point is a product: no algorithm spares it multiplications.
+    """
+    import torch
+
+    name = operator._schema.name.partition("::")[2]
+    if "convolution" in name:
+        weights = args[2] if "backward" in name else args[1]
+        return "convolution" if max(weights.shape[2:], default=1) > 1 else "product"
+    if flops:
+        return "product"
+    if any(part in name for part in NORMALISATIONS):
+        return "normalisation"
+    if torch.Tag.pointwise in operator.tags or any(part in name for part in MOVES):
+        return "elementwise"
+    return "other"
+
+
+def watch(counter: FlopCounterMode) -> Any:
     """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
-    but for views, ``moved`` the bytes that these read and wrote."""
+    but for views, ``moved`` the bytes that these read and wrote, ``seen()`` what they were, by kind and size.
+
+    ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
+    """
     import torch
 
     class Live(dispatch_mode()):  # type: ignore[misc]
@@ -180,14 +211,13 @@ def _live() -> Any:
             super().__init__()
             self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
+            self._groups: dict[tuple[str, int, int], list[float]] = {}
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = operator(*args, **(kwargs or {}))
+            kwargs = kwargs or {}
+            result = operator(*args, **kwargs)
             if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
-                self.operations += 1
-                written = {argument.name for argument in operator._schema.arguments if argument.is_out}
-                read = {name: value for name, value in (kwargs or {}).items() if name not in written}
-                self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+                self._note(operator, args, kwargs, result)
             self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
             for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
                 if storage._cdata not in self._known:
@@ -196,6 +226,23 @@ def _live() -> Any:
                     self.peak = max(self.peak, self.now)
                     weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
             return result
+
+        def _note(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+            written = {argument.name for argument in operator._schema.arguments if argument.is_out}
+            read = {name: value for name, value in kwargs.items() if name not in written}
+            nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+            self.operations += 1
+            self.moved += nbytes
+            count_flops = counter.flop_registry.get(operator._overloadpacket)
+            flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
+            if nbytes:  # else it made no more than a note
+                size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
+                group = self._groups.setdefault(size, [0, 0.0, 0.0])
+                group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
+
+        def seen(self) -> tuple[Operators, ...]:
+            groups = [Operators(size[0], int(group[0]), group[1], group[2]) for size, group in self._groups.items()]
+            return tuple(groups) if len(groups) <= MOST_OPERATORS else ()
 
         def _gone(self, key: int, nbytes: int) -> None:
             self._known.discard(key)
@@ -259,7 +306,7 @@ def agree(work: Work, counted: Counted | None) -> Work:
     if flops is not None and known is not None and abs(flops - known) > 1e-3 * known:
         raise WorkMismatch(f"{flops:.6g} FLOP declared, {known:.6g} counted: a multiply-add counts as two")
     nbytes = work.bytes if work.bytes is not None else float(counted.input_bytes + counted.output_bytes) or None
-    return Work(flops if known is None else known, nbytes, work.items, work.unit)
+    return Work(flops if known is None else known, nbytes, work.items, work.unit, counted.operators)
 
 
 def require_least(flops: float, ran: float) -> None:

@@ -1,0 +1,180 @@
+"""How long work takes on a card: at least, by physics; and likely, by what other cards' timings taught.
+
+Both begin with the roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009): the larger
+of the arithmetic at the card's peak and the bytes at its memory's rate. :func:`shortest` takes only what no fusion,
+cache or compiler avoids. :func:`likely` goes operator by operator and multiplies by factors that
+``docs/experiments/learn_estimate.py`` learned; docs/estimate.md says how wrong it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..runfile.schema import Operators, Work
+from .cards import Card
+
+LEARNED = Path(__file__).with_name("factors.json")
+SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3
+"""The bound is divided by these: of a datasheet, of one that the card beats (GeForce in half precision reached 1.16
+times theirs), and of peaks that were measured, which is noisy."""
+LAUNCH_S = 2e-6
+"""A call takes at least this long, in seconds: less than any launch that we know of (a round trip takes 6–9 µs on an
+RTX 5060 and an MI300X, by clpeak's README)."""
+KERNEL_S, DISPATCH_S = 3e-6, 1e-5
+"""Seconds per operator: of a kernel at least, as aiconfigurator counts; and of eager PyTorch with its launch."""
+FAST_CONVOLUTION = 4.0
+"""Winograd's F(4x4, 3x3) does that many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
+Algorithms for Convolutional Neural Networks*, 2016)."""
+OTHER_SHARE, OTHER_HIGH = 0.2, 4.0
+"""Operators that nothing was learned of may make up this share of the time; they may take so many times the bound."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The shortest possible time, and what binds: ``arithmetic``, ``memory`` or ``launch``. ``complete`` is false where
+    the work or a figure of the card is unknown, so that only a launch is left."""
+
+    seconds: float
+    binds: str
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Likely:
+    """An interval of seconds, and its middle."""
+
+    low_s: float
+    middle_s: float
+    high_s: float
+
+
+class Factor(Struct, frozen=True):
+    """Time over bound of one kind of operator. The middle is ``exp(intercept + slope * crowding) >= least`` times the
+    bound, plus up to ``small_s`` for operators too small to fill the card; the interval is ``low`` to ``high`` times
+    the middle."""
+
+    intercept: float
+    slope: float
+    least: float
+    small_s: float
+    low: float
+    high: float
+
+    def middle(self, bound_s: float, crowding: float) -> float:
+        """Seconds. ``crowding`` is the logarithm of FLOP/s promised per watt."""
+        factor = max(math.exp(self.intercept + self.slope * crowding), self.least)
+        return factor * bound_s + min(bound_s, self.small_s)
+
+
+class _Learned(Struct, frozen=True):
+    level: float
+    kinds: dict[str, Factor]
+
+
+@functools.cache
+def learned_factors() -> Mapping[str, Factor]:
+    """The factors that the package ships, by kind of operator."""
+    return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned).kinds
+
+
+def safety(card: Card) -> float:
+    """What a bound of this card is divided by."""
+    if card.measured:
+        return SAFETY_MEASURED
+    return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
+
+
+def arithmetic_s(flops: float, dtype: str, card: Card) -> float | None:
+    """Seconds at the peak of the dtype, ``None`` where nothing says it."""
+    if not flops:
+        return 0.0
+    peak = card.flop_per_s(dtype)
+    return flops / peak if peak else None
+
+
+def memory_s(nbytes: float, card: Card, cached: bool) -> float | None:
+    """Seconds to move so many bytes, less those that the last cache may spare if ``cached``.
+
+    What a call leaves in the cache spares the next at most one read and one write of each byte of it: hence twice its
+    size. ``None`` where the card's rate, or its cache, is unknown.
+    """
+    rate, cache = card.value("memory"), card.value("cache")
+    if rate is None or (cached and cache is None):
+        return None
+    return max(0.0, nbytes - 2 * (cache or 0.0) * cached) / rate
+
+
+def least_flops(work: Work) -> float:
+    """FLOPs that no algorithm in use spares."""
+    convolutions = sum(each.flops for each in work.operators if each.kind == "convolution")
+    return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
+
+
+def shortest(work: Work, dtype: str, card: Card) -> Bound:
+    """The time that no program for this card can beat."""
+    parts = {"launch": LAUNCH_S}
+    if work.flops and (seconds := arithmetic_s(least_flops(work), dtype, card)) is not None:
+        parts["arithmetic"] = seconds / safety(card)
+    if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
+        parts["memory"] = seconds / safety(card)
+    binds = max(parts, key=lambda name: parts[name])
+    return Bound(parts[binds], binds, complete=len(parts) > 1)
+
+
+def likely(work: Work, dtype: str, card: Card, factors: Mapping[str, Factor] | None = None) -> Likely | str:
+    """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
+    factors = learned_factors() if factors is None else factors
+    watt, promised = card.value("watt"), card.flop_per_s("float32")
+    crowding = math.log(promised / watt) if watt and promised else None
+    low_s = middle_s = high_s = other_s = 0.0
+    operators = work.operators or _one_operator(work, dtype, card)
+    for each in operators:
+        slow = _roofline_s(each, dtype, card, cached=False)
+        fast = _roofline_s(each, dtype, card, cached=card.value("cache") is not None)
+        if slow is None or fast is None:
+            return "a figure of the GPU is unknown"
+        kind = "product" if each.kind == "convolution" else each.kind
+        factor = factors.get(kind, factors["elementwise"])
+        if factor.slope and crowding is None:
+            return "the GPU's power limit is unknown"
+        middle = each.count * factor.middle(slow, crowding or 0.0)
+        learned_here = dtype == "float32" and kind in factors and each.kind != "convolution"
+        # Where nothing was learned the bound itself stands for the fastest.
+        low_s += each.count * (factor.low * factor.middle(fast, crowding or 0.0) if learned_here else _least_s(each, fast))
+        high_s += middle * (factor.high if kind in factors else OTHER_HIGH)
+        middle_s += middle
+        other_s += 0.0 if kind in factors else middle
+    if not operators:
+        return "its operators are unknown"
+    if other_s > OTHER_SHARE * middle_s:
+        return "nothing was learned of its operators"
+    count = sum(each.count for each in operators)
+    low_s, middle_s = max(low_s, KERNEL_S * count), max(middle_s, KERNEL_S * count)
+    return Likely(max(low_s, shortest(work, dtype, card).seconds), middle_s, high_s + DISPATCH_S * count)
+
+
+def _least_s(each: Operators, bound_s: float) -> float:
+    return bound_s / FAST_CONVOLUTION if each.kind == "convolution" else bound_s
+
+
+def _roofline_s(each: Operators, dtype: str, card: Card, cached: bool) -> float | None:
+    """Seconds of one of these operators."""
+    arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
+    memory = memory_s(each.bytes / each.count, card, cached)
+    return None if arithmetic is None or memory is None else max(arithmetic, memory)
+
+
+def _one_operator(work: Work, dtype: str, card: Card) -> tuple[Operators, ...]:
+    if not work.bytes:
+        return ()
+    arithmetic, memory = arithmetic_s(work.flops or 0.0, dtype, card), memory_s(work.bytes, card, cached=False)
+    kind = "product" if (arithmetic or 0.0) > (memory or 0.0) else "elementwise"
+    return (Operators(kind, 1, work.flops or 0.0, work.bytes),)
