@@ -208,11 +208,13 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     from gpubench.measure.work import flop_counter, watch
 
     with torch.device("meta"):
-        model = NETWORKS[network](transformers, tokens)
+        model = NETWORKS[network](transformers, tokens).train(mode == "train")
         ids = torch.zeros(batch, tokens, dtype=torch.int64)
+        # Without a mask, or with the other kind, transformers look for padding in the data.
+        mask = torch.zeros(batch, 1, tokens, tokens) if network == "bert_large" else torch.ones(batch, tokens)
     counter = flop_counter()
     with (seen := watch(counter)), counter, torch.set_grad_enabled(mode == "train"):
-        result = model(input_ids=ids, use_cache=False).logits
+        result = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         if mode == "train":
             result.sum().backward()
     parameters = sum(parameter.nbytes for parameter in model.parameters())

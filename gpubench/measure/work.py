@@ -174,7 +174,7 @@ def _bytes(counted: list[Any]) -> int:
 
 
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
-MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "_foreach", "_fused", "dropout", "constant_pad_nd", "full")
+MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "_foreach", "_fused", "pad_nd", "full", "bernoulli", "dropout")
 """Parts of the names of operators that read and write each element once, besides those that torch tags so."""
 
 
@@ -235,7 +235,7 @@ def watch(counter: FlopCounterMode) -> Any:
             self.moved += nbytes
             count_flops = counter.flop_registry.get(operator._overloadpacket)
             flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
-            if nbytes:  # else it made no more than a note
+            if nbytes and "empty" not in operator._schema.name:  # else the device does nothing
                 size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
                 group = self._groups.setdefault(size, [0, 0.0, 0.0])
                 group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
