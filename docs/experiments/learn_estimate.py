@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpubench.estimate.cards import Card, find_card, read_cards
-from gpubench.estimate.model import LEARNED, Factor, likely, memory_s, arithmetic_s, shortest
+from gpubench.estimate.model import LEARNED, Factor, arithmetic_s, crowding_of, likely, memory_s, shortest
 from gpubench.runfile.schema import Operators, Work
 
 SHORTEST_S = 1e-4
@@ -74,7 +74,9 @@ def read_timings(path: str, cards: Mapping[str, Card]) -> list[Timing]:
 
 
 def crowding(card: Card) -> float:
-    return math.log((card.value("float32") or math.nan) / (card.value("watt") or math.nan))
+    value = crowding_of(card)
+    assert value is not None, card.name
+    return value
 
 
 def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Card]) -> Factor:

@@ -69,8 +69,8 @@ class Factor(Struct, frozen=True):
     high: float
 
     def middle(self, bound_s: float, crowding: float) -> float:
-        """Seconds. ``crowding`` is the logarithm of FLOP/s promised per watt."""
-        factor = max(math.exp(self.intercept + self.slope * crowding), self.least)
+        """Seconds; ``crowding`` is what :func:`crowding_of` says of the card."""
+        factor = max(math.exp(self.intercept + self.slope * crowding if self.slope else self.intercept), self.least)
         return factor * bound_s + min(bound_s, self.small_s)
 
 
@@ -129,11 +129,19 @@ def shortest(work: Work, dtype: str, card: Card) -> Bound:
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
 
+def crowding_of(card: Card) -> float | None:
+    """The logarithm of FLOP/s promised per watt: what is promised beyond the power limit isn't kept. Peaks that were
+    measured have been kept."""
+    watt, promised = card.value("watt"), card.flop_per_s("float32")
+    if card.measured:
+        return -math.inf
+    return math.log(promised / watt) if watt and promised else None
+
+
 def likely(work: Work, dtype: str, card: Card, factors: Mapping[str, Factor] | None = None) -> Likely | str:
     """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
     factors = learned_factors() if factors is None else factors
-    watt, promised = card.value("watt"), card.flop_per_s("float32")
-    crowding = math.log(promised / watt) if watt and promised else None
+    crowding = crowding_of(card)
     low_s = middle_s = high_s = other_s = 0.0
     operators = work.operators or _one_operator(work, dtype, card)
     for each in operators:
