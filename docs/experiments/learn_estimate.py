@@ -3,9 +3,9 @@
     python docs/experiments/learn_estimate.py timings.csv [--networks networks.csv] [--write]
 
 ``timings.csv`` has calls of one operator (``op,card,milliseconds,b,m_or_h,n,k``), ``networks.csv`` whole networks
-(``card,network,mode,tokens,batch,milliseconds,layers``), both of NeuSight's public test set (S. Lee et al., ASPLOS 2025,
-github.com/sitar-lab/NeuSight, MIT licence): PyTorch 2.1, float32, TF32 off. Each card is left out in turn: what is
-learned of the others is held against it. ``--write`` replaces the factors that the package ships. The whole networks
+(``card,network,mode,tokens,batch,milliseconds,layers``): parts of the public test set of NeuSight (S. Lee et al.,
+ASPLOS 2025, github.com/sitar-lab/NeuSight, MIT licence), in float32 without TF32. Each card is left out in turn: what
+is learned of the others is held against it. ``--write`` replaces the factors that the package ships. The whole networks
 need ``transformers``.
 """
 
@@ -138,7 +138,7 @@ def learn_all(timings: Iterable[Timing], cards: Mapping[str, Card], without: Col
     return {kind: learn(group, kind, cards) for kind, group in grouped(used, lambda each: each.operator.kind).items()}
 
 
-# How wrong it is -------------------------------------------------------------------------------------------------------
+# How wrong it is ------------------------------------------------------------------------------------------------------
 
 
 def print_bound(timings: Sequence[Timing], cards: Mapping[str, Card]) -> None:
@@ -170,7 +170,7 @@ def print_left_out(timings: Sequence[Timing], cards: Mapping[str, Card]) -> None
         print(f"| all | {kind} | {len(errors[kind])} | | {statistics.median(errors[kind]):.0%} | | | |")
 
 
-# Whole networks --------------------------------------------------------------------------------------------------------
+# Whole networks -------------------------------------------------------------------------------------------------------
 
 
 def gpt(width: int, heads: int, layers: int) -> Callable[[Any, int], Any]:
@@ -244,10 +244,13 @@ def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Car
             below += seconds < bound_s
             within.append(guess.low_s <= seconds <= guess.high_s)
             off.append(guess.middle_s / seconds - 1)
-            print(f"| {card.name} | {row['network']} ({row['mode']}) | {row['tokens']} | {row['batch']} | {seconds * 1e3:.0f}"
-                  f" | {seconds / bound_s:.2f} | {guess.low_s * 1e3:.0f} – {guess.high_s * 1e3:.0f} | {off[-1]:+.0%} |")  # fmt: skip
-    print(f"\n{len(off)} networks, {left_out} left out: {below} below the bound, {statistics.fmean(within):.0%} within,"
-          f" middle off by {statistics.median(map(abs, off)):.0%} (median)")  # fmt: skip
+            times = (
+                f"{seconds * 1e3:.0f} | {seconds / bound_s:.2f} | {guess.low_s * 1e3:.0f} – {guess.high_s * 1e3:.0f}"
+            )
+            name = f"{row['network']} ({row['mode']})"
+            print(f"| {card.name} | {name} | {row['tokens']} | {row['batch']} | {times} | {off[-1]:+.0%} |")
+    counts = f"{len(off)} networks, {left_out} left out: {below} below the bound, {statistics.fmean(within):.0%} within"
+    print(f"\n{counts}, middle off by {statistics.median(map(abs, off)):.0%} (median)")
 
 
 def main() -> None:

@@ -164,5 +164,7 @@ def estimates_of(jobs: Sequence[Job], targets: Sequence[Card | MeasuredRun]) -> 
     from ..estimate.estimates import estimate
 
     return [
-        estimate(job, target) if isinstance(target, Card) else target.estimate(job) for target in targets for job in jobs
+        estimate(job, target) if isinstance(target, Card) else target.estimate(job)
+        for target in targets
+        for job in jobs
     ]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..runfile.matching import kind_of
+from ..runfile.matching import NETWORKS, TRAINING, kind_of
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
 from ..runfile.utilisation import compute_dtype
 from .cards import Card, Figure, Figures
@@ -46,8 +46,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a results
-    file of that card holds the same job. ``note`` says why something is unknown."""
+    """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a
+    results file of that card holds the same job. ``note`` says why something is unknown."""
 
     job: Job
     gpu: str
@@ -93,7 +93,8 @@ def _job(group: Sequence[Result]) -> Job:
     )
     copies = next((each.transfer for each in (named, *group) if each.transfer), None)
     copied = copies.in_bytes + copies.out_bytes if copies else None
-    way = " ".join(part for part in (fastest.implementation, fastest.variant) if part not in ("torch", "eager", ""))
+    variant = fastest.variant if fastest.variant != named.variant else ""
+    way = " ".join(part for part in (fastest.implementation, variant) if part not in ("torch", "eager", ""))
     dtype = compute_dtype(named.dtype, named.variant, named.precision)
     obstacle = _obstacle(named)
     return Job(named.case, _seconds(fastest), way, bool(fastest.flags), dtype, least, copied, obstacle)
@@ -120,6 +121,8 @@ def estimate(job: Job, card: Card) -> Estimate:
     if job.copied_bytes is not None and link:
         copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
     guess = likely(job.work, job.dtype, card)
+    if not job.work.operators and kind_of(job.case.workload) in (NETWORKS, TRAINING):
+        guess = "the file doesn't say what it is made of: measure again"  # a network isn't judged by its sum
     probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
     verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
     note = guess if isinstance(guess, str) else ""
@@ -160,9 +163,8 @@ class MeasuredRun:
             return estimate(job, self.card)
         seconds, times, moved = _seconds(result), result.times, result.transfer
         probably = job.cpu_s / max(times.q3_s, seconds), job.cpu_s / min(times.q1_s, seconds)
-        copies = None
-        if moved and (moved.in_s is not None or not moved.in_bytes) and (moved.out_s is not None or not moved.out_bytes):
-            copies = job.cpu_s / (seconds + (moved.in_s or 0.0) + (moved.out_s or 0.0))
+        copied = [moved.in_s if moved.in_bytes else 0.0, moved.out_s if moved.out_bytes else 0.0] if moved else [None]
+        copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
         ratio = job.cpu_s / seconds
         verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
         return Estimate(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
@@ -189,7 +191,7 @@ def card_of(name: str, peaks: Ceilings) -> Card:
     return Card(figures, measured=True, name=name)
 
 
-# From what size on? ----------------------------------------------------------------------------------------------------
+# From what size on? ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ KERNEL_S, DISPATCH_S = 3e-6, 1e-5
 FAST_CONVOLUTION = 4.0
 """Winograd's F(4x4, 3x3) does that many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
 Algorithms for Convolutional Neural Networks*, 2016)."""
+CACHE_RATE = 5.0
+"""The last cache is taken to be at most that many times as fast as the memory. No source says it of all cards: only
+what is probable rests on it, no bound."""
 OTHER_SHARE, OTHER_HIGH = 0.2, 4.0
 """Operators that nothing was learned of may make up this share of the time; they may take so many times the bound."""
 
@@ -141,43 +144,49 @@ def crowding_of(card: Card) -> float | None:
 def likely(work: Work, dtype: str, card: Card, factors: Mapping[str, Factor] | None = None) -> Likely | str:
     """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
     factors = learned_factors() if factors is None else factors
-    crowding = crowding_of(card)
-    low_s = middle_s = high_s = other_s = 0.0
     operators = work.operators or _one_operator(work, dtype, card)
-    for each in operators:
-        slow = _roofline_s(each, dtype, card, cached=False)
-        fast = _roofline_s(each, dtype, card, cached=card.value("cache") is not None)
-        if slow is None or fast is None:
-            return "a figure of the GPU is unknown"
-        kind = "product" if each.kind == "convolution" else each.kind
-        factor = factors.get(kind, factors["elementwise"])
-        if factor.slope and crowding is None:
-            return "the GPU's power limit is unknown"
-        middle = each.count * factor.middle(slow, crowding or 0.0)
-        learned_here = dtype == "float32" and kind in factors and each.kind != "convolution"
-        # Where nothing was learned the bound itself stands for the fastest.
-        low_s += each.count * (factor.low * factor.middle(fast, crowding or 0.0) if learned_here else _least_s(each, fast))
-        high_s += middle * (factor.high if kind in factors else OTHER_HIGH)
-        middle_s += middle
-        other_s += 0.0 if kind in factors else middle
     if not operators:
         return "its operators are unknown"
-    if other_s > OTHER_SHARE * middle_s:
+    parts = [_likely_of(each, dtype, card, factors) for each in operators]
+    spans = [part for part in parts if not isinstance(part, str)]
+    if len(spans) < len(parts):
+        return next(part for part in parts if isinstance(part, str))
+    middle_s = sum(span.middle_s for span in spans)
+    unlearned_s = sum(span.middle_s for each, span in zip(operators, spans, strict=True) if each.kind == "other")
+    if unlearned_s > OTHER_SHARE * middle_s:
         return "nothing was learned of its operators"
     count = sum(each.count for each in operators)
-    low_s, middle_s = max(low_s, KERNEL_S * count), max(middle_s, KERNEL_S * count)
-    return Likely(max(low_s, shortest(work, dtype, card).seconds), middle_s, high_s + DISPATCH_S * count)
+    low_s = max(sum(span.low_s for span in spans), KERNEL_S * count, shortest(work, dtype, card).seconds)
+    high_s = sum(span.high_s for span in spans) + DISPATCH_S * count
+    return Likely(low_s, max(middle_s, low_s), high_s)
 
 
-def _least_s(each: Operators, bound_s: float) -> float:
-    return bound_s / FAST_CONVOLUTION if each.kind == "convolution" else bound_s
+def _likely_of(each: Operators, dtype: str, card: Card, factors: Mapping[str, Factor]) -> Likely | str:
+    """Of one group of operators; where nothing was learned the bound itself stands for the fastest."""
+    kind = {"convolution": "product", "other": "elementwise"}.get(each.kind, each.kind)
+    factor, crowding = factors[kind], crowding_of(card)
+    slow, fast = (_roofline_s(each, dtype, card, cached) for cached in (False, True))
+    if slow is None or fast is None:
+        return "a figure of the GPU is unknown"
+    if factor.slope and crowding is None:
+        return "the GPU's power limit is unknown"
+    middle_s = factor.middle(slow, crowding or 0.0)
+    if each.kind == kind and dtype == "float32":
+        low_s = factor.low * factor.middle(fast, crowding or 0.0)
+    else:
+        low_s = fast / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
+    high_s = middle_s * (OTHER_HIGH if each.kind == "other" else factor.high)
+    return Likely(each.count * low_s, each.count * middle_s, each.count * high_s)
 
 
 def _roofline_s(each: Operators, dtype: str, card: Card, cached: bool) -> float | None:
-    """Seconds of one of these operators."""
+    """Seconds of one of these operators; if ``cached``, with as much of its data in the last cache as fits."""
     arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
-    memory = memory_s(each.bytes / each.count, card, cached)
-    return None if arithmetic is None or memory is None else max(arithmetic, memory)
+    memory = memory_s(each.bytes / each.count, card, cached=False)
+    if arithmetic is None or memory is None:
+        return None
+    beyond = memory_s(each.bytes / each.count, card, cached=True)
+    return max(arithmetic, memory if not cached or beyond is None else max(beyond, memory / CACHE_RATE))
 
 
 def _one_operator(work: Work, dtype: str, card: Card) -> tuple[Operators, ...]:

@@ -1,4 +1,4 @@
-"""Estimates as tables: lists of columns, each a heading and what it says of an estimate; and thin ways to write them."""
+"""Estimates as tables: lists of columns, each a heading and what it says of an estimate, and thin ways to write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VALUES: Columns = (
     ("note", lambda row: row.note),
 )
 """What files hold: SI base units, nothing for what is unknown."""
-NOTICE = "Estimated, not measured: from the card's datasheet and the work of each benchmark. How wrong: docs/estimate.md"
+NOTICE = "Estimated, not measured, from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 _VERDICTS = {
     NO: "the GPU can't be faster in {}",
     STAYS: "only if the data stays on the GPU in {}",
@@ -97,15 +97,10 @@ def shown_columns(crossings: Mapping[tuple[object, ...], Crossing | None], price
         ("worth it?", lambda row: row.verdict),
     ]
     if prices:
-        cost: tuple[str, Callable[[Any], str]] = (
-            "1M calls cost at least",
-            lambda row: _cost(cost_of_million(row.shortest_s, prices.get(row.gpu))),
-        )
-        columns.insert(6, cost)
-        if CPU_PRICE in prices:
-            columns.insert(
-                7, ("on the CPU", lambda row: _cost(cost_of_million(row.job.cpu_s, prices[CPU_PRICE])))
-            )
+        columns += [
+            ("1M calls cost at least", lambda row: _cost(cost_of_million(row.shortest_s, prices.get(row.gpu)))),
+            ("on the CPU", lambda row: _cost(cost_of_million(row.job.cpu_s, prices.get(CPU_PRICE)))),
+        ]
     return columns
 
 
@@ -157,7 +152,7 @@ def unknown_lines(estimates: Iterable[Estimate]) -> list[str]:
     return lines
 
 
-# Ways to write ---------------------------------------------------------------------------------------------------------
+# Ways to write --------------------------------------------------------------------------------------------------------
 
 
 def csv_text(estimates: Iterable[Estimate], prices: Prices) -> str:

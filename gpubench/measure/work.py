@@ -174,7 +174,7 @@ def _bytes(counted: list[Any]) -> int:
 
 
 NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
-MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "_foreach", "_fused", "pad_nd", "full", "bernoulli", "dropout")
+MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "pad_nd", "_foreach", "_fused", "dropout", "bernoulli")
 """Parts of the names of operators that read and write each element once, besides those that torch tags so."""
 
 
