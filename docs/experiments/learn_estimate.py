@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.estimate.cards import Card, find_card, read_cards
+from gpubench.estimate.cards import Gpu, find_card, read_cards
 from gpubench.estimate.model import LEARNED, Factor, arithmetic_s, crowding_of, likely, memory_s, shortest
 from gpubench.runfile.schema import Operators, Work
 
@@ -61,7 +61,7 @@ def operator_of(row: Mapping[str, str]) -> Operators:
     return Operators(kind, 1, 0.0, 4 * b * m * (3 if row["op"] in TWO_TENSORS else 2))
 
 
-def read_timings(path: str, cards: Mapping[str, Card]) -> list[Timing]:
+def read_timings(path: str, cards: Mapping[str, Gpu]) -> list[Timing]:
     found = []
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -73,13 +73,13 @@ def read_timings(path: str, cards: Mapping[str, Card]) -> list[Timing]:
     return found
 
 
-def crowding(card: Card) -> float:
+def crowding(card: Gpu) -> float:
     value = crowding_of(card)
     assert value is not None, card.name
     return value
 
 
-def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Card]) -> Factor:
+def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
     """The factor's middle: of each card the median, of the cards the mean, for products along a line over what they
     promise per watt (ridge regression on the logarithms)."""
     small_s = SMALL_S if kind == "product" else 0.0
@@ -98,7 +98,7 @@ def middle_of(timings: Iterable[Timing], kind: str, cards: Mapping[str, Card]) -
     return Factor(middle - slope * mean_x, slope, least, small_s, 1.0, 1.0)
 
 
-def residuals(timings: Iterable[Timing], factor: Factor, cards: Mapping[str, Card]) -> list[float]:
+def residuals(timings: Iterable[Timing], factor: Factor, cards: Mapping[str, Gpu]) -> list[float]:
     return [each.seconds / factor.middle(each.bound_s, crowding(cards[each.card])) for each in timings]
 
 
@@ -113,7 +113,7 @@ def weighted_quantile(groups: Sequence[Sequence[float]], share: float) -> float:
     return pairs[-1][0]
 
 
-def learn(timings: Sequence[Timing], kind: str, cards: Mapping[str, Card]) -> Factor:
+def learn(timings: Sequence[Timing], kind: str, cards: Mapping[str, Gpu]) -> Factor:
     """The middle by all cards; the interval by how far each card lay from what the others taught (cross-conformal
     prediction with cards as folds: V. Vovk, Annals of Mathematics and Artificial Intelligence 74 (2015) 9)."""
     by_card = grouped(timings, lambda each: each.card)
@@ -133,7 +133,7 @@ def grouped(timings: Iterable[Timing], key: Callable[[Timing], str]) -> dict[str
     return dict(groups)
 
 
-def learn_all(timings: Iterable[Timing], cards: Mapping[str, Card], without: Collection[str] = ()) -> dict[str, Factor]:
+def learn_all(timings: Iterable[Timing], cards: Mapping[str, Gpu], without: Collection[str] = ()) -> dict[str, Factor]:
     used = [each for each in timings if each.seconds >= SHORTEST_S and each.card not in without]
     return {kind: learn(group, kind, cards) for kind, group in grouped(used, lambda each: each.operator.kind).items()}
 
@@ -141,14 +141,14 @@ def learn_all(timings: Iterable[Timing], cards: Mapping[str, Card], without: Col
 # How wrong it is ------------------------------------------------------------------------------------------------------
 
 
-def print_bound(timings: Sequence[Timing], cards: Mapping[str, Card]) -> None:
+def print_bound(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
     """How many real times lie below the bound, and how far above it they lie."""
     bounds = [shortest(each.work, "float32", cards[each.card]).seconds for each in timings]
     below = sum(each.seconds < bound for each, bound in zip(timings, bounds, strict=True))
     print(f"\nReal times below shortest_s: {below} of {len(timings)}")
 
 
-def print_left_out(timings: Sequence[Timing], cards: Mapping[str, Card]) -> None:
+def print_left_out(timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
     """Each card against what the others taught."""
     print(f"\nLeft out one by one, times from {SHORTEST_S * 1e3:g} ms on; the interval aims at {LEVEL:.0%}.\n")
     print("| card | work | times | within | middle off by (median) | time / bound: 5 % | median | 95 % |")
@@ -224,7 +224,7 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
     return Work(float(counter.get_total_flops()), float(least), operators=seen.seen())
 
 
-def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Card]) -> None:
+def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:
     """Each network on each card, by factors that were learned without that card."""
     print("\n| card | network | tokens | batch | ms | / bound | probably, ms | middle off by |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")

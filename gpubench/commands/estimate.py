@@ -16,8 +16,8 @@ from ..runfile.matching import kind_names, matcher, nothing_matches
 from .show import add_expression, chosen
 
 if TYPE_CHECKING:
-    from ..estimate.cards import Card
-    from ..estimate.estimates import Estimate, Job, MeasuredRun
+    from ..estimate.cards import Gpu
+    from ..estimate.outlook import Job, MeasuredRun, Outlook
     from ..runfile.schema import Run
 
 _FORMATS = ("table", "csv", "json", "markdown")
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
     form = args.format or _form_of(args.output)
     targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
     prices = _prices(args.prices, targets, cards)
-    run = read_run(args.run)
+    run = sole_run(args.run)
     jobs = _chosen_jobs(run, args.expression)
     estimates = estimates_of(jobs, targets)
     if form == "table" and not args.output:
@@ -69,14 +69,14 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _text(form: str, estimates: list[Estimate], prices: Mapping[str, float], run: Run, args: argparse.Namespace) -> str:
+def _text(form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace) -> str:
     from ..estimate import tables
 
     if form == "csv":
-        return tables.csv_text(estimates, prices)
+        return tables.as_csv(estimates, prices)
     if form == "json":
-        return tables.json_text(estimates, prices, run.machine.label)
-    return tables.markdown_text(estimates, prices, every=args.expression is not None)
+        return tables.as_json(estimates, prices, run.machine.label)
+    return tables.as_markdown(estimates, prices, every=args.expression is not None)
 
 
 def _form_of(output: str | None) -> str:
@@ -99,7 +99,23 @@ def _write(text: str, args: argparse.Namespace) -> None:
     writer.replace(Path(args.output), text.encode(errors="replace"))
 
 
-def read_run(path: str) -> Run:
+def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
+    """What ``--gpu`` names. Raises UsageError or RunFileError."""
+    from ..estimate.cards import read_cards
+
+    cards = read_cards()[0] if names else {}
+    return [target_of(name, cards) for name in dict.fromkeys(names)]
+
+
+def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
+    """Print what these GPUs could bring to all that a run timed on its CPU."""
+    from ..estimate import tables
+
+    print()
+    tables.show(estimates_of(_chosen_jobs(run, None), targets), {}, every=True)
+
+
+def sole_run(path: str) -> Run:
     """The run of a file or a folder. Raises UsageError where a folder holds several."""
     from .report import read_all
 
@@ -109,20 +125,20 @@ def read_run(path: str) -> Run:
     return runs[0]
 
 
-def target_of(text: str, cards: Mapping[str, Card]) -> Card | MeasuredRun:
+def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
     """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
     from ..estimate.cards import find_card
-    from ..estimate.estimates import MeasuredRun
+    from ..estimate.outlook import MeasuredRun
 
     if not os.path.exists(text):
         return find_card(text, cards)
     try:
-        return MeasuredRun(read_run(text))
+        return MeasuredRun(sole_run(text))
     except ValueError as error:
         raise RunFileError(f"{text}: {error}") from None
 
 
-def _prices(given: Sequence[str], targets: Sequence[Card | MeasuredRun], cards: Mapping[str, Card]) -> dict[str, float]:
+def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
     from ..estimate.cards import find_card
     from ..estimate.tables import CPU_PRICE
 
@@ -144,7 +160,7 @@ def _prices(given: Sequence[str], targets: Sequence[Card | MeasuredRun], cards: 
 
 
 def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
-    from ..estimate.estimates import jobs_of
+    from ..estimate.outlook import jobs_of
 
     jobs = jobs_of(run)
     if not jobs:
@@ -158,13 +174,13 @@ def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
     return kept
 
 
-def estimates_of(jobs: Sequence[Job], targets: Sequence[Card | MeasuredRun]) -> list[Estimate]:
+def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
     """Every job on every card, card by card."""
-    from ..estimate.cards import Card
-    from ..estimate.estimates import estimate
+    from ..estimate.cards import Gpu
+    from ..estimate.outlook import outlook_of
 
     return [
-        estimate(job, target) if isinstance(target, Card) else target.estimate(job)
+        outlook_of(job, target) if isinstance(target, Gpu) else target.estimate(job)
         for target in targets
         for job in jobs
     ]

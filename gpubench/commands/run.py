@@ -272,5 +272,8 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
     report = write_report([run_file], folder, args.baseline, charts_of(args))
     if report.summary.left_out:
         _say(report.summary.left_out)
-    lines = ending(report.answer, report.runs[0], report.files, elapsed_s)
+    run = report.runs[0]
+    lines = ending(report.answer, run, report.files, elapsed_s)
+    if run.preset != "smoke" and not any(device.accelerator for device in run.machine.devices):
+        lines.append(f"What could a GPU bring?  gpubench estimate {run_file} --gpu L4")
     print(writable("\n".join(lines), sys.stdout.encoding))

@@ -27,6 +27,7 @@ from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
+from .estimate import cards_named, show_estimates
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -85,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=module)
     unchecked = "don't compare the result with a float64 reference (random results)"
     care.add_argument("--no-check", dest="check", action="store_false", help=unchecked)
+    estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
     output.add_argument("-o", "--output", metavar="FILE", help="keep the results file, for report and compare")
@@ -92,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--chart", metavar="FILE", help=drawn)
     kinds = f"what --chart draws: {', '.join(KINDS_OVER_SIZE)}"
     output.add_argument("--kind", choices=KINDS_OVER_SIZE, metavar="KIND", help=kinds)
+    what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
     options.declare(groups)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
 
@@ -99,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
     for what can't be measured at all, and where every benchmark was skipped."""
-    wanted = benchmark_file_of(args)
+    wanted, cards = benchmark_file_of(args), cards_named(args.gpus)
     if args.processes < 1:
         raise UsageError(f"processes must be 1 or more, not {args.processes}")
     if args.kind and not args.chart:
@@ -113,6 +116,8 @@ def main(args: argparse.Namespace) -> int:
     print(writable(str(results), sys.stdout.encoding))
     if not failed and (why := _why_nothing(results)):
         raise UsageError(f"nothing was measured: {why}")
+    if cards:
+        show_estimates(results.runs[0], cards)
     if args.chart:
         _draw(results, Path(args.chart), args.kind)
     return _INCOMPLETE if failed else _MEASURED

@@ -19,7 +19,7 @@ PEAKS = {"float32": "float32", "tf32": "tf32", "float16": "half", "bfloat16": "h
 """Which figure holds the FLOP/s of a dtype."""
 
 
-class Figure(Struct, frozen=True):
+class Sourced(Struct, frozen=True):
     """A number of a datasheet, in SI base units, and where it stands."""
 
     value: Annotated[float, Meta(gt=0, le=1e30)]
@@ -31,17 +31,17 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
     """FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in bytes per second;
     ``cache``, the last level, in bytes; ``watt``, the power limit."""
 
-    float32: Figure | None = None
-    tf32: Figure | None = None
-    half: Figure | None = None
-    float64: Figure | None = None
-    memory: Figure | None = None
-    cache: Figure | None = None
-    watt: Figure | None = None
-    link: Figure | None = None
+    float32: Sourced | None = None
+    tf32: Sourced | None = None
+    half: Sourced | None = None
+    float64: Sourced | None = None
+    memory: Sourced | None = None
+    cache: Sourced | None = None
+    watt: Sourced | None = None
+    link: Sourced | None = None
 
 
-class Card(Struct, frozen=True, forbid_unknown_fields=True):
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; the
     figures of one that is ``measured`` are the peaks that a run reached."""
 
@@ -53,7 +53,7 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True):
 
     def value(self, figure: str) -> float | None:
         """The number, ``None`` where no source says it."""
-        found: Figure | None = getattr(self.figures, figure)
+        found: Sourced | None = getattr(self.figures, figure)
         return found.value if found else None
 
     def flop_per_s(self, dtype: str) -> float | None:
@@ -62,17 +62,17 @@ class Card(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Table(Struct, frozen=True):
-    cards: dict[str, Card]
+    cards: dict[str, Gpu]
     sources: dict[str, str] = field(default_factory=dict)
     read: str = ""
 
 
-def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Card], dict[str, str]]:
+def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, str]]:
     """All cards by name, and the sources by theirs; ``further`` files add cards or replace ours.
 
     Raises :class:`UsageError` for a file that isn't a table of cards.
     """
-    cards: dict[str, Card] = {}
+    cards: dict[str, Gpu] = {}
     sources: dict[str, str] = {}
     for path in (TABLE, *map(Path, further)):
         try:
@@ -84,7 +84,7 @@ def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Card], dict[str, 
     return cards, sources
 
 
-def find_card(name: str, cards: Mapping[str, Card]) -> Card:
+def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
     """The card of that name, as people write it: capitals, spaces, hyphens and the maker's name don't matter.
 
     Raises :class:`UsageError` with the nearest names.

@@ -19,16 +19,16 @@ import msgspec
 from msgspec import Struct
 
 from ..runfile.schema import Operators, Work
-from .cards import Card
+from .cards import Gpu
 
 LEARNED = Path(__file__).with_name("factors.json")
 SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3
 """The bound is divided by these: of a datasheet, of one that the card beats (GeForce in half precision reached 1.16
 times theirs), and of peaks that were measured, which is noisy."""
-LAUNCH_S = 2e-6
+LEAST_CALL_S = 2e-6
 """A call takes at least this long, in seconds: less than any launch that we know of (a round trip takes 6–9 µs on an
 RTX 5060 and an MI300X, by clpeak's README)."""
-KERNEL_S, DISPATCH_S = 3e-6, 1e-5
+LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
 """Seconds per operator: of a kernel at least, as aiconfigurator counts; and of eager PyTorch with its launch."""
 FAST_CONVOLUTION = 4.0
 """Winograd's F(4x4, 3x3) does that many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
@@ -88,14 +88,14 @@ def learned_factors() -> Mapping[str, Factor]:
     return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned).kinds
 
 
-def safety(card: Card) -> float:
+def safety(card: Gpu) -> float:
     """What a bound of this card is divided by."""
     if card.measured:
         return SAFETY_MEASURED
     return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
 
 
-def arithmetic_s(flops: float, dtype: str, card: Card) -> float | None:
+def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
     """Seconds at the peak of the dtype, ``None`` where nothing says it."""
     if not flops:
         return 0.0
@@ -103,7 +103,7 @@ def arithmetic_s(flops: float, dtype: str, card: Card) -> float | None:
     return flops / peak if peak else None
 
 
-def memory_s(nbytes: float, card: Card, cached: bool) -> float | None:
+def memory_s(nbytes: float, card: Gpu, cached: bool) -> float | None:
     """Seconds to move so many bytes, less those that the last cache may spare if ``cached``.
 
     What a call leaves in the cache spares the next at most one read and one write of each byte of it: hence twice its
@@ -121,9 +121,9 @@ def least_flops(work: Work) -> float:
     return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
 
 
-def shortest(work: Work, dtype: str, card: Card) -> Bound:
+def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
     """The time that no program for this card can beat."""
-    parts = {"launch": LAUNCH_S}
+    parts = {"launch": LEAST_CALL_S}
     if work.flops and (seconds := arithmetic_s(least_flops(work), dtype, card)) is not None:
         parts["arithmetic"] = seconds / safety(card)
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
@@ -132,7 +132,7 @@ def shortest(work: Work, dtype: str, card: Card) -> Bound:
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
 
-def crowding_of(card: Card) -> float | None:
+def crowding_of(card: Gpu) -> float | None:
     """The logarithm of FLOP/s promised per watt: what is promised beyond the power limit isn't kept. Peaks that were
     measured have been kept."""
     watt, promised = card.value("watt"), card.flop_per_s("float32")
@@ -141,7 +141,7 @@ def crowding_of(card: Card) -> float | None:
     return math.log(promised / watt) if watt and promised else None
 
 
-def likely(work: Work, dtype: str, card: Card, factors: Mapping[str, Factor] | None = None) -> Likely | str:
+def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None) -> Likely | str:
     """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
     factors = learned_factors() if factors is None else factors
     operators = work.operators or _one_operator(work, dtype, card)
@@ -156,12 +156,12 @@ def likely(work: Work, dtype: str, card: Card, factors: Mapping[str, Factor] | N
     if unlearned_s > OTHER_SHARE * middle_s:
         return "nothing was learned of its operators"
     count = sum(each.count for each in operators)
-    low_s = max(sum(span.low_s for span in spans), KERNEL_S * count, shortest(work, dtype, card).seconds)
+    low_s = max(sum(span.low_s for span in spans), LEAST_KERNEL_S * count, shortest(work, dtype, card).seconds)
     high_s = sum(span.high_s for span in spans) + DISPATCH_S * count
     return Likely(low_s, max(middle_s, low_s), high_s)
 
 
-def _likely_of(each: Operators, dtype: str, card: Card, factors: Mapping[str, Factor]) -> Likely | str:
+def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Factor]) -> Likely | str:
     """Of one group of operators; where nothing was learned the bound itself stands for the fastest."""
     kind = {"convolution": "product", "other": "elementwise"}.get(each.kind, each.kind)
     factor, crowding = factors[kind], crowding_of(card)
@@ -179,7 +179,7 @@ def _likely_of(each: Operators, dtype: str, card: Card, factors: Mapping[str, Fa
     return Likely(each.count * low_s, each.count * middle_s, each.count * high_s)
 
 
-def _roofline_s(each: Operators, dtype: str, card: Card, cached: bool) -> float | None:
+def _roofline_s(each: Operators, dtype: str, card: Gpu, cached: bool) -> float | None:
     """Seconds of one of these operators; if ``cached``, with as much of its data in the last cache as fits."""
     arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
     memory = memory_s(each.bytes / each.count, card, cached=False)
@@ -189,7 +189,7 @@ def _roofline_s(each: Operators, dtype: str, card: Card, cached: bool) -> float 
     return max(arithmetic, memory if not cached or beyond is None else max(beyond, memory / CACHE_RATE))
 
 
-def _one_operator(work: Work, dtype: str, card: Card) -> tuple[Operators, ...]:
+def _one_operator(work: Work, dtype: str, card: Gpu) -> tuple[Operators, ...]:
     if not work.bytes:
         return ()
     arithmetic, memory = arithmetic_s(work.flops or 0.0, dtype, card), memory_s(work.bytes, card, cached=False)

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..format import counted, ratio_text, seconds_text
 from ..runfile.matching import shown_name
-from .cards import Card, Figures
-from .estimates import (
+from .cards import Figures, Gpu
+from .outlook import (
     MODELLED,
     NO,
     PERHAPS,
@@ -21,10 +21,10 @@ from .estimates import (
     PROBABLY_NOT,
     STAYS,
     UNKNOWN,
-    Crossing,
-    Estimate,
+    Outlook,
+    SizesLost,
     crossing,
-    leading,
+    largest_of_each,
     line_of,
 )
 
@@ -51,8 +51,8 @@ VALUES: Columns = (
 NOTICE = "Estimated, not measured, from the GPU's datasheet and each benchmark's work. How wrong: docs/estimate.md"
 _VERDICTS = {
     NO: "the GPU can't be faster in {}",
-    STAYS: "only if the data stays on the GPU in {}",
-    PERHAPS: "perhaps in {}",
+    STAYS: "faster only if the data stays on the GPU in {}",
+    PERHAPS: "perhaps faster in {}",
     PROBABLY: "probably faster in {}",
     PROBABLY_NOT: "probably not faster in {}",
     UNKNOWN: "unknown in {}",
@@ -84,7 +84,7 @@ def value_columns(prices: Prices) -> Columns:
     return (*VALUES, gpu, cpu)
 
 
-def shown_columns(crossings: Mapping[tuple[object, ...], Crossing | None], prices: Prices) -> Columns:
+def shown_columns(crossings: Mapping[tuple[object, ...], SizesLost | None], prices: Prices) -> Columns:
     """Those for people, of one card."""
     columns = [
         ("benchmark", lambda row: shown_name(row.job.id) + (f" ({row.job.way})" if row.job.way else "")),
@@ -108,37 +108,37 @@ def _cost(value: float | None) -> str:
     return "" if value is None else f"{value:,.2f}" if value >= 0.01 else f"{value:.1g}"
 
 
-def _crossing(found: Crossing | None) -> str:
+def _crossing(found: SizesLost | None) -> str:
     if found is None:
         return ""
     size = f"{found.size:,}" if isinstance(found.size, int | float) else str(found.size)
     return "any size measured" if found.every else f"{found.name} ≤ {size}"
 
 
-def crossings_of(estimates: Iterable[Estimate]) -> dict[tuple[object, ...], Crossing | None]:
+def crossings_of(estimates: Iterable[Outlook]) -> dict[tuple[object, ...], SizesLost | None]:
     """By line, of estimates on one card."""
-    lines: dict[tuple[object, ...], list[Estimate]] = defaultdict(list)
+    lines: dict[tuple[object, ...], list[Outlook]] = defaultdict(list)
     for each in estimates:
         lines[line_of(each.job)].append(each)
     return {line: crossing(members) for line, members in lines.items()}
 
 
-def by_gpu(estimates: Iterable[Estimate]) -> dict[str, list[Estimate]]:
+def by_gpu(estimates: Iterable[Outlook]) -> dict[str, list[Outlook]]:
     """In the order of the cards."""
-    groups: dict[str, list[Estimate]] = defaultdict(list)
+    groups: dict[str, list[Outlook]] = defaultdict(list)
     for each in estimates:
         groups[each.gpu].append(each)
     return dict(groups)
 
 
-def summary(gpu: str, estimates: Sequence[Estimate]) -> str:
+def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
     """The claim first: how many benchmarks get which verdict."""
     counts = Counter(each.verdict for each in estimates)
     parts = [words.format(counts[verdict]) for verdict, words in _VERDICTS.items() if counts[verdict]]
     return f"{gpu}, {counted(len(estimates), 'benchmark')}: {'; '.join(parts)}."
 
 
-def unknown_lines(estimates: Iterable[Estimate]) -> list[str]:
+def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
     """Why benchmarks have no estimate, a line for each reason."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for each in estimates:
@@ -155,7 +155,7 @@ def unknown_lines(estimates: Iterable[Estimate]) -> list[str]:
 # Ways to write --------------------------------------------------------------------------------------------------------
 
 
-def csv_text(estimates: Iterable[Estimate], prices: Prices) -> str:
+def as_csv(estimates: Iterable[Outlook], prices: Prices) -> str:
     """A row for each benchmark and card."""
     columns, out = value_columns(prices), io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -164,7 +164,7 @@ def csv_text(estimates: Iterable[Estimate], prices: Prices) -> str:
     return out.getvalue()
 
 
-def json_text(estimates: Iterable[Estimate], prices: Prices, run: str) -> str:
+def as_json(estimates: Iterable[Outlook], prices: Prices, run: str) -> str:
     """The same, with the sizes at which a card can't win."""
     columns, groups = value_columns(prices), by_gpu(estimates)
     rows = [{head: cell(row) for head, cell in columns} for group in groups.values() for row in group]
@@ -185,7 +185,7 @@ def _filled(columns: Columns, rows: Iterable[Any]) -> list[list[str]]:
     return [[columns[place][0] for place in kept], *([row[place] for place in kept] for row in cells)]
 
 
-def markdown_text(estimates: Iterable[Estimate], prices: Prices, every: bool) -> str:
+def as_markdown(estimates: Iterable[Outlook], prices: Prices, every: bool) -> str:
     """A table for each card."""
     lines = [NOTICE, ""]
     for gpu, group in by_gpu(estimates).items():
@@ -199,11 +199,11 @@ def _pipes(rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
 
 
-def _shown(group: Sequence[Estimate], every: bool) -> list[Estimate]:
-    return [each for each in (group if every else leading(group)) if each.verdict != UNKNOWN]
+def _shown(group: Sequence[Outlook], every: bool) -> list[Outlook]:
+    return [each for each in (group if every else largest_of_each(group)) if each.verdict != UNKNOWN]
 
 
-def show(estimates: Sequence[Estimate], prices: Prices, every: bool) -> None:
+def show(estimates: Sequence[Outlook], prices: Prices, every: bool) -> None:
     """Print what a hurried person needs; of each workload its largest size, unless ``every``."""
     from rich.console import Console
     from rich.table import Table
@@ -243,7 +243,7 @@ FIGURE_WORDS = {
 }
 
 
-def list_text(cards: Mapping[str, Card], sources: Mapping[str, str]) -> str:
+def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
     """All cards: each figure with its source."""
     lines = []
     for card in cards.values():

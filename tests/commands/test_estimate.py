@@ -49,7 +49,7 @@ def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
     assert {row["status"] for row in rows} == {"modelled"}
     by_id = {row["id"]: row for row in rows[:6]}
     assert by_id["a.nothing[float32-n=1000]"]["verdict"] == "unknown"
-    assert "declare flops= or nbytes=" in by_id["a.nothing[float32-n=1000]"]["note"]
+    assert "flops= or nbytes=" in by_id["a.nothing[float32-n=1000]"]["note"]
     assert "copies" in by_id["transfer.create[float32-n=1000]"]["note"]
     assert [by_id[f"a.mm[float32-n={n}]"]["verdict"] for n in (8, 16, 1024, 4096)] == ["no", "no", "perhaps", "perhaps"]
 

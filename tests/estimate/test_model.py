@@ -5,9 +5,9 @@ import math
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.estimate.cards import Card, Figure, Figures, find_card, read_cards
+from gpubench.estimate.cards import Figures, Gpu, Sourced, find_card, read_cards
 from gpubench.estimate.model import (
-    LAUNCH_S,
+    LEAST_CALL_S,
     SAFETY,
     Factor,
     Likely,
@@ -23,8 +23,8 @@ EXACT = {kind: Factor(0.0, 0.0, 1.0, 0.0, 0.5, 2.0) for kind in ("elementwise", 
 
 
 def card(name="Round", beats_datasheet=False, measured=False, **figures):
-    known = {key: Figure(value, "by hand") for key, value in (CARD | figures).items() if value}
-    return Card(Figures(**known), beats_datasheet=beats_datasheet, measured=measured, name=name)
+    known = {key: Sourced(value, "by hand") for key, value in (CARD | figures).items() if value}
+    return Gpu(Figures(**known), beats_datasheet=beats_datasheet, measured=measured, name=name)
 
 
 def test_arithmetic_binds_a_large_product_each_dtype_at_its_own_peak():
@@ -50,7 +50,7 @@ def test_the_cache_spares_twice_its_size_and_no_more(nbytes, spared):
 
 def test_without_the_size_of_the_cache_no_memory_bound_is_claimed():
     bound = shortest(Work(bytes=1e12), "float32", card(cache=None))
-    assert (bound.seconds, bound.binds, bound.complete) == (LAUNCH_S, "launch", False)
+    assert (bound.seconds, bound.binds, bound.complete) == (LEAST_CALL_S, "launch", False)
 
 
 def test_cards_that_beat_their_datasheet_and_measured_peaks_get_more_room():
@@ -67,7 +67,7 @@ def test_convolutions_count_as_the_fastest_algorithm_does_them():
 
 
 def test_a_small_call_takes_a_launch():
-    assert shortest(Work(flops=10, bytes=10), "float32", card()).seconds == LAUNCH_S
+    assert shortest(Work(flops=10, bytes=10), "float32", card()).seconds == LEAST_CALL_S
 
 
 def test_a_network_is_the_sum_of_its_operators_and_not_its_sums_operator():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..runfile.matching import NETWORKS, TRAINING, kind_of
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
 from ..runfile.utilisation import compute_dtype
-from .cards import Card, Figure, Figures
+from .cards import Figures, Gpu, Sourced
 from .model import likely, shortest
 
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
@@ -45,7 +45,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Outlook:
     """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a
     results file of that card holds the same job. ``note`` says why something is unknown."""
 
@@ -109,14 +109,14 @@ def _obstacle(result: Result) -> str:
     return ""
 
 
-def estimate(job: Job, card: Card) -> Estimate:
+def outlook_of(job: Job, card: Gpu) -> Outlook:
     """What physics and other cards' timings say of this job on this card."""
     if job.obstacle:
-        return Estimate(job, card.name, "", None, None, None, None, UNKNOWN, note=job.obstacle)
+        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=job.obstacle)
     bound = shortest(job.work, job.dtype, card)
     at_most = job.cpu_s / bound.seconds
     if not bound.complete and at_most >= 1:
-        return Estimate(job, card.name, "", None, None, None, None, UNKNOWN, note=_missing(job, card))
+        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=_missing(job, card))
     link, copies = card.value("link"), None
     if job.copied_bytes is not None and link:
         copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
@@ -126,12 +126,12 @@ def estimate(job: Job, card: Card) -> Estimate:
     probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
     verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
     note = guess if isinstance(guess, str) else ""
-    return Estimate(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, verdict, note=note)
+    return Outlook(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, verdict, note=note)
 
 
-def _missing(job: Job, card: Card) -> str:
+def _missing(job: Job, card: Gpu) -> str:
     if not (job.work.flops or job.work.bytes):
-        return "its work is unknown: declare flops= or nbytes="
+        return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
     return f"the table lacks a figure of the {card.name} that it needs"
 
 
@@ -156,25 +156,25 @@ class MeasuredRun:
                 if key not in self._times or _seconds(result) < _seconds(self._times[key]):
                     self._times[key] = result
 
-    def estimate(self, job: Job) -> Estimate:
+    def estimate(self, job: Job) -> Outlook:
         """By the GPU's own time where the file has one."""
         result = self._times.get(_key(job.case))
         if result is None or result.times is None:
-            return estimate(job, self.card)
+            return outlook_of(job, self.card)
         seconds, times, moved = _seconds(result), result.times, result.transfer
         probably = job.cpu_s / max(times.q3_s, seconds), job.cpu_s / min(times.q1_s, seconds)
         copied = [moved.in_s if moved.in_bytes else 0.0, moved.out_s if moved.out_bytes else 0.0] if moved else [None]
         copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
         ratio = job.cpu_s / seconds
         verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
-        return Estimate(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
+        return Outlook(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
 
 
-def card_of(name: str, peaks: Ceilings) -> Card:
+def card_of(name: str, peaks: Ceilings) -> Gpu:
     """A card whose figures are the peaks that a run measured. Its memory's rate is that of the largest footprint, which
     stands for work of at least that size."""
     source = "measured"
-    rates = {dtype: Figure(rate, source) for dtype, rate in peaks.throughput.items()}
+    rates = {dtype: Sourced(rate, source) for dtype, rate in peaks.throughput.items()}
     halves = [peaks.throughput[dtype] for dtype in ("float16", "bfloat16") if dtype in peaks.throughput]
     largest = max((entry.footprint_bytes for entry in peaks.bandwidth), default=0.0)
     memory = max((entry.byte_per_s for entry in peaks.bandwidth if entry.footprint_bytes == largest), default=None)
@@ -182,20 +182,20 @@ def card_of(name: str, peaks: Ceilings) -> Card:
     figures = Figures(
         float32=rates.get("float32"),
         tf32=rates.get("tf32"),
-        half=Figure(max(halves), source) if halves else None,
+        half=Sourced(max(halves), source) if halves else None,
         float64=rates.get("float64"),
-        memory=Figure(memory, source) if memory else None,
-        cache=Figure(largest / 2, source) if largest else None,
-        link=Figure(max(links), source) if links else None,
+        memory=Sourced(memory, source) if memory else None,
+        cache=Sourced(largest / 2, source) if largest else None,
+        link=Sourced(max(links), source) if links else None,
     )
-    return Card(figures, measured=True, name=name)
+    return Gpu(figures, measured=True, name=name)
 
 
 # From what size on? ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Crossing:
+class SizesLost:
     """A card can't win at this ``size`` of the parameter ``name``, nor at any smaller one that was measured; ``every``
     if at none at all."""
 
@@ -210,7 +210,7 @@ def line_of(job: Job) -> tuple[object, ...]:
     return job.case.workload, job.case.dtype, job.case.variant, job.case.cache, tuple(sorted(map(str, params.items())))
 
 
-def crossing(line: Iterable[Estimate]) -> Crossing | None:
+def crossing(line: Iterable[Outlook]) -> SizesLost | None:
     """The largest measured size up to which the answer is no, of estimates of one line on one card."""
     sized = [(each.job.case.params.get(each.job.case.size or ""), each) for each in line]
     points = sorted(
@@ -223,12 +223,12 @@ def crossing(line: Iterable[Estimate]) -> Crossing | None:
     if not lost:
         return None
     size, last = points[lost - 1]
-    return Crossing(str(last.job.case.size), size, lost == len(points))
+    return SizesLost(str(last.job.case.size), size, lost == len(points))
 
 
-def leading(estimates: Iterable[Estimate]) -> list[Estimate]:
+def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:
     """Of each workload and dtype the one that takes the CPU longest: the largest size."""
-    best: dict[tuple[str, str], Estimate] = {}
+    best: dict[tuple[str, str], Outlook] = {}
     for each in estimates:
         key = each.job.case.workload, each.job.dtype
         if key not in best or each.job.cpu_s > best[key].job.cpu_s:
