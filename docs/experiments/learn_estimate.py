@@ -221,7 +221,7 @@ def traced(network: str, tokens: int, batch: int, mode: str) -> Work:
             result.sum().backward()
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     least = parameters * (2 if mode == "train" else 1) + ids.nbytes + result.nbytes
-    return Work(float(counter.get_total_flops()), float(least), operators=seen.seen())
+    return Work(float(counter.get_total_flops()), float(least), operators=seen.tally.operators())
 
 
 def print_networks(path: str, timings: Sequence[Timing], cards: Mapping[str, Gpu]) -> None:

@@ -311,7 +311,7 @@ class Gpubench(Inputs):
             with (seen := watch(counter)), counter:
                 verified.again()
             require_least(prepared.work.flops, counter.get_total_flops())
-            operators = seen.seen()
+            operators = seen.tally.operators()
         return Warm(call_s, round_s, before, operators)
 
     def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Timed:

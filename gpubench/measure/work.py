@@ -164,7 +164,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
         memory.operations,
         memory.moved,
-        memory.seen(),
+        memory.tally.operators(),
     )
 
 
@@ -198,9 +198,29 @@ def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
     return "other"
 
 
+class Tally:
+    """Operators by kind and size. ``opaque`` once a tensor was seen whose layout hides how many bytes it has."""
+
+    def __init__(self) -> None:
+        self.opaque = False
+        self._groups: dict[tuple[str, int, int], list[float]] = {}
+
+    def add(self, operator: Any, args: tuple[Any, ...], flops: float, nbytes: int) -> None:
+        """Count one that reads and writes so much; one that only makes room does nothing on a device."""
+        if nbytes and "empty" not in operator._schema.name:
+            size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
+            group = self._groups.setdefault(size, [0, 0.0, 0.0])
+            group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
+
+    def operators(self) -> tuple[Operators, ...]:
+        """All of them; none where they say too little or are too many for a results file."""
+        groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
+        return groups if len(groups) <= MOST_OPERATORS and not self.opaque else ()
+
+
 def watch(counter: FlopCounterMode) -> Any:
     """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
-    but for views, ``moved`` the bytes that these read and wrote, ``seen()`` what they were, by kind and size.
+    but for views, ``moved`` the bytes that these read and wrote, ``tally`` what they were.
 
     ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
     """
@@ -211,21 +231,27 @@ def watch(counter: FlopCounterMode) -> Any:
             super().__init__()
             self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
-            self._groups: dict[tuple[str, int, int], list[float]] = {}
+            self.tally = Tally()
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = operator(*args, **kwargs)
             if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
                 self._note(operator, args, kwargs, result)
-            self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
-            for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
+            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # not made here
+            for storage in (tensor.untyped_storage() for tensor in self._full(result)):
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
                     self.now += storage.nbytes()
                     self.peak = max(self.peak, self.now)
                     weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
             return result
+
+        def _full(self, *values: Any) -> list[Any]:
+            found = bare_tensors(values)
+            full = [tensor for tensor in found if tensor.layout is torch.strided]
+            self.tally.opaque |= len(full) < len(found)
+            return full
 
         def _note(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
             written = {argument.name for argument in operator._schema.arguments if argument.is_out}
@@ -235,14 +261,7 @@ def watch(counter: FlopCounterMode) -> Any:
             self.moved += nbytes
             count_flops = counter.flop_registry.get(operator._overloadpacket)
             flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
-            if nbytes and "empty" not in operator._schema.name:  # else the device does nothing
-                size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
-                group = self._groups.setdefault(size, [0, 0.0, 0.0])
-                group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
-
-        def seen(self) -> tuple[Operators, ...]:
-            groups = [Operators(size[0], int(group[0]), group[1], group[2]) for size, group in self._groups.items()]
-            return tuple(groups) if len(groups) <= MOST_OPERATORS else ()
+            self.tally.add(operator, args, flops, nbytes)
 
         def _gone(self, key: int, nbytes: int) -> None:
             self._known.discard(key)
