@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..runfile.matching import NETWORKS, TRAINING, kind_of
+from ..runfile.matching import IRREGULAR, LINEAR_ALGEBRA, NETWORKS, SCIENCE, TRAINING, kind_of
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
 from ..runfile.utilisation import compute_dtype
 from .cards import Figures, Gpu, Sourced
@@ -18,6 +18,8 @@ NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
 )  # fmt: skip
 """Verdicts. A datasheet can say no, and never yes."""
 MODELLED, MEASURED = "modelled", "measured"
+MANY_OPERATORS = (NETWORKS, TRAINING, LINEAR_ALGEBRA, IRREGULAR, SCIENCE)
+"""Kinds of work whose sums don't stand for one operator that anything was learned of."""
 ANY_WAY = ("eager", "compile", "graph")
 """Variants that do the same job: the fastest of them on the CPU counts."""
 
@@ -121,8 +123,8 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
     if job.copied_bytes is not None and link:
         copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
     guess = likely(job.work, job.dtype, card)
-    if not job.work.operators and kind_of(job.case.workload) in (NETWORKS, TRAINING):
-        guess = "the file doesn't say what it is made of: measure again"  # a network isn't judged by its sum
+    if not job.work.operators and kind_of(job.case.workload) in MANY_OPERATORS:
+        guess = "the file doesn't say what it is made of"
     probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
     verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
     note = guess if isinstance(guess, str) else ""

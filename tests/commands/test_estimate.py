@@ -74,6 +74,16 @@ def test_copies_alone_may_be_too_slow(tmp_path, capsys):
     assert float(row["with_copies_at_most"]) < 1 < float(row["at_most"])
 
 
+def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(tmp_path, capsys):
+    work, sums = {"flops": 1e9, "bytes": 1e6}, {"operators": []}
+    cases = {name: records.benchmark(case(name), 1.0, work=work | sums) for name in ("models.resnet50", "a.own")}
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(list(cases.values()))))
+    network, own = rows_of(capsys, str(tmp_path), "--gpu", "T4")
+    assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=1000]", "")
+    assert network["note"] == "the file doesn't say what it is made of"
+    assert float(own["probably_high"]) > 1
+
+
 def test_the_size_below_which_no_gpu_can_win_is_the_largest_that_it_lost(run, capsys):
     assert main(["estimate", run, "--gpu", "T4", "--format", "json"]) == 0
     content = json.loads(capsys.readouterr().out)
