@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from ..format import counted, writable
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
 from ..runfile.reader import clean
-from ..runfile.schema import OK
+from ..runfile.schema import OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
@@ -274,6 +275,12 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
         _say(report.summary.left_out)
     run = report.runs[0]
     lines = ending(report.answer, run, report.files, elapsed_s)
-    if run.preset != "smoke" and not any(device.accelerator for device in run.machine.devices):
-        lines.append(f"What could a GPU bring?  gpubench estimate {run_file} --gpu L4")
+    lines += what_a_gpu_could_bring(run, run_file)
     print(writable("\n".join(lines), sys.stdout.encoding))
+
+
+def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
+    """A line that names the command for it, where there was no GPU and the times mean something."""
+    if run.preset == "smoke" or any(device.accelerator for device in run.machine.devices):
+        return []
+    return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))} --gpu L4"]

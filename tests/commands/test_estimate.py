@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,9 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
+from gpubench.commands.estimate import cards_named, show_estimates
+from gpubench.commands.run import what_a_gpu_could_bring
+from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
 
@@ -155,6 +159,29 @@ def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gpubench estimate: ")
     assert said in line
+
+
+@pytest.mark.parametrize(("made", "lines"), [(records.cpu_run, 1), (records.gpu_run, 0)])
+def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines):
+    path = tmp_path / "my run.json"
+    path.write_text(json.dumps(made()))
+    found = what_a_gpu_could_bring(read(path), path)
+    assert len(found) == lines
+    for line in found:
+        words = shlex.split(line.partition("?")[2])
+        assert words[0] == "gpubench"
+        assert main(words[1:]) == 0
+
+
+def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
+    show_estimates(read(run), cards_named(["L4", "L4"]))
+    shown = capsys.readouterr().out
+    assert shown.count("L4, 6 benchmarks") == 1
+    assert "a.mm[float32-n=1024]" in shown
+    assert main(["time", "1 + 1", "--gpu=L5"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("gpubench time: unknown GPU 'L5'")
 
 
 def test_an_estimate_is_no_results_file(run, tmp_path, capsys):
