@@ -129,8 +129,11 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
     """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
     from ..estimate.cards import find_card
     from ..estimate.outlook import MeasuredRun
+    from ..runfile.folder import not_there
 
     if not os.path.exists(text):
+        if text.endswith(".json") or os.sep in text:
+            raise not_there(Path(text))
         return find_card(text, cards)
     try:
         return MeasuredRun(sole_run(text))

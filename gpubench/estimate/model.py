@@ -174,7 +174,7 @@ def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Fac
     if each.kind == kind and dtype == "float32":
         low_s = factor.low * factor.middle(fast, crowding or 0.0)
     else:
-        low_s = fast / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
+        low_s = fast / safety(card) / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
     high_s = middle_s * (OTHER_HIGH if each.kind == "other" else factor.high)
     return Likely(each.count * low_s, each.count * middle_s, each.count * high_s)
 

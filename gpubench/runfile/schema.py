@@ -173,7 +173,9 @@ class Measurement(Case, frozen=True, gc=False):
     ] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
     energy_error_j: Annotated[Positive | None, _is("one step of that counter, per call: how far off it may be")] = None
-    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
+    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out; on a CPU the bytes alone")] = (
+        None
+    )
     check: Annotated[Check | None, _is("whether the result is right")] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None

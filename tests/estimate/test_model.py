@@ -89,6 +89,14 @@ def test_what_is_likely_is_never_below_the_bound():
     assert guess.low_s == shortest(work, "float32", card()).seconds < guess.middle_s < guess.high_s
 
 
+def test_in_a_dtype_that_nothing_was_learned_of_the_fast_end_is_the_bound():
+    work = Work(flops=1e13, bytes=1e9, operators=(Operators("product", 1, 1e13, 1e9),))
+    unlearned = likely(work, "bfloat16", card(), {**EXACT, "product": Factor(1.0, 0.0, 1.0, 0.0, 0.9, 2.0)})
+    assert isinstance(unlearned, Likely)
+    assert unlearned.low_s == shortest(work, "bfloat16", card()).seconds
+    assert unlearned.middle_s == pytest.approx(0.1 * math.e)
+
+
 def test_many_small_operators_take_their_launches():
     work = Work(flops=1.0, bytes=1e3, operators=(Operators("elementwise", 1000, 0.0, 1e6),))
     guess = likely(work, "float32", card(), EXACT)
