@@ -30,6 +30,7 @@ COMMANDS = {
         "report": "write tables, charts and a summary for one or more results; compare machines",
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
+        "estimate": "what a GPU that you don't have could bring to what the CPU did",
         "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
     },
 }
@@ -41,6 +42,7 @@ EXAMPLES = {
     "gpubench time 'a @ b' --setup … --size …": "one expression",
     "gpubench report a/run.json b/run.json -o both": "two machines",
     "gpubench compare before/ after/": "two versions",
+    "gpubench estimate out/run.json --gpu L4": "without a GPU",
 }
 _HELP = {name: text for group in COMMANDS.values() for name, text in group.items()}
 _UNUSABLE = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from ..format import counted
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
 from ..runfile.reader import clean
-from ..runfile.schema import OK
+from ..runfile.schema import OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
@@ -266,4 +267,14 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
     """Write tables, charts and the page, and print the answer. Raises GpubenchError where they can't be written."""
     from .report import print_ending, write_report
 
-    print_ending(write_report([run_file], folder, charts_of(args), baseline=args.baseline), elapsed_s)
+    report = write_report([run_file], folder, charts_of(args), baseline=args.baseline)
+    print_ending(report, elapsed_s)
+    for line in what_a_gpu_could_bring(report.study.runs[0], run_file):
+        print(line)
+
+
+def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
+    """A line that names the command for it, where there was no GPU and the times mean something."""
+    if run.preset == "smoke" or any(device.accelerator for device in run.machine.devices):
+        return []
+    return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))} --gpu L4"]

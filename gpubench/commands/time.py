@@ -33,6 +33,7 @@ from ..runfile.writer import require_new, scratch, write
 from ..supervise import process
 from ..supervise.progress import Progress
 from ..supervise.supervisor import Supervisor, Unable
+from .estimate import cards_named, show_estimates
 
 if TYPE_CHECKING:
     from ..report.results import Results
@@ -43,7 +44,7 @@ _USAGE = 4
 _MOST_SIZES = 200
 _ACCEPTABLE = (OK, "skipped")
 PICTURES = (".svg", ".png")
-KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype", "first-call")
+KINDS_OVER_SIZE = ("expressions", "speedup", "time", "rate", "by-dtype")
 """Pictures of expressions over their sizes, the first that can be made by default."""
 FILE_NAME = "test_time.py"
 """So that the names of what is measured begin with ``time``."""
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--import", dest="imports", action="append", default=[], metavar="MODULE", help=module)
     unchecked = "don't compare the result with a float64 reference (random results)"
     care.add_argument("--no-check", dest="check", action="store_false", help=unchecked)
+    estimated = "estimate a GPU that isn't here from the CPU's time: L4, 'H100 SXM' …; repeatable"
     how_many = "processes to time in (default: 1); 2 or more give a 95%% confidence interval"
     care.add_argument("--processes", type=int, default=1, metavar="K", help=how_many)
     all_of_it = "also without --size: progress, machine, throughput, measured peaks, and all that was noticed"
@@ -86,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--chart", metavar="FILE", help=drawn)
     kinds = f"what --chart draws: {', '.join(KINDS_OVER_SIZE)}"
     output.add_argument("--kind", choices=KINDS_OVER_SIZE, metavar="KIND", help=kinds)
+    what.add_argument("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=estimated)
     options.declare(groups, without=_NOT_HERE)
     parser.epilog = "Example: gpubench time 'a @ b' --setup 'a, b = randn(n, n), randn(n, n)' --size n=256,1024,4096"
 
@@ -93,15 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 when a benchmark was measured and none failed, 1 when one failed or was interrupted. Raises UsageError
     where nothing can be measured, and for a file that can't be written."""
-    wanted = benchmark_file_of(args)
-    if args.processes < 1:
-        raise UsageError(f"processes must be 1 or more, not {args.processes}")
-    if args.kind and not args.chart:
-        raise UsageError("--kind is for --chart FILE")
-    for path in filter(None, (args.output, args.chart)):
-        require_new(path)
-    if args.chart and Path(args.chart).suffix not in PICTURES:
-        raise UsageError(f"{args.chart}: a picture's name ends in .svg or .png")
+    wanted, cards = benchmark_file_of(args), cards_named(args.gpus)
+    _require_writable(args)
     with scratch(FOLDER) as folder:
         supervisor = _measured(args, wanted, folder)
         statuses = {event["status"] for event in supervisor.events if event["event"] == "end"}
@@ -115,6 +111,8 @@ def main(args: argparse.Namespace) -> int:
         results = Results.load(folder / RUN_FILE)
     if OK in statuses or supervisor.interrupted:
         print(writable(_ending(results, wanted.plain and not args.verbose), sys.stdout.encoding), flush=True)
+    if cards and OK in statuses:
+        show_estimates(results.runs[0], cards)
     if args.output:
         write(Path(args.output), run)
     if OK not in statuses and not supervisor.interrupted:
@@ -122,6 +120,18 @@ def main(args: argparse.Namespace) -> int:
     if args.chart:
         _draw(results, Path(args.chart), args.kind)
     return _INCOMPLETE if supervisor.interrupted or not statuses <= set(_ACCEPTABLE) else _MEASURED
+
+
+def _require_writable(args: argparse.Namespace) -> None:
+    """Raise UsageError before minutes of measuring, for what could not be done or written after them."""
+    if args.processes < 1:
+        raise UsageError(f"processes must be 1 or more, not {args.processes}")
+    if args.kind and not args.chart:
+        raise UsageError("--kind is for --chart FILE")
+    for path in filter(None, (args.output, args.chart)):
+        require_new(path)
+    if args.chart and Path(args.chart).suffix not in PICTURES:
+        raise UsageError(f"{args.chart}: a picture's name ends in .svg or .png")
 
 
 def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:

@@ -137,6 +137,14 @@ def all_as_tensors(*values: Any) -> list[torch.Tensor]:
     return [as_tensor(leaf) if is_array(leaf) else leaf for leaf in leaves if is_array(leaf) or bare_tensors(leaf)]
 
 
+def total_bytes(*values: Any) -> int:
+    """Of the tensors and arrays in nested containers, each once; none is copied."""
+    from torch.utils import _pytree
+
+    leaves = {id(leaf): leaf for leaf in _pytree.tree_leaves(values) if is_array(leaf) or bare_tensors(leaf)}
+    return sum(int(leaf.nbytes) for leaf in leaves.values())
+
+
 def is_array(value: Any) -> bool:
     """Whether it is an array of another library than torch."""
     import torch

@@ -18,17 +18,17 @@ from ..devices.demo import EIGHT_BITS
 from ..devices.implementations import LIBRARIES, TORCH, Implementation, find_implementation
 from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
-from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Process, Transfer, Work
+from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Operators, Process, Transfer, Work
 from . import budget, disturbance, environment
 from .budget import Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
-from .data import Data, all_as_tensors, bare_tensors, pinned_copy, tensors
+from .data import Data, all_as_tensors, bare_tensors, pinned_copy, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .state import untraced
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Counted, Prepared, Request, agree, count, declared, flop_counter, plain_number, require_least
+from .work import Counted, Prepared, Request, agree, count, declared, flop_counter, plain_number, require_least, watch
 
 if TYPE_CHECKING:
     import numpy
@@ -56,11 +56,13 @@ class Verified:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warm:
-    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them."""
+    """Seconds of a warm call, and of a round of one call with its setup; the machine's state before them; what the call
+    is made of, where it can't be repeated on meta tensors."""
 
     call_s: float
     round_s: float
     before: disturbance.Moment
+    operators: tuple[Operators, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -237,7 +239,8 @@ class Gpubench(Inputs):
         self._flush = None  # pytest keeps the fixture, and the flush holds as many bytes as the cache
         measured = {"first_call_s": verified.first_s, "latency_s": timed.latency_s, "memory_bytes": timed.memory_bytes}
         record = {**measured, "check": verified.check, "steps": steps, **probed}
-        self._record(record, prepared.work, prepared.counted, timed.flags)
+        work = structs.replace(prepared.work, operators=prepared.work.operators or warm.operators)
+        self._record(record, work, prepared.counted, timed.flags)
         return timed.result
 
     def accept(self, estimate: Estimate) -> None:
@@ -313,12 +316,15 @@ class Gpubench(Inputs):
         self._peak_bytes = max(filter(None, (self._peak_bytes, self.home.peak_memory())), default=None)
         budget.require(call_s, "seen in warm-up", self.allowance)
         uncounted = self.first and prepared.counted is None and self.case.variant == "eager"
+        operators: tuple[Operators, ...] = ()
         if uncounted and verified.again and prepared.work.flops:
             # Not in the first call, which may prepare what the others need.
-            with flop_counter() as counter:
+            counter = flop_counter()
+            with (seen := watch(counter)), counter:
                 verified.again()
             require_least(prepared.work.flops, counter.get_total_flops())
-        return Warm(call_s, round_s, before)
+            operators = seen.tally.operators()
+        return Warm(call_s, round_s, before, operators)
 
     def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Timed:
         """Time the rounds, and the latency of one call where a round has several."""
@@ -345,8 +351,8 @@ class Gpubench(Inputs):
         single = sum(used.accelerator for used in self._clock.devices) < 2
         if self.home.accelerator:
             record |= self._device_time(verified, warm, single)
-            if len(self._clock.devices) == 1:  # else copying is the work itself
-                record["transfer"] = self._transfer(prepared, timed)
+        if len(self._clock.devices) == 1:  # else copying is the work itself
+            record["transfer"] = self._transfer(prepared, timed)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.allowance.max_time >= ENERGY_FROM:
             counted = energy(verified.again, self.home, self._clock, warm.call_s)
@@ -363,14 +369,18 @@ class Gpubench(Inputs):
         return device_time(verified.again, self.home, warm.call_s, self._flush)._asdict()
 
     def _transfer(self, prepared: Prepared, timed: Timed) -> Transfer | None:
-        """Copies of the arguments, or of what the call's object says that it reads: a training step's batch."""
+        """Copies of the arguments, or of what the call's object says that it reads: a training step's batch. On a CPU
+        there are none: how many bytes a GPU would have to copy is all that is recorded."""
         function = prepared.request.function
         inputs_of = getattr(getattr(function, "__self__", None), "inputs_of", None)
-        if inputs_of is not None:
-            inputs = inputs_of(function.__name__)
-            return None if inputs is None else transfer(inputs, bare_tensors(timed.result), self.home)
         named = {name: value for name, value in prepared.kwargs.items() if name != "out"}
-        return transfer(all_as_tensors(prepared.args, named), all_as_tensors(timed.result), self.home)
+        inputs = (prepared.args, named) if inputs_of is None else inputs_of(function.__name__)
+        if inputs is None:
+            return None
+        if not self.home.accelerator:
+            sizes = total_bytes(inputs), total_bytes(timed.result)
+            return Transfer(*sizes) if any(sizes) else None
+        return transfer(all_as_tensors(inputs), all_as_tensors(timed.result), self.home)
 
     def _record(self, record: dict[str, Any], work: Work, counted: Counted | None, flags: Iterable[Flag]) -> None:
         """Make the case's :class:`Measurement`; ``record`` holds the fields that were measured beside the rounds."""

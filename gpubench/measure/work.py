@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import Device
 from ..errors import UsageError, WorkMismatch
-from ..runfile.schema import Work
+from ..runfile.schema import MOST_OPERATORS, Operators, Work
 from .data import bare_tensors, dispatch_mode, memory_key, tensors
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Counted:
     operations: int = 0
     moved_bytes: int = 0
     whole: bool = True
+    operators: tuple[Operators, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
     target = to_meta(call)
-    counter, memory = flop_counter(), _live()
+    counter = flop_counter()
+    memory = watch(counter)
     try:
         with memory, counter, torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
@@ -169,7 +171,8 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
         float(sum(flops for operator, flops in by_operator.items() if "convolution" in str(operator))),
         memory.operations,
         memory.moved,
-        memory.has_read(bare_tensors(args, {name: value for name, value in kwargs.items() if name != "out"})),
+        memory.reads.cover(bare_tensors(args, {name: value for name, value in kwargs.items() if name != "out"})),
+        memory.tally.operators(),
     )
 
 
@@ -178,9 +181,76 @@ def _bytes(counted: list[Any]) -> int:
     return sum({memory_key(tensor): tensor.nbytes for tensor in counted}.values())
 
 
-def _live() -> Any:
+NORMALISATIONS = ("softmax", "layer_norm", "batch_norm", "group_norm", "rms_norm")
+MOVES = ("copy", "clone", "cat", "stack", "fill", "zero", "pad_nd", "_foreach", "_fused", "dropout", "bernoulli")
+"""Parts of the names of operators that read and write each element once, besides those that torch tags so."""
+
+
+def kind_of_operator(operator: Any, args: tuple[Any, ...], flops: float) -> str:
+    """A kind of :class:`~gpubench.runfile.schema.Operators`: those whose times on GPUs follow one rule.
+
+    A convolution whose kernel is a single point is a product: no algorithm spares it multiplications.
+    """
+    import torch
+
+    name = operator._schema.name.partition("::")[2]
+    if "convolution" in name:
+        weights = args[2] if "backward" in name else args[1]
+        return "convolution" if max(weights.shape[2:], default=1) > 1 else "product"
+    if flops:
+        return "product"
+    if any(part in name for part in NORMALISATIONS):
+        return "normalisation"
+    if torch.Tag.pointwise in operator.tags or any(part in name for part in MOVES):
+        return "elementwise"
+    return "other"
+
+
+class Tally:
+    """Operators by kind and size. ``opaque`` once a tensor was seen whose layout hides how many bytes it has."""
+
+    def __init__(self) -> None:
+        self.opaque = False
+        self._groups: dict[tuple[str, int, int], list[float]] = {}
+
+    def add(self, operator: Any, args: tuple[Any, ...], flops: float, nbytes: int) -> None:
+        """Count one that reads and writes so much; one that only makes room does nothing on a device."""
+        if nbytes and "empty" not in operator._schema.name:
+            size = kind_of_operator(operator, args, flops), int(flops).bit_length(), nbytes.bit_length()
+            group = self._groups.setdefault(size, [0, 0.0, 0.0])
+            group[:] = group[0] + 1, group[1] + flops, group[2] + nbytes
+
+    def operators(self) -> tuple[Operators, ...]:
+        """All of them; none where they say too little or are too many for a results file."""
+        groups = tuple(Operators(size[0], int(group[0]), *group[1:]) for size, group in self._groups.items())
+        return groups if len(groups) <= MOST_OPERATORS and not self.opaque else ()
+
+
+class _Reads:
+    """Bytes of each view that was read, by the memory that it is of."""
+
+    def __init__(self) -> None:
+        self._views: dict[int, dict[Any, int]] = {}
+
+    def add(self, read: list[Any]) -> None:
+        for tensor in read:
+            self._views.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
+
+    def cover(self, given: list[Any]) -> bool:
+        """Whether the views of each tensor amount to nearly all of it; never of sparse tensors, which aren't seen."""
+        return all(str(tensor.layout) == "torch.strided" and self._share(tensor) >= WHOLE for tensor in given)
+
+    def _share(self, tensor: Any) -> float:
+        views = self._views.get(tensor.untyped_storage()._cdata, {})
+        return sum(views.values()) / tensor.nbytes if tensor.nbytes else 1.0
+
+
+def watch(counter: FlopCounterMode) -> Any:
     """A dispatch mode: ``peak`` is the most bytes that tensors made under it held at once, ``operations`` what it saw
-    but for views, ``moved`` the bytes that these read and wrote."""
+    but for views, ``moved`` the bytes that these read and wrote, ``tally`` what they were.
+
+    ``counter`` knows the FLOPs of an operator by the shapes of its tensors.
+    """
     import torch
 
     class Live(dispatch_mode()):  # type: ignore[misc]
@@ -188,20 +258,16 @@ def _live() -> Any:
             super().__init__()
             self.now = self.peak = self.operations = self.moved = 0
             self._known: set[int] = set()
-            self._read: dict[int, dict[Any, int]] = {}  # bytes of each view that is read, by storage
+            self.reads = _Reads()
+            self.tally = Tally()
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = operator(*args, **(kwargs or {}))
+            kwargs = kwargs or {}
+            result = operator(*args, **kwargs)
             if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
-                self.operations += 1
-                written = {argument.name for argument in operator._schema.arguments if argument.is_out}
-                read = {name: value for name, value in (kwargs or {}).items() if name not in written}
-                self.moved += sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
-                chosen = operator.overloadpacket.__name__ in CHOOSING
-                for tensor in bare_tensors(args[1:] if chosen else args, read):
-                    self._read.setdefault(tensor.untyped_storage()._cdata, {})[memory_key(tensor)] = tensor.nbytes
-            self._known |= {tensor.untyped_storage()._cdata for tensor in bare_tensors(args, kwargs)}  # not made here
-            for storage in (tensor.untyped_storage() for tensor in bare_tensors(result)):
+                self._note(operator, args, kwargs, result)
+            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # not made here
+            for storage in (tensor.untyped_storage() for tensor in self._full(result)):
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
                     self.now += storage.nbytes()
@@ -209,10 +275,23 @@ def _live() -> Any:
                     weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
             return result
 
-        def has_read(self, given: list[Any]) -> bool:
-            """Whether the views of each tensor that were read amount to nearly all of it."""
-            read = {key: sum(views.values()) for key, views in self._read.items()}
-            return all(read.get(each.untyped_storage()._cdata, 0) >= WHOLE * each.nbytes for each in given)
+        def _full(self, *values: Any) -> list[Any]:
+            found = bare_tensors(values)
+            full = [tensor for tensor in found if tensor.layout is torch.strided]
+            self.tally.opaque |= len(full) < len(found)
+            return full
+
+        def _note(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+            written = {argument.name for argument in operator._schema.arguments if argument.is_out}
+            read = {name: value for name, value in kwargs.items() if name not in written}
+            nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+            self.operations += 1
+            self.moved += nbytes
+            chosen = operator.overloadpacket.__name__ in CHOOSING
+            self.reads.add(self._full(args[1:] if chosen else args, read))
+            count_flops = counter.flop_registry.get(operator._overloadpacket)
+            flops = float(count_flops(*args, **kwargs, out_val=result)) if count_flops else 0.0
+            self.tally.add(operator, args, flops, nbytes)
 
         def _gone(self, key: int, nbytes: int) -> None:
             self._known.discard(key)
@@ -279,7 +358,7 @@ def agree(work: Work, counted: Counted | None) -> Work:
     nbytes = work.bytes
     if nbytes is None and counted.whole:
         nbytes = float(counted.input_bytes + counted.output_bytes) or None
-    return Work(flops if known is None else known, nbytes, work.items, work.unit)
+    return Work(flops if known is None else known, nbytes, work.items, work.unit, counted.operators)
 
 
 def require_least(flops: float, ran: float) -> None:

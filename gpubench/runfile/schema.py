@@ -27,6 +27,8 @@ TIMERS = ("device_clock", "timer", "replay")
 
 MOST_CASES, MOST_PARAMS, MOST_DEVICES, MOST_FLAGS = 20_000, 64, 256, 32
 """Of a run, of a case, of a machine, of a process: far more than anyone measures, and still read in a second or two."""
+MOST_OPERATORS = 2_000
+"""Kinds and sizes of operators in a call; a network has some twenty."""
 MOST_NAMES = 500
 """Different names of parameters in one table, which has a column for each."""
 
@@ -49,6 +51,15 @@ def _is(text: str, **limits: Any) -> Meta:
     return Meta(description=text, **limits)
 
 
+class Operators(Struct, frozen=True, gc=False):
+    """Operators of one kind and of about one size that a call is made of: FLOPs and bytes are the sums of all."""
+
+    kind: Annotated[str, _is("product, convolution, normalisation, elementwise or other")]
+    count: Annotated[Count, _is("how many")]
+    flops: Annotated[Amount, _is("floating-point operations that torch counts")]
+    bytes: Annotated[Amount, _is("bytes read and written, each tensor once for each operator")]
+
+
 class Work(Struct, frozen=True, gc=False):
     """What one call has to do, whatever the device."""
 
@@ -56,6 +67,7 @@ class Work(Struct, frozen=True, gc=False):
     bytes: Annotated[Positive | None, _is("minimum traffic: inputs read once, outputs written once")] = None
     items: Annotated[Positive | None, _is("what a person counts")] = None
     unit: Annotated[str, _is("the name of an item: sample, token, element")] = "element"
+    operators: Annotated[tuple[Operators, ...], _is("what the call is made of", max_length=MOST_OPERATORS)] = ()
 
 
 class Case(Struct, frozen=True, gc=False):
@@ -164,7 +176,9 @@ class Measurement(Case, frozen=True, gc=False):
     ] = None
     energy_j: Annotated[Positive | None, _is("energy per call from the device's counter, idle power included")] = None
     energy_error_j: Annotated[Positive | None, _is("one step of that counter, per call: how far off it may be")] = None
-    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
+    transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out; on a CPU the bytes alone")] = (
+        None
+    )
     check: Annotated[Check | None, _is("whether the result is right")] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None

@@ -58,7 +58,9 @@ def test_mm(gpubench, n):
     record, stats = only(run)
     assert record["id"] == "it.mm[float32-n=16]"
     assert (record["workload"], record["device"], record["params"], record["size"]) == ("it.mm", "cpu", {"n": 16}, "n")
-    assert record["work"] == {"flops": 2.0 * 16**3, "bytes": 3072, "items": 16, "unit": "row"}
+    operators = [{"kind": "product", "count": 1, "flops": 2.0 * 16**3, "bytes": 3072.0}]
+    assert record["work"] == {"flops": 2.0 * 16**3, "bytes": 3072, "items": 16, "unit": "row", "operators": operators}
+    assert (record["transfer"]["in_bytes"], record["transfer"]["out_bytes"]) == (1024, 1024)
     assert record["check"]["status"] == "passed"
     assert 0 < record["check"]["error"] < record["check"]["tolerance"] < 1e-5
     assert record["processes"][0]["rounds"] == stats["rounds"] == len(stats["data"])

@@ -135,12 +135,14 @@ def test_a_device_time_of_zero_is_unknown_with_a_reason(scripted):
     assert record["device_reason"] == "the call took no time that the device's clock shows"
 
 
-def test_a_cpu_has_neither_device_time_nor_transfers(pytester):
+def test_a_cpu_has_no_device_time_and_of_transfers_the_bytes_alone(pytester):
     pytester.makepyfile(test_it=NEG)
     pytester.runpytest_inprocess("--gpubench-preset=smoke", "--gpubench-device=cpu", "--benchmark-json=run.json")
     run = json.loads((pytester.path / "run.json").read_text())
     record = run["benchmarks"][0]["extra_info"]["gpubench"]
-    assert [record[key] for key in ("device_s", "launch_s", "transfer", "energy_j")] == [None] * 4
+    assert [record[key] for key in ("device_s", "launch_s", "energy_j")] == [None] * 3
+    sizes = {"in_bytes": 1_000_000, "out_bytes": 1_000_000}
+    assert record["transfer"] == sizes | dict.fromkeys(("in_s", "out_s", "in_pinned_s", "out_pinned_s"))
     assert record["memory_bytes"] == 2_000_000
     assert record["precision"]["tf32"] is False
     assert "cpu" in run["gpubench"]["ceilings"]

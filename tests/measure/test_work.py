@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpubench.errors import UsageError
-from gpubench.measure.work import agree, count, flop_counter, plain_number, substituted
+from gpubench.measure.work import agree, count, flop_counter, plain_number, substituted, watch
 from gpubench.runfile.schema import Work
 
 
@@ -181,3 +181,39 @@ def test_traffic_is_unknown_where_inputs_are_read_in_part(call, whole):
     assert counted.whole == whole
     assert (agree(Work(), counted).bytes is None) != whole
     assert agree(Work(bytes=5.0), counted).bytes == 5.0
+
+
+# What a call is made of -----------------------------------------------------------------------------------------------
+
+
+def operators_of(call, *args):
+    counter = flop_counter()
+    with (seen := watch(counter)), counter:
+        call(*args)
+    return {(each.kind, each.count, each.flops, each.bytes) for each in seen.tally.operators()}
+
+
+def test_operators_are_known_by_kind_with_their_flops_and_bytes():
+    x = torch.ones(64, 64)
+    assert operators_of(lambda: torch.softmax(x @ x, -1).add_(1)) == {
+        ("product", 1, 2.0 * 64**3, 3 * 4.0 * 64**2),
+        ("normalisation", 1, 0.0, 2 * 4.0 * 64**2),
+        ("elementwise", 1, 0.0, 2 * 4.0 * 64**2),
+    }
+    assert {kind for kind, *_ in operators_of(lambda: torch.sort(x))} == {"other"}
+
+
+def test_equal_operators_are_one_entry():
+    x = torch.ones(64, 64)
+    assert operators_of(lambda: x @ x @ x @ x) == {("product", 3, 3 * 2.0 * 64**3, 9 * 4.0 * 64**2)}
+
+
+@pytest.mark.parametrize(("kernel", "kind"), [(1, "product"), (3, "convolution")])
+def test_a_convolution_of_single_points_is_a_product(kernel, kind):
+    layer, image = torch.nn.Conv2d(4, 4, kernel, bias=False), torch.ones(1, 4, 8, 8)
+    assert {each for each, *_ in operators_of(layer, image)} == {kind}
+
+
+def test_of_sparse_tensors_nothing_is_claimed():
+    x = torch.eye(8).to_sparse_csr()
+    assert operators_of(torch.mv, x, torch.ones(8)) == set()

@@ -84,7 +84,7 @@ def test_exact_text(tmp_path: Path) -> None:
         f"{copy_id}\n"
         'run,"A ""synthetic"" one, here",cuda:0,Synthetic H-GPU,elementwise,elementwise.add,float16,eager,out,n,'
         '100000000,,,,,,,oom,,"needs 2 GB, 1 GB is free",torch,resident,hot,,out,100000000,,,,,,,,,,,,,,,,'
-        ',,,,,,,,,,elementwise,,'
+        ",,,,,,,,,,elementwise,,"
         f"{gone.id}\n"
     )
 

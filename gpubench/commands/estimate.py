@@ -1,0 +1,190 @@
+"""``gpubench estimate``: what GPUs that aren't here could bring to what was measured on a CPU."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import RunFileError, UsageError
+from ..format import writable
+from ..runfile.kinds import names_of
+from ..runfile.matching import matcher, nothing_matches
+from .choice import add_expression, require_expression
+
+if TYPE_CHECKING:
+    from ..estimate.cards import Gpu
+    from ..estimate.outlook import Job, MeasuredRun, Outlook
+    from ..runfile.schema import Run
+
+_FORMATS = ("table", "csv", "json", "markdown")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`main` reads."""
+    add = parser.add_argument
+    add("run", nargs="?", metavar="RUN", help="results file of a CPU, or the folder of a run")
+    named = "a GPU by name (L4, 'H100 SXM'), or a results file of a machine that has one; repeatable"
+    add("--gpu", dest="gpus", action="append", default=[], metavar="CARD", help=named)
+    add_expression(parser)
+    hourly = "price of an hour on that GPU, or of the CPU's machine (cpu=0.10): adds what a million calls cost"
+    add("--price", dest="prices", action="append", default=[], metavar="CARD=0.80", help=hourly)
+    add("--format", choices=_FORMATS, help="what to print (default: table)")
+    add("-o", "--output", metavar="FILE", help="write to FILE; .csv, .json and .md choose the format")
+    add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
+    own = "a file with further GPUs, like gpubench/estimate/cards.json; repeatable"
+    add("--cards", action="append", default=[], metavar="FILE", help=own)
+    parser.epilog = (
+        "An estimate can prove that a GPU is no faster, and never that it is. docs/estimate.md says how wrong it was."
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
+    from ..estimate import tables
+    from ..estimate.cards import read_cards
+
+    cards, sources = read_cards(args.cards)
+    if args.listed:
+        print(writable(tables.list_text(cards, sources), sys.stdout.encoding))
+        return 0
+    if args.run is None:
+        raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
+    if not args.gpus:
+        raise UsageError("name a GPU, for example --gpu L4; gpubench estimate --list shows all")
+    require_expression(args)
+    form = args.format or _form_of(args.output)
+    targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
+    prices = _prices(args.prices, targets, cards)
+    run = sole_run(args.run)
+    jobs = _chosen_jobs(run, args.expression)
+    estimates = estimates_of(jobs, targets)
+    if form == "table" and not args.output:
+        tables.show(estimates, prices, every=args.expression is not None)
+        return 0
+    _write(_text(form, estimates, prices, run, args), args)
+    return 0
+
+
+def _text(form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace) -> str:
+    from ..estimate import tables
+
+    if form == "csv":
+        return tables.as_csv(estimates, prices)
+    if form == "json":
+        return tables.as_json(estimates, prices, run.machine.label)
+    return tables.as_markdown(estimates, prices, every=args.expression is not None)
+
+
+def _form_of(output: str | None) -> str:
+    if output is None:
+        return "table"
+    by_suffix = {".csv": "csv", ".json": "json", ".md": "markdown"}
+    if (form := by_suffix.get(Path(output).suffix)) is None:
+        raise UsageError(f"{output}: choose a --format, or a name that ends in {', '.join(by_suffix)}")
+    return form
+
+
+def _write(text: str, args: argparse.Namespace) -> None:
+    from ..runfile import writer
+
+    if not args.output:
+        sys.stdout.write(writable(text, sys.stdout.encoding))
+        return
+    if os.path.realpath(args.output) in map(os.path.realpath, (args.run, *args.gpus)):
+        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
+    writer.replace(Path(args.output), text.encode(errors="replace"))
+
+
+def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
+    """What ``--gpu`` names. Raises UsageError or RunFileError."""
+    from ..estimate.cards import read_cards
+
+    cards = read_cards()[0] if names else {}
+    return [target_of(name, cards) for name in dict.fromkeys(names)]
+
+
+def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
+    """Print what these GPUs could bring to all that a run timed on its CPU."""
+    from ..estimate import tables
+
+    print()
+    tables.show(estimates_of(_chosen_jobs(run, None), targets), {}, every=True)
+
+
+def sole_run(path: str) -> Run:
+    """The run of a file or a folder. Raises UsageError where a folder holds several."""
+    from .report import read_all
+
+    runs = read_all([path])
+    if len(runs) > 1:
+        raise UsageError(f"{path}: holds {len(runs)} runs: name one, for example {runs[0].path}")
+    return runs[0]
+
+
+def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
+    """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
+    from ..estimate.cards import find_card
+    from ..estimate.outlook import MeasuredRun
+    from ..runfile.folder import not_there
+
+    if not os.path.exists(text):
+        if text.endswith(".json") or os.sep in text:
+            raise not_there(Path(text))
+        return find_card(text, cards)
+    try:
+        return MeasuredRun(sole_run(text))
+    except ValueError as error:
+        raise RunFileError(f"{text}: {error}") from None
+
+
+def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
+    from ..estimate.cards import find_card
+    from ..estimate.tables import CPU_PRICE
+
+    prices = {}
+    for words in given:
+        name, _, number = words.partition("=")
+        try:
+            price = float(number)
+        except ValueError:
+            price = math.nan
+        if not 0 < price < 1e9:
+            raise UsageError(f"--price {words!r}: write CARD=0.80, a price of an hour")
+        known = {CPU_PRICE, *(target.name for target in targets)}
+        found = name if name in known else find_card(name, cards).name
+        if found not in known:
+            raise UsageError(f"--price {words!r}: {found} isn't among the GPUs asked for")
+        prices[found] = price
+    return prices
+
+
+def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
+    from ..estimate.outlook import jobs_of
+
+    jobs = jobs_of(run)
+    if not jobs:
+        raise RunFileError(f"{run.path}: holds no results of a CPU, from which a GPU could be estimated")
+    if expression is None:
+        return jobs
+    matches = matcher(expression)
+    kept = [job for job in jobs if matches([job.id, job.dtype, *names_of(job.case)])]
+    if not kept:
+        raise nothing_matches(expression, (job.case.workload for job in jobs))
+    return kept
+
+
+def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
+    """Every job on every card, card by card."""
+    from ..estimate.cards import Gpu
+    from ..estimate.outlook import outlook_of
+
+    return [
+        outlook_of(job, target) if isinstance(target, Gpu) else target.estimate(job)
+        for target in targets
+        for job in jobs
+    ]

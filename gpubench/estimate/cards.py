@@ -1,0 +1,102 @@
+"""GPUs by their makers' figures. ``cards.json`` names the source of each; a figure without a source isn't there."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from ..errors import UsageError
+
+TABLE = Path(__file__).with_name("cards.json")
+PEAKS = {"float32": "float32", "tf32": "tf32", "float16": "half", "bfloat16": "half", "float64": "float64"}
+"""Which figure holds the FLOP/s of a dtype."""
+
+
+class Sourced(Struct, frozen=True):
+    """A number of a datasheet, in SI base units, and where it stands."""
+
+    value: Annotated[float, Meta(gt=0, le=1e30)]
+    source: str
+    note: str = ""
+
+
+class Figures(Struct, frozen=True, forbid_unknown_fields=True):
+    """FLOP/s by dtype without sparsity; ``memory`` and ``link`` (to the host, one direction) in bytes per second;
+    ``cache``, the last level, in bytes; ``watt``, the power limit."""
+
+    float32: Sourced | None = None
+    tf32: Sourced | None = None
+    half: Sourced | None = None
+    float64: Sourced | None = None
+    memory: Sourced | None = None
+    cache: Sourced | None = None
+    watt: Sourced | None = None
+    link: Sourced | None = None
+
+
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
+    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; the
+    figures of one that is ``measured`` are the peaks that a run reached."""
+
+    figures: Figures
+    aliases: tuple[str, ...] = ()
+    beats_datasheet: bool = False
+    measured: bool = False
+    name: str = ""
+
+    def value(self, figure: str) -> float | None:
+        """The number, ``None`` where no source says it."""
+        found: Sourced | None = getattr(self.figures, figure)
+        return found.value if found else None
+
+    def flop_per_s(self, dtype: str) -> float | None:
+        """Peak in this dtype."""
+        return self.value(PEAKS[dtype]) if dtype in PEAKS else None
+
+
+class _Table(Struct, frozen=True):
+    cards: dict[str, Gpu]
+    sources: dict[str, str] = field(default_factory=dict)
+    read: str = ""
+
+
+def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, str]]:
+    """All cards by name, and the sources by theirs; ``further`` files add cards or replace ours.
+
+    Raises :class:`UsageError` for a file that isn't a table of cards.
+    """
+    cards: dict[str, Gpu] = {}
+    sources: dict[str, str] = {}
+    for path in (TABLE, *map(Path, further)):
+        try:
+            table = msgspec.convert(json.loads(path.read_text(encoding="utf-8")), _Table)
+        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, as json's
+            raise UsageError(f"{path}: no table of cards: {' '.join(str(error).split())}") from None
+        cards |= {name: msgspec.structs.replace(card, name=name) for name, card in table.cards.items()}
+        sources |= {name: f"{text}, read {table.read}" if table.read else text for name, text in table.sources.items()}
+    return cards, sources
+
+
+def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
+    """The card of that name, as people write it: capitals, spaces, hyphens and the maker's name don't matter.
+
+    Raises :class:`UsageError` with the nearest names.
+    """
+    known = {_plain(each): card for card in cards.values() for each in (card.name, *card.aliases)}
+    if (plain := _plain(name)) in known:
+        return known[plain]
+    part = [card.name for key, card in known.items() if plain and plain in key]
+    near = part or [known[key].name for key in difflib.get_close_matches(plain, known, n=3, cutoff=0.6)]
+    meant = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "gpubench estimate --list shows all"
+    raise UsageError(f"unknown GPU {name!r}: {meant}")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"nvidia|geforce|tesla|amd|intel|[^a-z0-9]", "", name.lower())

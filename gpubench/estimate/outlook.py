@@ -1,0 +1,236 @@
+"""From a CPU's results file to what each benchmark could gain on a card."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
+from ..runfile.utilisation import compute_dtype
+from .cards import Figures, Gpu, Sourced
+from .model import likely, shortest
+
+NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
+    "no", "only if the data stays", "perhaps", "probably", "probably not", "unknown"
+)  # fmt: skip
+"""Verdicts. A datasheet can say no, and never yes."""
+MODELLED, MEASURED = "modelled", "measured"
+MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
+"""Kinds of work whose sums don't stand for one operator that anything was learned of."""
+ANY_WAY = ("eager", "compile", "graph")
+"""Variants that do the same job: the fastest of them on the CPU counts."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A benchmark of a CPU, in the fastest way that the file has of it: over libraries, and over :data:`ANY_WAY`.
+
+    ``copied_bytes`` are those of inputs and outputs; ``obstacle`` says why no GPU can be estimated at all.
+    """
+
+    case: Case
+    cpu_s: float
+    way: str
+    noisy: bool
+    dtype: str
+    work: Work
+    copied_bytes: int | None
+    obstacle: str = ""
+
+    @property
+    def id(self) -> str:
+        """The benchmark's name."""
+        return self.case.id
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A job on a card, times in seconds, ratios as speedups. ``status`` is ``modelled``, or ``measured`` where a
+    results file of that card holds the same job. ``note`` says why something is unknown."""
+
+    job: Job
+    gpu: str
+    bound: str
+    shortest_s: float | None
+    at_most: float | None
+    probably: tuple[float, float] | None
+    with_copies_at_most: float | None
+    verdict: str
+    status: str = MODELLED
+    note: str = ""
+
+
+def jobs_of(run: Run) -> list[Job]:
+    """What the run timed on its CPU, each job once."""
+    ways: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for result in run.results:
+        kind = run.machine.device(result.device).kind
+        if result.status == OK and result.times and kind in ("cpu", ""):
+            ways[_key(result)].append(result)
+    return [_job(group) for group in ways.values()]
+
+
+def _key(case: Case) -> tuple[object, ...]:
+    """Equal for what does the same job, on whatever device."""
+    variant = "" if case.variant in ("", *ANY_WAY) else case.variant
+    return case.workload, case.dtype, variant, case.cache, tuple(sorted(map(str, case.params.items())))
+
+
+def _seconds(result: Result) -> float:
+    return result.times.median_s if result.times else math.inf
+
+
+def _job(group: Sequence[Result]) -> Job:
+    fastest = min(group, key=_seconds)
+    named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
+    traced = next((each.work for each in (named, *group) if each.work.operators), None)
+    works = [each.work for each in group]
+    least = Work(
+        min((work.flops for work in works if work.flops), default=None),
+        min((work.bytes for work in works if work.bytes), default=None),
+        operators=traced.operators if traced else (),
+    )
+    copies = next((each.transfer for each in (named, *group) if each.transfer), None)
+    copied = copies.in_bytes + copies.out_bytes if copies else None
+    variant = fastest.variant if fastest.variant != named.variant else ""
+    way = " ".join(part for part in (fastest.implementation, variant) if part not in ("torch", "eager", ""))
+    dtype = compute_dtype(named.dtype, named.variant, named.precision)
+    obstacle = _obstacle(named)
+    return Job(named.case, _seconds(fastest), way, bool(fastest.flags), dtype, least, copied, obstacle)
+
+
+def _obstacle(result: Result) -> str:
+    if result.parallel and result.parallel.devices > 1:
+        return "uses several devices"
+    if result.kind in ("copies", "distributed"):
+        return "measures copies or several devices"
+    return ""
+
+
+def outlook_of(job: Job, card: Gpu) -> Outlook:
+    """What physics and other cards' timings say of this job on this card."""
+    if job.obstacle:
+        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=job.obstacle)
+    bound = shortest(job.work, job.dtype, card)
+    at_most = job.cpu_s / bound.seconds
+    if not bound.complete and at_most >= 1:
+        return Outlook(job, card.name, "", None, None, None, None, UNKNOWN, note=_missing(job, card))
+    link, copies = card.value("link"), None
+    if job.copied_bytes is not None and link:
+        copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
+    guess = likely(job.work, job.dtype, card)
+    if not job.work.operators and job.case.kind in MANY_OPERATORS:
+        guess = "the file doesn't say what it is made of"
+    probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
+    verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
+    note = guess if isinstance(guess, str) else ""
+    return Outlook(job, card.name, bound.binds, bound.seconds, at_most, probably, copies, verdict, note=note)
+
+
+def _missing(job: Job, card: Gpu) -> str:
+    if not (job.work.flops or job.work.bytes):
+        return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
+    return f"the table lacks a figure of the {card.name} that it needs"
+
+
+class MeasuredRun:
+    """A results file of a machine with a GPU: its times of the same jobs, and its measured peaks for all others.
+
+    Raises ValueError where it holds no accelerator.
+    """
+
+    def __init__(self, run: Run) -> None:
+        devices = [device for device in run.machine.devices if device.accelerator]
+        timed = {result.device for result in run.results if result.times}
+        found = next((device for device in devices if device.name in timed), None)
+        if found is None:
+            raise ValueError("holds no results of a GPU")
+        self.name = (found.label or found.name) + " (simulated)" * found.simulated
+        self.card = card_of(self.name, run.ceilings.get(found.name, Ceilings()))
+        self._times: dict[tuple[object, ...], Result] = {}
+        for result in run.results:
+            if result.device == found.name and result.times:
+                key = _key(result)
+                if key not in self._times or _seconds(result) < _seconds(self._times[key]):
+                    self._times[key] = result
+
+    def estimate(self, job: Job) -> Outlook:
+        """By the GPU's own time where the file has one."""
+        result = self._times.get(_key(job.case))
+        if result is None or result.times is None:
+            return outlook_of(job, self.card)
+        seconds, times, moved = _seconds(result), result.times, result.transfer
+        probably = job.cpu_s / max(times.q3_s, seconds), job.cpu_s / min(times.q1_s, seconds)
+        copied = [moved.in_s if moved.in_bytes else 0.0, moved.out_s if moved.out_bytes else 0.0] if moved else [None]
+        copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
+        ratio = job.cpu_s / seconds
+        verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
+        return Outlook(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
+
+
+def card_of(name: str, peaks: Ceilings) -> Gpu:
+    """A card whose figures are the peaks that a run measured. Its memory's rate is that of the largest footprint, which
+    stands for work of at least that size."""
+    source = "measured"
+    rates = {dtype: Sourced(rate, source) for dtype, rate in peaks.throughput.items()}
+    halves = [peaks.throughput[dtype] for dtype in ("float16", "bfloat16") if dtype in peaks.throughput]
+    largest = max((entry.footprint_bytes for entry in peaks.bandwidth), default=0.0)
+    memory = max((entry.byte_per_s for entry in peaks.bandwidth if entry.footprint_bytes == largest), default=None)
+    links = [rate for rate in (peaks.host_to_device_byte_per_s, peaks.device_to_host_byte_per_s) if rate]
+    figures = Figures(
+        float32=rates.get("float32"),
+        tf32=rates.get("tf32"),
+        half=Sourced(max(halves), source) if halves else None,
+        float64=rates.get("float64"),
+        memory=Sourced(memory, source) if memory else None,
+        cache=Sourced(largest / 2, source) if largest else None,
+        link=Sourced(max(links), source) if links else None,
+    )
+    return Gpu(figures, measured=True, name=name)
+
+
+# From what size on? ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SizesLost:
+    """A card can't win at this ``size`` of the parameter ``name``, nor at any smaller one that was measured; ``every``
+    if at none at all."""
+
+    name: str
+    size: Scalar
+    every: bool
+
+
+def line_of(job: Job) -> tuple[object, ...]:
+    """Equal for jobs that differ in their size alone."""
+    params = {name: value for name, value in job.case.params.items() if name != job.case.size}
+    return job.case.workload, job.case.dtype, job.case.variant, job.case.cache, tuple(sorted(map(str, params.items())))
+
+
+def crossing(line: Iterable[Outlook]) -> SizesLost | None:
+    """The largest measured size up to which the answer is no, of estimates of one line on one card."""
+    sized = [(each.job.case.params.get(each.job.case.size or ""), each) for each in line]
+    points = sorted(
+        ((size, each) for size, each in sized if isinstance(size, int | float) and not isinstance(size, bool)),
+        key=lambda point: point[0],
+    )
+    lost = 0
+    while lost < len(points) and points[lost][1].verdict == NO:
+        lost += 1
+    if not lost:
+        return None
+    size, last = points[lost - 1]
+    return SizesLost(str(last.job.case.size), size, lost == len(points))
+
+
+def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:
+    """Of each workload and dtype the one that takes the CPU longest: the largest size."""
+    best: dict[tuple[str, str], Outlook] = {}
+    for each in estimates:
+        key = each.job.case.workload, each.job.dtype
+        if key not in best or each.job.cpu_s > best[key].job.cpu_s:
+            best[key] = each
+    return list(best.values())

@@ -1,0 +1,203 @@
+"""``gpubench estimate``: what goes in, and what comes out of each format."""
+
+import csv
+import io
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+import records
+
+from gpubench.commands.cli import main
+from gpubench.commands.estimate import cards_named, show_estimates
+from gpubench.commands.run import what_a_gpu_could_bring
+from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Case
+
+
+def case(workload, *, n=1000, implementation="torch", dtype="float32", variant="eager"):
+    terms = {"implementation": implementation, "variant": variant}
+    return Case(workload, "cpu", dtype, {"n": n}, size="n", threads=2, devices=("cpu",), **terms)
+
+
+def product(n, seconds, **terms):
+    operators = [{"kind": "product", "count": 1, "flops": 2.0 * n**3, "bytes": 12.0 * n * n}]
+    work = {"flops": 2.0 * n**3, "bytes": 12.0 * n * n, "operators": operators}
+    moved = {"transfer": {"in_bytes": 8 * n * n, "out_bytes": 4 * n * n}}
+    return records.benchmark(case("a.mm", n=n, **terms), seconds, work=work, **moved)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A product of four sizes, one of them faster in NumPy; a benchmark of unknown work; copies."""
+    path = tmp_path / "run.json"
+    rows = [product(n, seconds) for n, seconds in ((8, 1e-6), (16, 1.5e-6), (1024, 2e-2), (4096, 2.0))]
+    rows += [product(4096, 1.0, implementation="numpy")]
+    rows += [records.benchmark(case("a.nothing"), 1e-3), records.benchmark(case("transfer.create"), 1e-3)]
+    path.write_text(json.dumps(records.run_file(rows)))
+    return str(path)
+
+
+def rows_of(capsys, *words):
+    assert main(["estimate", *words, "--format", "csv"]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_each_benchmark_and_card_is_a_row_or_a_reason(run, capsys):
+    rows = rows_of(capsys, run, "--gpu", "T4", "--gpu", "rtx 4090")
+    heads = "id gpu cpu_s bound shortest_s at_most probably_low probably_high with_copies_at_most verdict status note"
+    assert list(rows[0]) == heads.split()
+    assert [row["gpu"] for row in rows] == ["T4"] * 6 + ["RTX 4090"] * 6
+    assert {row["status"] for row in rows} == {"modelled"}
+    by_id = {row["id"]: row for row in rows[:6]}
+    assert by_id["a.nothing[float32-n=1000]"]["verdict"] == "unknown"
+    assert "flops= or nbytes=" in by_id["a.nothing[float32-n=1000]"]["note"]
+    assert "copies" in by_id["transfer.create[float32-n=1000]"]["note"]
+    assert [by_id[f"a.mm[float32-n={n}]"]["verdict"] for n in (8, 16, 1024, 4096)] == ["no", "no", "perhaps", "perhaps"]
+
+
+def test_the_fastest_way_of_the_cpu_is_what_a_gpu_has_to_beat(run, capsys):
+    row = {row["id"]: row for row in rows_of(capsys, run, "--gpu", "T4")}["a.mm[float32-n=4096]"]
+    assert float(row["cpu_s"]) == pytest.approx(1.0)
+    shortest = 2 * 4096**3 / 8.141e12 / 1.1
+    assert (row["bound"], float(row["shortest_s"])) == ("arithmetic", pytest.approx(shortest))
+    assert float(row["at_most"]) == pytest.approx(1 / shortest)
+    copies = 12 * 4096**2 / 16e9
+    assert float(row["with_copies_at_most"]) == pytest.approx(1 / (shortest + copies))
+    assert 1 < float(row["probably_low"]) < float(row["probably_high"]) < float(row["at_most"])
+
+
+def test_copies_alone_may_be_too_slow(tmp_path, capsys):
+    work = {"flops": 1e8, "bytes": 1.2e9}
+    rows = [records.benchmark(case("a.add"), 1e-2, work=work, transfer={"in_bytes": 8 * 10**8, "out_bytes": 4 * 10**8})]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    (row,) = rows_of(capsys, str(tmp_path), "--gpu", "H100 SXM")
+    assert (row["verdict"], row["bound"]) == ("only if the data stays", "memory")
+    assert float(row["with_copies_at_most"]) < 1 < float(row["at_most"])
+
+
+def test_a_network_whose_operators_are_unknown_is_not_judged_by_its_sums(tmp_path, capsys):
+    work, sums = {"flops": 1e9, "bytes": 1e6}, {"operators": []}
+    cases = {name: records.benchmark(case(name), 1.0, work=work | sums) for name in ("models.resnet50", "a.own")}
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(list(cases.values()))))
+    network, own = rows_of(capsys, str(tmp_path), "--gpu", "T4")
+    assert (network["id"], network["probably_high"]) == ("models.resnet50[float32-n=1000]", "")
+    assert network["note"] == "the file doesn't say what it is made of"
+    assert float(own["probably_high"]) > 1
+
+
+def test_the_size_below_which_no_gpu_can_win_is_the_largest_that_it_lost(run, capsys):
+    assert main(["estimate", run, "--gpu", "T4", "--format", "json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["status"] == "modelled"
+    assert content["cannot_win_at"] == [{"benchmark": "a.mm float32", "gpu": "T4", "name": "n", "size": 16}]
+
+
+def test_the_table_shows_the_largest_sizes_and_all_of_those_asked_for(run, capsys):
+    assert main(["estimate", run, "--gpu", "T4"]) == 0
+    shown = capsys.readouterr().out
+    assert "Estimated, not measured" in shown
+    assert "n ≤ 16" in shown
+    assert "a.mm[float32-n=1024]" not in shown
+    assert main(["estimate", run, "--gpu", "T4", "-k", "a.mm"]) == 0
+    assert "a.mm[float32-n=1024]" in capsys.readouterr().out
+
+
+def test_markdown_and_prices(run, tmp_path, capsys):
+    out = tmp_path / "estimate.md"
+    assert main(["estimate", run, "--gpu", "T4", "--price", "t4=0.36", "--price", "cpu=3.6", "-o", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if line.startswith("| a.mm[float32-n=4096] (numpy)")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert float(cells[-1].replace(",", "")) == pytest.approx(1000)  # a second at 3.60 an hour, a million times
+    assert float(cells[-2]) == pytest.approx(1e6 * 2 * 4096**3 / 8.141e12 / 1.1 / 3600 * 0.36, rel=0.01)
+
+
+def test_a_measured_run_of_a_card_gives_its_times_and_for_the_rest_its_peaks(tmp_path, capsys):
+    (tmp_path / "cpu").mkdir()
+    cpu = records.cpu_run()
+    cpu["benchmarks"].append(product(2048, 1.0))
+    (tmp_path / "cpu/run.json").write_text(json.dumps(cpu))
+    (tmp_path / "gpu.json").write_text(json.dumps(records.gpu_run()))
+    rows = {row["id"]: row for row in rows_of(capsys, str(tmp_path / "cpu"), "--gpu", str(tmp_path / "gpu.json"))}
+    both, alone = rows["matmul.square[float32-n=4096]"], rows["a.mm[float32-n=2048]"]
+    assert (both["gpu"], both["status"], both["verdict"]) == ("Synthetic H-GPU", "measured", "probably")
+    assert float(both["probably_low"]) <= float(both["at_most"]) <= float(both["probably_high"])
+    assert (alone["status"], alone["verdict"]) == ("modelled", "perhaps")
+    assert float(alone["shortest_s"]) == pytest.approx(2 * 2048**3 / (5e13 * 1.02) / 1.3)
+
+
+def test_a_card_of_ones_own(run, tmp_path, capsys):
+    figures = {"float32": {"value": 1e15, "source": "mine"}}
+    (tmp_path / "mine.json").write_text(json.dumps({"cards": {"Dream": {"figures": figures}}}))
+    rows = rows_of(capsys, run, "--cards", str(tmp_path / "mine.json"), "--gpu", "dream")
+    assert {row["gpu"] for row in rows} == {"Dream"}
+    assert main(["estimate", "--cards", str(tmp_path / "mine.json"), "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "Dream" in listed
+    assert "H100 SXM" in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a results file"),
+        (["RUN"], "name a GPU"),
+        (["RUN", "--gpu", "H100"], "did you mean H100 SXM"),
+        (["RUN", "--gpu", "L4", "--price", "L4"], "write CARD=0.80"),
+        (["RUN", "--gpu", "L4", "--price", "T4=1"], "T4 isn't among the GPUs"),
+        (["RUN", "--gpu", "nowhere.json"], "nowhere.json"),
+        (["RUN", "--gpu", "RUN"], "holds no results of a GPU"),
+        (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),
+        (["RUN", "--gpu", "L4", "-o", "estimate.txt"], "choose a --format"),
+        (["RUN", "--gpu", "L4", "--cards", "RUN"], "no table of cards"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
+    assert main(["estimate", *(run if word == "RUN" else word for word in words)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gpubench estimate: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(("made", "lines"), [(records.cpu_run, 1), (records.gpu_run, 0)])
+def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines):
+    path = tmp_path / "my run.json"
+    path.write_text(json.dumps(made()))
+    found = what_a_gpu_could_bring(read(path), path)
+    assert len(found) == lines
+    for line in found:
+        words = shlex.split(line.partition("?")[2])
+        assert words[0] == "gpubench"
+        assert main(words[1:]) == 0
+
+
+def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
+    show_estimates(read(run), cards_named(["L4", "L4"]))
+    shown = capsys.readouterr().out
+    assert shown.count("L4, 6 benchmarks") == 1
+    assert "a.mm[float32-n=1024]" in shown
+    assert main(["time", "1 + 1", "--gpu=L5"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("gpubench time: unknown GPU 'L5'")
+
+
+def test_an_estimate_is_no_results_file(run, tmp_path, capsys):
+    out = tmp_path / "estimate.json"
+    assert main(["estimate", run, "--gpu", "L4", "-o", str(out)]) == 0
+    for words in (["show", str(out)], ["report", str(out), "-o", str(tmp_path / "out")], ["compare", run, str(out)]):
+        assert main(words) == 2, words
+    assert "estimate.json" in capsys.readouterr().err
+
+
+def test_it_needs_neither_torch_nor_pandas(run):
+    code = (
+        "import sys; from gpubench.commands.cli import main; "
+        f"main(['estimate', {run!r}, '--gpu', 'L4', '--format', 'csv']); "
+        "print([name for name in ('torch', 'pandas', 'numpy') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
