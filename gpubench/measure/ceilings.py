@@ -1,22 +1,27 @@
 """Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
 A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so bandwidth is taken by
-access pattern and by footprint; matrix throughput by dtype.
+access pattern and by footprint; matrix throughput by dtype. On a CPU one library may be half as fast as another, and
+would then seem to reach its own peak: there products are computed in several ways, and the fastest counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..devices import CPU, Demo, Device
-from ..devices.cpu import cache_sizes
+from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
 from ..devices.demo import LAUNCH_S, PEAK_BYTES, PEAK_FLOPS, PINNED
+from ..devices.implementations import LIBRARIES, TORCH, Implementation
 from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
@@ -73,11 +78,26 @@ def _declared(dtypes: Iterable[str]) -> Ceilings:
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     clock = DeviceClock([device])
     bandwidth = tuple(_bandwidth(device, clock, effort))
-    throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
+    ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
+    throughput = {dtype: max(rates.values()) for dtype, rates in ways.items() if rates}
     to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
     device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
-    return Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
+    measured = Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
+    return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
+
+
+def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
+    """What the CPU's instructions allow at the clock that its fastest core has right after a product."""
+    import torch
+
+    a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)
+    clocks = []
+    for _ in range(5):
+        torch.mm(a, a)
+        clocks.append(highest_clock() or 0.0)
+    allowed, basis = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
+    return {"allowed": {dtype: allowed[dtype] for dtype in dtypes if dtype in allowed}, "allowed_basis": basis}
 
 
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
@@ -145,27 +165,83 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     return [(level(nbytes), nbytes) for nbytes in sorted(sizes)]
 
 
-def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> float | None:
-    """FLOP/s of square products: the best over sizes that double while a call stays short."""
+def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
+    """FLOP/s of square products by the library that computes them; nothing where none can.
+
+    oneDNN's own product, which PyTorch uses in layers of networks, is another one than that of ``torch.mm``, for which
+    PyTorch calls a BLAS. Libraries that cost time to import are asked in the preset ``full``, and where they are used.
+    """
     import torch
 
     if device.lacks(dtype):
-        return None
-    best = 0.0
+        return {}
+    makers: dict[str, _Maker] = {"torch": lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))}
+    with contextlib.ExitStack() as opened, matmul_precision(dtype):
+        if not device.accelerator:
+            if dtype != "float64" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+                makers["onednn"] = _of_onednn
+            for name, library in LIBRARIES.items():
+                used = name == "numpy" or library.module in sys.modules or effort is EFFORTS["full"]
+                if used and name != TORCH and dtype in library.dtypes and not library.why_absent():
+                    with contextlib.suppress(Unmeasurable):
+                        makers[name] = _by_library(library, device, dtype, opened)
+        return _throughputs(device, dtype, makers, clock, effort)
+
+
+_Maker = Callable[["torch.Tensor"], Callable[[], Any]]
+"""Makes the call that multiplies a matrix with itself."""
+
+
+def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
+    import torch
+
+    inner = a.to_mkldnn()
+    return partial(torch.nn.functional.linear, inner, inner)
+
+
+def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> _Maker:
+    """Raises :class:`Unmeasurable` where the library is broken."""
+    import torch
+
+    instance = library(device, dtype)
+    opened.callback(instance.close)
+    instance.open(torch.get_num_threads())
+
+    def maker(a: torch.Tensor) -> Callable[[], Any]:
+        array = instance.array(a)
+        out = {"out": instance.array(torch.empty_like(a))} if library.writes else {}
+        product = instance.prepared(instance.xp.matmul, (array, array), out)
+
+        def call() -> None:
+            product(array, array, **out)
+            instance.wait()
+
+        return call
+
+    return maker
+
+
+def _throughputs(
+    device: Device, dtype: str, makers: dict[str, _Maker], clock: DeviceClock, effort: Effort
+) -> dict[str, float]:
+    """FLOP/s of square products: the best over sizes that double while a call stays short. At each size the makers'
+    calls are timed in turn, so that what else the machine does slows all of them."""
+    best: dict[str, float] = {}
     for n in SIZES:
         memory = device.memory()
-        if memory and 12 * n * n > memory.free // 4:
+        if not makers or (memory and 12 * n * n > memory.free // 4):
             break
-        with matmul_precision(dtype):
+        a = None
+        for name, maker in list(makers.items()):
             try:
-                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype))
-                out = torch.empty_like(a)
-                seconds = _shortest(partial(torch.mm, a, a, out=out), clock, effort.seconds)
-            except (RuntimeError, TypeError, NotImplementedError):  # no such product there
-                return best or None
-        best = max(best, 2 * n**3 / seconds)
-        if 8 * seconds > effort.call:
-            break
+                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
+                seconds = _shortest(maker(a), clock, effort.seconds)
+            except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
+                del makers[name]
+                continue
+            best[name] = max(best.get(name, 0.0), 2 * n**3 / seconds)
+            if 8 * seconds > effort.call:
+                del makers[name]
     return best
 
 

@@ -378,6 +378,8 @@ class Gpubench(Inputs):
             kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr
             processes = (Process(index, rounds, kept, iterations, median, iqr_s, latency_s, tuple(raised)),)
         self._session.raised.extend((self.case, flag) for flag in raised)
+        if counted and counted.flops:
+            record["convolution_share"] = counted.convolution_flops / counted.flops
         measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
         measurement = Measurement(**structs.asdict(self.case), **measured)
         # The test may go on adding to what it says of its devices: phases, losses.

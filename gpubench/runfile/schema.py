@@ -42,6 +42,7 @@ Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
 _Cache = Annotated[str, Meta(pattern="^(hot|cold|)$")]
 _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
+_Ways = Annotated[Mapping[str, _Rates], Meta(max_length=MOST_PARAMS)]
 _Rows = tuple[tuple[Whole, ...], ...]
 
 
@@ -163,6 +164,9 @@ class Measurement(Case, frozen=True, gc=False):
     energy_error_j: Annotated[Positive | None, _is("one step of that counter, per call: how far off it may be")] = None
     transfer: Annotated[Transfer | None, _is("copying the inputs in and the outputs out")] = None
     check: Annotated[Check | None, _is("whether the result is right")] = None
+    convolution_share: Annotated[
+        Amount | None, _is("of the FLOPs: fast algorithms do fewer operations in convolutions than are counted")
+    ] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
 
@@ -191,10 +195,19 @@ class Ceilings(Struct, frozen=True):
     """Measured peaks of one device."""
 
     bandwidth: Annotated[tuple[Bandwidth, ...], _is("by pattern, footprint", max_length=MOST_DEVICES)] = ()
-    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype")] = field(default_factory=dict)
+    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype, in the fastest way")] = field(
+        default_factory=dict
+    )
     launch_floor_s: Annotated[Positive | None, _is("least time of any operation, launched in a long row")] = None
     host_to_device_byte_per_s: Annotated[Positive | None, _is("copies from pinned memory")] = None
     device_to_host_byte_per_s: Annotated[Positive | None, _is("copies to pinned memory")] = None
+    ways: Annotated[_Ways, _is("FLOP/s of a CPU's products by dtype, then by the library that computed them")] = field(
+        default_factory=dict
+    )
+    allowed: Annotated[_Rates, _is("FLOP/s that the instruction set allows, by dtype, where known")] = field(
+        default_factory=dict
+    )
+    allowed_basis: Annotated[str | None, _is("what that rests on, or why it is unknown")] = None
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
@@ -213,10 +226,15 @@ class Ceilings(Struct, frozen=True):
         for entry in other.bandwidth:
             key = entry.pattern, entry.footprint_bytes
             entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
-        dtypes = {**self.throughput, **other.throughput}
-        throughput = {d: max(self.throughput.get(d, 0.0), other.throughput.get(d, 0.0)) for d in dtypes}
+        throughput = _higher(self.throughput, other.throughput)
+        ways = {d: _higher(self.ways.get(d, {}), other.ways.get(d, {})) for d in {**self.ways, **other.ways}}
         floor_s = min(filter(None, (self.launch_floor_s, other.launch_floor_s)), default=None)
-        return replace(self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=floor_s)
+        highest = {"bandwidth": tuple(entries.values()), "throughput": throughput, "ways": ways}
+        return replace(self, **highest, launch_floor_s=floor_s)
+
+
+def _higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in {**rates, **others}}
 
 
 class CanaryTimes(Struct, frozen=True):
@@ -283,6 +301,32 @@ class DeviceFacts(Struct, frozen=True):
 _Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]
 
 
+_Texts = Annotated[Mapping[str, str], Meta(max_length=MOST_NAMES)]
+_Names = Annotated[tuple[str, ...], Meta(max_length=MOST_NAMES)]
+
+
+class CpuFacts(Struct, frozen=True):
+    """The CPU, and what decides how fast the same code runs on it."""
+
+    model: Annotated[str | None, _is("what its maker calls it")] = None
+    cores: Annotated[Count | None, _is("physical cores that this process may use")] = None
+    logical_cpus: Annotated[Count | None, _is("logical CPUs that this process may use")] = None
+    machine_cpus: Annotated[Count | None, _is("logical CPUs of the machine")] = None
+    cgroup_cores: Annotated[Positive | None, _is("CPUs' worth of time that the control group allows")] = None
+    memory_bytes: Annotated[Whole | None, _is("memory")] = None
+    cache_bytes: Annotated[_Amounts | None, _is("caches that one core reaches")] = None
+    instructions: Annotated[_Names | None, _is("those of its instructions that decide the speed of products")] = None
+    sockets: Annotated[Count | None, _is("processors that hold the CPUs in use")] = None
+    numa_nodes: Annotated[Count | None, _is("NUMA nodes that hold the CPUs in use")] = None
+    numa_policy: Annotated[str | None, _is("where new memory is put: default, bind, interleave")] = None
+    governor: Annotated[str | None, _is("how Linux chooses its clocks: performance, powersave")] = None
+    huge_pages: Annotated[str | None, _is("transparent huge pages: always, madvise or never")] = None
+    allocator: Annotated[str | None, _is("what gives out memory: glibc 2.36, tcmalloc, jemalloc, mimalloc")] = None
+    preloaded: Annotated[_Names | None, _is("file names of preloaded libraries")] = None
+    kernels: Annotated[_Texts | None, _is("what a library's products are computed by")] = None
+    variables: Annotated[_Texts | None, _is("environment variables that change a CPU's times")] = None
+
+
 class Torch(Struct, frozen=True):
     """The build of PyTorch."""
 
@@ -294,7 +338,7 @@ class MachineFacts(Struct, frozen=True):
 
     label: Annotated[str | None, _is("what tables call it")] = None
     devices: Annotated[_Devices | None, _is("all devices")] = None
-    cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
+    cpu: Annotated[CpuFacts | None, _is("the CPU, and what decides its times")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
     libraries: Annotated[Scalars | None, _is("versions of NumPy and, where installed, CuPy and JAX")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
@@ -425,6 +469,7 @@ class Machine(Struct, frozen=True):
     tf32: bool | None = None
     threads: int | None = None
     precision: Mapping[str, Scalar] = field(default_factory=dict)
+    cpu: CpuFacts = CpuFacts()
 
     def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
