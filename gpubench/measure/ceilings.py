@@ -52,6 +52,7 @@ EFFORTS = {
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }
+GLIMPSE = Effort(0.005, 0.02, 0)
 
 
 def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
@@ -68,6 +69,17 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     return measured
 
 
+def measure_products(dtypes: Iterable[str]) -> Ceilings:
+    """Products alone, on the CPU, within half a second: enough to see that a library is much slower than another."""
+    return _products(CPU, list(dtypes), DeviceClock([CPU]), GLIMPSE)
+
+
+def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Effort) -> Ceilings:
+    ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
+    measured = Ceilings(throughput={dtype: max(rates.values()) for dtype, rates in ways.items() if rates})
+    return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
+
+
 def _declared(dtypes: Iterable[str]) -> Ceilings:
     """Those of the simulated device's model."""
     bandwidth = tuple(Bandwidth(pattern, 1 << 30, PEAK_BYTES, "memory") for pattern in PATTERNS)
@@ -78,13 +90,12 @@ def _declared(dtypes: Iterable[str]) -> Ceilings:
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     clock = DeviceClock([device])
     bandwidth = tuple(_bandwidth(device, clock, effort))
-    ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
-    throughput = {dtype: max(rates.values()) for dtype, rates in ways.items() if rates}
+    products = _products(device, dtypes, clock, effort)
     to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
     device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
-    measured = Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
-    return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
+    links = {"host_to_device_byte_per_s": to_device, "device_to_host_byte_per_s": from_device}
+    return replace(products, bandwidth=bandwidth, launch_floor_s=launch_floor_s, **links)
 
 
 def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:

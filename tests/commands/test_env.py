@@ -68,7 +68,7 @@ def test_json_is_one_document_with_everything():
     assert ran.stderr == b""
     told = json.loads(ran.stdout)
     assert set(told) == {
-        *("machine", "moment", "absent", "variables", "thread_pools", "warnings", "problem"),
+        *("machine", "moment", "absent", "variables", "thread_pools", "products", "warnings", "problem"),
     }
     assert told["variables"].items() >= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}.items()
     assert not {"PATH", "HOME", "COMPILER_SECRET"} & set(told["variables"])
