@@ -61,7 +61,6 @@ def test_add(gpubench, form, n):
     binary(gpubench, form, "add", a, b)
 
 
-@pytest.mark.gpubench(implementations=["torch"])
 @THREE_FORMS
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
 def test_mul(gpubench, form, n):

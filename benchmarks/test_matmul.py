@@ -6,7 +6,7 @@ import torch
 ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
-pytestmark = pytest.mark.gpubench(full_implementations=["cupy", "jax"])
+pytestmark = pytest.mark.gpubench(implementations=["torch", "numpy"], full_implementations=["cupy", "jax"])
 
 
 def into(gpubench, out):
@@ -14,7 +14,7 @@ def into(gpubench, out):
     return {"out": gpubench.array(out)} if gpubench.writes else {}
 
 
-@pytest.mark.gpubench(dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n")
+@pytest.mark.gpubench(dtypes=ALL_DTYPES, size="n")
 @pytest.mark.gpubench_sweep(
     "n",
     smoke=[32, 64],
