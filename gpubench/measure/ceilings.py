@@ -11,7 +11,7 @@ import contextlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,11 @@ def _random(count: int, device: Device) -> torch.Tensor:
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
 
 
+def random_matrix(n: int, dtype: str, device: Device) -> torch.Tensor:
+    """n × n values, uniform in [-1, 1)."""
+    return _random(n * n, device).view(n, n).to(torch_dtype(dtype))
+
+
 def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
     import torch
 
@@ -177,30 +182,40 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
 
 
 def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
-    """FLOP/s of square products by the library that computes them; nothing where none can.
-
-    oneDNN's own product, which PyTorch uses in layers of networks, is another one than that of ``torch.mm``, for which
-    PyTorch calls a BLAS. Libraries that cost time to import are asked in the preset ``full``, and where they are used.
-    """
-    import torch
-
+    """FLOP/s of square products by the library that computes them; nothing where none can."""
     if device.lacks(dtype):
         return {}
-    makers: dict[str, _Maker] = {"torch": lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))}
-    with contextlib.ExitStack() as opened, matmul_precision(dtype):
-        if not device.accelerator:
-            if dtype != "float64" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-                makers["onednn"] = _of_onednn
-            for name, library in LIBRARIES.items():
-                used = name == "numpy" or library.module in sys.modules or effort is EFFORTS["full"]
-                if used and name != TORCH and dtype in library.dtypes and not library.why_absent():
-                    with contextlib.suppress(Unmeasurable):
-                        makers[name] = _by_library(library, device, dtype, opened)
+    used = {name for name, library in LIBRARIES.items() if library.module in sys.modules or effort is EFFORTS["full"]}
+    with product_makers(device, dtype, {"torch", "onednn", "numpy", *used}) as makers:
         return _throughputs(device, dtype, makers, clock, effort)
 
 
-_Maker = Callable[["torch.Tensor"], Callable[[], Any]]
+Maker = Callable[["torch.Tensor"], Callable[[], Any]]
 """Makes the call that multiplies a matrix with itself."""
+
+
+@contextlib.contextmanager
+def product_makers(device: Device, dtype: str, wanted: Collection[str]) -> Iterator[dict[str, Maker]]:
+    """By library what makes a product; those ``wanted`` that are installed and can.
+
+    oneDNN's own product, which PyTorch uses in layers of networks, is another one than that of ``torch.mm``, for which
+    PyTorch calls a BLAS.
+    """
+    import torch
+
+    makers: dict[str, Maker] = {}
+    with contextlib.ExitStack() as opened, matmul_precision(dtype):
+        if TORCH in wanted:
+            makers[TORCH] = lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))
+        if not device.accelerator:
+            built = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+            if "onednn" in wanted and dtype != "float64" and built:
+                makers["onednn"] = _of_onednn
+            for name, library in LIBRARIES.items():
+                if name in wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
+                    with contextlib.suppress(Unmeasurable):
+                        makers[name] = _by_library(library, device, dtype, opened)
+        yield makers
 
 
 def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
@@ -210,7 +225,7 @@ def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
     return partial(torch.nn.functional.linear, inner, inner)
 
 
-def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> _Maker:
+def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> Maker:
     """Raises :class:`Unmeasurable` where the library is broken."""
     import torch
 
@@ -233,7 +248,7 @@ def _by_library(library: type[Implementation], device: Device, dtype: str, opene
 
 
 def _throughputs(
-    device: Device, dtype: str, makers: dict[str, _Maker], clock: DeviceClock, effort: Effort
+    device: Device, dtype: str, makers: dict[str, Maker], clock: DeviceClock, effort: Effort
 ) -> dict[str, float]:
     """FLOP/s of square products: the best over sizes that double while a call stays short. At each size the makers'
     calls are timed in turn, so that what else the machine does slows all of them."""
@@ -245,7 +260,7 @@ def _throughputs(
         a = None
         for name, maker in list(makers.items()):
             try:
-                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype)) if a is None else a
+                a = random_matrix(n, dtype, device) if a is None else a
                 seconds = _shortest(maker(a), clock, effort.seconds)
             except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
                 del makers[name]

@@ -107,6 +107,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         "ceilings": raise_peaks(results, facts.ceilings or {}),
         "flags": _flags(processes),
     }
+    known["sustained"] = facts.sustained or {}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)
 
