@@ -15,7 +15,7 @@ import torch
 from gpubench.devices import CPU, implementations
 from gpubench.measure import ceilings, environment
 from gpubench.runfile.host import cpu_differences
-from gpubench.runfile.schema import Ceilings, CpuFacts
+from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts
 from gpubench.runfile.utilisation import slow_products
 
 HELD_BACK = """
@@ -101,3 +101,23 @@ def test_accelerators_have_one_way(monkeypatch):
 
     clock = ceilings.DeviceClock([CPU])
     assert set(ceilings._ways(Accelerator(), "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("rate", "canary", "named"),
+    [(7e10, None, True), (9e10, None, False), (7e10, CanaryTimes(2, 1e-4, 2e-4), False)],
+)
+def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(
+    pytester, monkeypatch, rate, canary, named
+):
+    ways = {"float32": {"torch": rate, "numpy": 1e11}, "float64": {"torch": 1e10, "numpy": 1e11}}
+    peaks = Ceilings(
+        throughput={"float32": 1e11, "float64": 1e11}, ways=ways if named or canary else {"float32": ways["float32"]}
+    )
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": peaks})
+    monkeypatch.setattr("gpubench.measure.session.canary", lambda threads: canary)
+    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
+    ran = pytester.runpytest_inprocess("--gpubench-device=cpu", "--benchmark-json=run.json")
+    lines = [line for line in ran.outlines if "products run at" in line]
+    assert len(lines) == named
+    assert all("PyTorch's float32 products run at 70%" in line for line in lines)
