@@ -7,8 +7,16 @@ for the GPU. One step is measured here; the report derives the total of 1,000 fr
 import pytest
 import torch
 
+from gpubench.errors import Unmeasurable
+
 pytestmark = [
-    pytest.mark.gpubench(kind="elementwise", size="n", dtypes=["float32"]),
+    pytest.mark.gpubench(
+        kind="elementwise",
+        size="n",
+        dtypes=["float32"],
+        implementations=["torch", "numpy"],
+        variants=["eager", "compile"],
+    ),
     pytest.mark.gpubench_sweep("n", smoke=[10**5], quick=[10**8], full=[10**8]),
 ]
 
@@ -16,23 +24,37 @@ STEPS = 1000
 
 
 def as_written(result, a, b):
-    """Two new tensors a step."""
+    """Two new arrays a step, of which a compiler leaves out one."""
     return result + a * b
 
 
-def preallocated(result, a, b, product, out):
+def preallocated(xp, result, a, b, product, out):
     """The same two operations, into memory that is there."""
-    return torch.add(result, torch.mul(a, b, out=product), out=out)
+    return xp.add(result, xp.multiply(a, b, out=product), out=out)
+
+
+def one_pass(result, a, b, out):
+    """The fused operation that torch has and NumPy hasn't."""
+    return torch.addcmul(result, a, b, out=out)
 
 
 @pytest.mark.gpubench(title="Classic script, r + a·b")
-@pytest.mark.parametrize("form", ["as written", "preallocated"])
+@pytest.mark.parametrize("form", ["as written", "preallocated", "one pass"])
 def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)
     a, b = gpubench.randn(*shape), gpubench.randn(*shape)
-    result = a * b
+    arrays = [gpubench.array(each) for each in (a * b, a, b)]
     work = {"items": n, "flops": 2 * n, "nbytes": 4 * a.nbytes, "steps": STEPS}
+    if gpubench.implementation == "numpy":
+        work["threads"] = 1
+        if form == "one pass":
+            raise Unmeasurable("NumPy has no fused multiplication and addition")
+    room = [
+        gpubench.array(gpubench.empty(*shape)) for _ in range(("as written", "one pass", "preallocated").index(form))
+    ]
     if form == "as written":
-        gpubench(as_written, result, a, b, **work)
+        gpubench(as_written, *arrays, **work)
+    elif form == "one pass":
+        gpubench(one_pass, *arrays, out=room[0], **work)
     else:
-        gpubench(preallocated, result, a, b, gpubench.empty(*shape), gpubench.empty(*shape), **work)
+        gpubench(preallocated, gpubench.xp, *arrays, *room, **work)

@@ -1,6 +1,7 @@
 """Convolution as an operator, in shapes of ResNet-50 and MobileNet. FLOPs are those of the direct algorithm."""
 
 import pytest
+import torch
 import torch.nn.functional as F
 
 pytestmark = pytest.mark.gpubench(kind="operators")
@@ -9,16 +10,29 @@ SHAPES = {"3x3": (64, 64, 3, 56, 1), "1x1": (256, 64, 1, 56, 1), "depthwise": (1
 """Channels in and out, width of the kernel, of the image, and groups."""
 
 
-@pytest.mark.gpubench(title="Convolution", size="batch")
-@pytest.mark.parametrize("kind", list(SHAPES))
-@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
-def test_conv2d(gpubench, kind, batch):
-    """3x3: much arithmetic per byte. 1x1: a matrix product. depthwise: nine multiply-adds per element."""
+def convolve(gpubench, kind, batch, layout=torch.contiguous_format):
     channels, filters, width, image, groups = SHAPES[kind]
     x, weight = gpubench.randn(batch, channels, image, image), gpubench.randn(filters, channels // groups, width, width)
+    x, weight = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
     out = batch * filters * image * image
     flops = 2 * out * (channels // groups) * width**2
     nbytes = x.nbytes + weight.nbytes + out * x.element_size()
     gpubench(
         F.conv2d, x, weight, padding=width // 2, groups=groups, flops=flops, nbytes=nbytes, items=batch, unit="image"
     )
+
+
+@pytest.mark.gpubench(title="Convolution", size="batch")
+@pytest.mark.parametrize("kind", list(SHAPES))
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
+def test_conv2d(gpubench, kind, batch):
+    """3x3: much arithmetic per byte. 1x1: a matrix product. depthwise: nine multiply-adds per element."""
+    convolve(gpubench, kind, batch)
+
+
+@pytest.mark.gpubench(title="Convolution, channels last", size="batch")
+@pytest.mark.parametrize("kind", list(SHAPES))
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[], full=[1, 8, 32, 128])
+def test_conv2d_channels_last(gpubench, kind, batch):
+    """The same with a pixel's channels side by side in memory, as oneDNN and cuDNN like it."""
+    convolve(gpubench, kind, batch, torch.channels_last)

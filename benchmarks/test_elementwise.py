@@ -63,7 +63,7 @@ def test_add(gpubench, form, n):
     binary(gpubench, form, "add", a, b)
 
 
-@pytest.mark.gpubench(title="Multiply", implementations=["torch"])
+@pytest.mark.gpubench(title="Multiply")
 @THREE_FORMS
 @pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
 def test_mul(gpubench, form, n):

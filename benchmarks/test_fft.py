@@ -2,8 +2,10 @@
 input, whatever the algorithm does."""
 
 import math
+from functools import partial
 
 import pytest
+import scipy.fft
 import torch
 
 pytestmark = pytest.mark.gpubench(
@@ -16,10 +18,13 @@ pytestmark = pytest.mark.gpubench(
 
 
 def transform(gpubench, name, x, points, factor, out_bytes, batch, unit):
-    """Time the function of this name, which is the same in every library; NumPy's use one thread."""
+    """Time the function of this name, which is the same in every library. NumPy's use one thread, SciPy's all: of
+    several signals, or of the rows and columns of an image."""
     work = {"flops": batch * factor * points * math.log2(points), "nbytes": x.nbytes + out_bytes, "items": batch}
-    threads = 1 if gpubench.implementation == "numpy" else None
-    gpubench(getattr(gpubench.xp.fft, name), gpubench.array(x), threads=threads, unit=unit, **work)
+    function = getattr(scipy.fft if gpubench.implementation == "numpy" else gpubench.xp.fft, name)
+    if gpubench.implementation == "numpy":
+        function = partial(function, workers=gpubench.case.threads)
+    gpubench(function, gpubench.array(x), unit=unit, **work)
 
 
 @pytest.mark.gpubench(title="FFT")

@@ -33,32 +33,59 @@ def expected_distinct(draws, values):
     return values * -math.expm1(draws * math.log1p(-1 / values))
 
 
+def measure(gpubench, function, numpy_function, *tensors, **work):
+    """Time the function of the case's library on the same values; NumPy's here use one thread."""
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_function, *map(gpubench.numpy, tensors), threads=1, **work)
+    else:
+        gpubench(function, *tensors, **work)
+
+
+def numpy_rows(tokens, table):
+    return np.take(table, tokens, axis=0)
+
+
 @pytest.mark.gpubench(title="Embedding")
+@WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", smoke=[100], quick=[20_000], full=[100, 1000, 20_000, 10**5, 10**6])
 def test_embedding(gpubench, n):
     """n rows of 128 from a table of 100,000, at random."""
     table, tokens = gpubench.randn(TABLE, WIDTH), gpubench.randint(TABLE, (n,))
     row = WIDTH * table.element_size()
     nbytes = (expected_distinct(n, TABLE) + n) * row + tokens.nbytes
-    gpubench(F.embedding, tokens, table, nbytes=nbytes, items=n, unit="row")
+    measure(gpubench, F.embedding, numpy_rows, tokens, table, nbytes=nbytes, items=n, unit="row")
+
+
+def of_own_row(x, index):
+    return torch.gather(x, 1, index)
+
+
+def numpy_of_own_row(x, index):
+    return np.take_along_axis(x, index, 1)
 
 
 @pytest.mark.gpubench(title="Gather")
+@WITH_NUMPY
 @ONE_COUNT
 def test_gather(gpubench, n):
     """n elements, each from a random place of its own row of 1000."""
     rows = n // 1000
     x, index = gpubench.randn(rows, 1000), gpubench.randint(1000, (rows, 1000))
-    gpubench(torch.gather, x, 1, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
+    measure(gpubench, of_own_row, numpy_of_own_row, x, index, nbytes=2 * x.nbytes + index.nbytes, items=n)
 
 
 @pytest.mark.gpubench(title="Random access")
+@WITH_NUMPY
 @ONE_COUNT
 def test_random_access(gpubench, n):
     """All n elements in a random order. A memory moves whole lines of 64 or 128 bytes, so most of them are wasted."""
     x = gpubench.randn(n)
     order = gpubench.host.randn(n).argsort().to(gpubench.device)
-    gpubench(torch.take, x, order, nbytes=2 * x.nbytes + order.nbytes, items=n)
+    measure(gpubench, torch.take, np.take, x, order, nbytes=2 * x.nbytes + order.nbytes, items=n)
+
+
+def scatter_add(target, index, values):
+    return torch.scatter_add(target, 0, index, values)
 
 
 def numpy_scatter_add(target, index, values):
@@ -75,10 +102,7 @@ def test_scatter_add(gpubench, n):
     """n values, added into 65,536 bins: a histogram with weights, or the messages to a graph's nodes."""
     target, index, values = gpubench.randn(BINS), gpubench.randint(BINS, (n,)), gpubench.randn(n)
     work = {"items": n, "flops": n, "nbytes": 2 * target.nbytes + index.nbytes + values.nbytes}
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_scatter_add, *map(gpubench.numpy, (target, index, values)), threads=1, **work)
-    else:
-        gpubench(torch.scatter_add, target, 0, index, values, **work)
+    measure(gpubench, scatter_add, numpy_scatter_add, target, index, values, **work)
 
 
 def sorted_values(x):
@@ -91,10 +115,7 @@ def sorted_values(x):
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
     x = gpubench.randn(n)
-    if gpubench.implementation == "numpy":
-        gpubench(np.sort, gpubench.numpy(x), nbytes=2 * x.nbytes, items=n, threads=1)
-    else:
-        gpubench(sorted_values, x, nbytes=2 * x.nbytes, items=n)
+    measure(gpubench, sorted_values, np.sort, x, nbytes=2 * x.nbytes, items=n)
 
 
 def largest(scores):
@@ -114,10 +135,7 @@ def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: what sampling the next token costs."""
     scores = gpubench.randn(batch, VOCABULARY)
     work = {"nbytes": scores.nbytes + batch * KEPT * scores.element_size(), "items": batch, "unit": "row"}
-    if gpubench.implementation == "numpy":
-        gpubench(numpy_largest, gpubench.numpy(scores), threads=1, **work)
-    else:
-        gpubench(largest, scores, **work)
+    measure(gpubench, largest, numpy_largest, scores, **work)
 
 
 @pytest.mark.gpubench(title="Unique values")
@@ -127,10 +145,7 @@ def test_unique(gpubench, n):
     """The different ones of n integers below n / 8, sorted. How many come out is known when it is done."""
     values = gpubench.randint(n // 8, (n,))
     work = {"nbytes": values.nbytes + 8 * expected_distinct(n, n // 8), "items": n}
-    if gpubench.implementation == "numpy":
-        gpubench(np.unique, gpubench.numpy(values), threads=1, **work)
-    else:
-        gpubench(torch.unique, values, **work)
+    measure(gpubench, torch.unique, np.unique, values, **work)
 
 
 @pytest.mark.gpubench(title="Running sum")

@@ -6,7 +6,9 @@ import torch
 ALL_DTYPES = ["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
-pytestmark = pytest.mark.gpubench(kind="other_matmul", full_implementations=["cupy", "jax"])
+pytestmark = pytest.mark.gpubench(
+    kind="other_matmul", implementations=["torch", "numpy"], full_implementations=["cupy", "jax"]
+)
 
 
 def into(gpubench, out):
@@ -14,9 +16,7 @@ def into(gpubench, out):
     return {"out": gpubench.array(out)} if gpubench.writes else {}
 
 
-@pytest.mark.gpubench(
-    kind="matmul", title="Product n × n", dtypes=ALL_DTYPES, implementations=["torch", "numpy"], size="n"
-)
+@pytest.mark.gpubench(kind="matmul", title="Product n × n", dtypes=ALL_DTYPES, size="n")
 @pytest.mark.gpubench_sweep(
     "n",
     smoke=[32, 64],

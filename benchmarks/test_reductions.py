@@ -4,7 +4,9 @@ Bytes are the minimum memory traffic: inputs read once, outputs written once. A 
 out of cache, reaches half the bandwidth.
 """
 
+import numpy as np
 import pytest
+import scipy.special
 import torch
 import torch.nn.functional as F
 
@@ -14,28 +16,81 @@ VOCABULARY = 32_000
 FULL = [16, 64, 256, 1024, 4096, 65536]
 ROWS = {"smoke": [8], "quick": [4096], "full": FULL}
 
-pytestmark = pytest.mark.gpubench(kind="operators", size="rows")
+pytestmark = pytest.mark.gpubench(kind="operators", implementations=["torch", "numpy"], size="rows")
+
+
+def measure(gpubench, function, numpy_function, *tensors, **work):
+    """Time the function of the case's library on the same values; NumPy's here use one thread."""
+    if gpubench.implementation == "numpy":
+        gpubench(numpy_function, *map(gpubench.numpy, tensors), threads=1, **work)
+    else:
+        gpubench(function, *tensors, **work)
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def numpy_softmax(x):
+    """SciPy's makes two arrays more."""
+    result = np.exp(x - x.max(-1, keepdims=True))
+    result /= result.sum(-1, keepdims=True)
+    return result
+
+
+def layer_norm(x, weight, bias):
+    return F.layer_norm(x, (COLUMNS,), weight, bias)
+
+
+def numpy_layer_norm(x, weight, bias):
+    centred = x - x.mean(-1, keepdims=True)
+    variance = np.einsum("ij,ij->i", centred, centred)[:, None] / COLUMNS
+    return centred / np.sqrt(variance + 1e-5) * weight + bias
+
+
+def rms_norm(x, weight):
+    return F.rms_norm(x, (COLUMNS,), weight)
+
+
+def numpy_rms_norm(x, weight):
+    square = np.einsum("ij,ij->i", x, x)[:, None] / COLUMNS
+    return x / np.sqrt(square + np.finfo(x.dtype).eps) * weight
+
+
+def argmax(x):
+    return torch.argmax(x, -1)
+
+
+def numpy_argmax(x):
+    return np.argmax(x, -1)
+
+
+def numpy_cross_entropy(scores, labels):
+    own = np.take_along_axis(scores, labels[:, None], 1)[:, 0]
+    return (scipy.special.logsumexp(scores, axis=1) - own).mean()
 
 
 @pytest.mark.gpubench(title="Softmax")
 @pytest.mark.gpubench_sweep("rows", smoke=[8], quick=[64, 4096], full=FULL)
 def test_softmax(gpubench, rows):
     x = gpubench.randn(rows, COLUMNS)
-    gpubench(torch.softmax, x, -1, nbytes=2 * x.nbytes, items=rows, unit="row")
+    measure(gpubench, softmax, numpy_softmax, x, nbytes=2 * x.nbytes, items=rows, unit="row")
 
 
 @pytest.mark.gpubench(title="Layer norm")
 @pytest.mark.gpubench_sweep("rows", **ROWS)
 def test_layer_norm(gpubench, rows):
     x, weight, bias = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS), gpubench.randn(COLUMNS)
-    gpubench(F.layer_norm, x, (COLUMNS,), weight, bias, nbytes=2 * x.nbytes + 2 * weight.nbytes, items=rows, unit="row")
+    work = {"nbytes": 2 * x.nbytes + 2 * weight.nbytes, "items": rows, "unit": "row"}
+    measure(gpubench, layer_norm, numpy_layer_norm, x, weight, bias, **work)
 
 
 @pytest.mark.gpubench(title="RMS norm")
 @pytest.mark.gpubench_sweep("rows", **ROWS)
 def test_rms_norm(gpubench, rows):
     x, weight = gpubench.randn(rows, COLUMNS), gpubench.randn(COLUMNS)
-    gpubench(F.rms_norm, x, (COLUMNS,), weight, nbytes=2 * x.nbytes + weight.nbytes, items=rows, unit="row")
+    work = {"nbytes": 2 * x.nbytes + weight.nbytes, "items": rows, "unit": "row"}
+    measure(gpubench, rms_norm, numpy_rms_norm, x, weight, **work)
 
 
 @pytest.mark.gpubench(title="Argmax")
@@ -44,7 +99,7 @@ def test_argmax(gpubench, rows):
     """Each row has one largest element, planted, so that every device finds the same one."""
     x, place = gpubench.randn(rows, COLUMNS).clamp_(max=3), gpubench.randint(COLUMNS, (rows, 1))
     x.scatter_(1, place, 4.0)
-    gpubench(torch.argmax, x, -1, nbytes=x.nbytes + place.nbytes, items=rows, unit="row")
+    measure(gpubench, argmax, numpy_argmax, x, nbytes=x.nbytes + place.nbytes, items=rows, unit="row")
 
 
 @pytest.mark.gpubench(title="Cross-entropy", size="tokens")
@@ -52,4 +107,5 @@ def test_argmax(gpubench, rows):
 def test_cross_entropy(gpubench, tokens):
     """The loss of a language model: 32,000 classes, which is why its scores are large and its arithmetic small."""
     scores, labels = gpubench.randn(tokens, VOCABULARY), gpubench.randint(VOCABULARY, (tokens,))
-    gpubench(F.cross_entropy, scores, labels, nbytes=scores.nbytes + labels.nbytes, items=tokens, unit="token")
+    work = {"nbytes": scores.nbytes + labels.nbytes, "items": tokens, "unit": "token"}
+    measure(gpubench, F.cross_entropy, numpy_cross_entropy, scores, labels, **work)

@@ -12,7 +12,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from ..format import writable
+from msgspec import convert
+
+from ..format import text, writable
+from ..runfile.schema import Ceilings, CpuFacts
+from ..runfile.utilisation import LABELS, slow_products
 
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 
@@ -40,20 +44,39 @@ def _document() -> dict[str, Any]:
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")  # its thread pool shows only once loaded
     here, now = machine(), moment()
-    count, load = here["cpu"]["cores"], now["load"]
-    busy = load and (
-        f"the load is {load[0]:.1f} with {count} core(s) to use: something else is running and timings will suffer."
-        f" Stop it, or wait until the load is below {count / 2:g}."
+    count, load, pools = here["cpu"]["cores"], now["load"], thread_pools()
+    busy = (
+        bool(load)
+        and load[0] > count / 2
+        and (
+            f"the load is {load[0]:.1f} with {count} core(s) to use: something else is running and timings will suffer."
+            f" Stop it, or wait until the load is below {count / 2:g}."
+        )
     )
+    products = _products() if here["torch"] and not busy else None
     return {
         "machine": here,
         "moment": now,
         "absent": absent(),
         "variables": {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
-        "thread_pools": thread_pools(),
-        "warnings": [busy] if load and load[0] > count / 2 else [],
+        "thread_pools": pools,
+        "products": products.ways if products else {},
+        "warnings": [busy] if busy else _slow(products, here),
         "problem": imported_torch()[1],
     }
+
+
+def _products() -> Ceilings:
+    """Of all libraries, with the threads that a run gives them."""
+    from ..measure.ceilings import measure_products
+    from ..measure.environment import set_threads
+
+    set_threads()
+    return measure_products(["float32", "float64", "bfloat16", "float16"])
+
+
+def _slow(products: Ceilings | None, here: dict[str, Any]) -> list[str]:
+    return [f"{each}." for each in slow_products(products, convert(here["cpu"], CpuFacts))] if products else []
 
 
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -76,6 +99,17 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "CPU", "caches", _line(*(f"{name.upper()} {_size(size)}" for name, size in caches))
     speed = clocks and f"{clocks['core'] / 1e9:.2f} GHz"
     yield "CPU", "now", _line(speed, load and f"load {' '.join(f'{value:.2f}' for value in load)}")
+    pages, policy = cpu["huge_pages"], cpu["numa_policy"]
+    nodes = cpu["numa_nodes"] and f"{cpu['numa_nodes']} NUMA node(s) in use" + (f", {policy}" if policy else "")
+    governor = cpu["governor"] and f"governor {cpu['governor']}"
+    around = (pages and f"huge pages {pages}", cpu["allocator"], nodes, governor, *cpu["preloaded"])
+    yield "CPU", "around it", _line(*around)
+    for dtype, ways in document["products"].items():
+        yield (
+            "Products",
+            dtype,
+            _line(*(f"{LABELS.get(way, way)} {text(rate, 'FLOP/s')}" for way, rate in ways.items())),
+        )
     if torch:
         builds = {"cuda": f"CUDA {torch['cuda']}", "rocm": f"ROCm {torch['hip']}"}
         built = builds.get(torch["build"], f"{torch['build'].upper()} build")

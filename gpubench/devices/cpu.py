@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,83 @@ def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
 
 
 @functools.cache
-def model() -> str:
-    """The CPU's name, e.g. ``AMD EPYC 9654 96-Core Processor``."""
+def _cpuid() -> dict[str, Any]:
     import cpuinfo
 
-    brand = cpuinfo.get_cpu_info().get("brand_raw") or platform.processor() or platform.machine()
+    return dict(cpuinfo.get_cpu_info())
+
+
+@functools.cache
+def model() -> str:
+    """The CPU's name, e.g. ``AMD EPYC 9654 96-Core Processor``."""
+    brand = _cpuid().get("brand_raw") or platform.processor() or platform.machine()
     return " ".join(str(brand).split())
+
+
+FOR_PRODUCTS = (
+    "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16",
+    "asimd", "asimdhp", "bf16", "sve", "sve2", "sme", "sme2",
+)  # fmt: skip
+"""Instructions, of x86 and of ARM, that decide how fast products are, by Linux's names."""
+VIRTUAL = "hypervisor"
+
+
+def instructions() -> tuple[str, ...]:
+    """Those :data:`FOR_PRODUCTS` that the CPU has, and :data:`VIRTUAL` in a virtual machine."""
+    known = _cpuid().get("flags") or ()
+    return tuple(name for name in (*FOR_PRODUCTS, VIRTUAL) if name in known)
+
+
+UNITS, AMX = 2, 1024
+"""Fused multiply-add units of a core: no x86 core has more, some have one of 512 bits; and FLOP per cycle of AMX tiles
+(Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter "Intel AMX": TDPBF16PS takes 16 cycles)."""
+
+
+def flops_allowed(known: Collection[str], count: int, clock_hz: float | None) -> tuple[dict[str, float], str]:
+    """FLOP/s of ``count`` cores by dtype, at most, from their ``known`` instructions; and what this rests on, or why
+    it is unknown.
+
+    A core does cycles × units × lanes × 2: a fused multiply-add is two operations. bfloat16 and float16 that the CPU
+    has no instructions for are computed as float32.
+    """
+    width = 512 if "avx512f" in known else 256 if {"avx2", "fma"} <= {*known} else None
+    if width is None:
+        return {}, "unknown: neither AVX2 nor AVX-512, whose units are known"
+    if clock_hz is None:
+        return {}, "unknown: a virtual machine is not told its clock" if VIRTUAL in known else "unknown: no clock"
+    cycle = {"float64": UNITS * width // 64 * 2, "float32": UNITS * width // 32 * 2}
+    for dtype, short in (("bfloat16", "bf16"), ("float16", "fp16")):
+        own = 2 * cycle["float32"] if f"avx512_{short}" in known else cycle["float32"]
+        cycle[dtype] = AMX if f"amx_{short}" in known else own
+    basis = f"{count} × {UNITS} FMA units of {width} bits (assumed) × {clock_hz / 1e9:.2f} GHz (seen after a product)"
+    return {dtype: count * clock_hz * each for dtype, each in cycle.items()}, basis
+
+
+def highest_clock() -> float | None:
+    """Hz of the fastest core at this moment; ``None`` in a virtual machine, which sees a nominal clock."""
+    import psutil
+
+    if VIRTUAL in instructions():
+        return None
+    try:
+        clocks = [each.current for each in psutil.cpu_freq(percpu=True) if each.current]
+    except (OSError, NotImplementedError, AttributeError, TypeError):
+        return None
+    return max(clocks) * 1e6 if clocks else None
+
+
+def layout(root: Path = Path("/sys/devices/system")) -> dict[str, Any]:
+    """Sockets and NUMA nodes that hold this process's CPUs, and the governor of their clocks; ``None`` where Linux
+    doesn't say."""
+    folders = [root / f"cpu/cpu{index}" for index in affinity()]
+    sockets = {_text(folder / "topology/physical_package_id") for folder in folders} - {None}
+    nodes = {node.name for folder in folders for node in folder.glob("node[0-9]*")}
+    governors = {_text(folder / "cpufreq/scaling_governor") for folder in folders} - {None}
+    return {
+        "sockets": len(sockets) or None,
+        "numa_nodes": len(nodes) or None,
+        "governor": " and ".join(sorted(map(str, governors))) or None,
+    }
 
 
 def resolve_vector_math() -> None:
@@ -148,18 +219,20 @@ class EnergyCounter:
         return self._total / 1e6 if self._sockets else None
 
 
-def _reads(path: Path, beginning: str) -> bool:
+def _text(path: Path) -> str | None:
     try:
-        return path.read_text().startswith(beginning)
+        return path.read_text().strip()
     except OSError:
-        return False
+        return None
+
+
+def _reads(path: Path, beginning: str) -> bool:
+    return (_text(path) or "").startswith(beginning)
 
 
 def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+    text = _text(path) or ""
+    return int(text) if text.lstrip("-").isdigit() else None
 
 
 @functools.cache

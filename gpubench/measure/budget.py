@@ -143,7 +143,7 @@ def rounds(seconds: float, preset: Preset) -> int | None:
 
 COMPILE_S, RANKS_S = 15.0, 2.0
 """Estimates of compiling a small network, and of a case of several processes, in seconds."""
-CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 5.0, "quick": 5.0, "full": 15.0}
+CEILINGS_S = {"smoke": 1.0, "brief": 1.0, "glance": 7.0, "quick": 7.0, "full": 20.0}
 """Estimate of measuring a device's ceilings, in seconds, by preset."""
 
 

@@ -1,22 +1,27 @@
 """Measured peaks of each device, taken at the start of a run: the ceilings of its results.
 
 A CPU's in-place operation runs two to four times a copy, and a cache many times memory, so bandwidth is taken by
-access pattern and by footprint; matrix throughput by dtype.
+access pattern and by footprint; matrix throughput by dtype. On a CPU one library may be half as fast as another, and
+would then seem to reach its own peak: there products are computed in several ways, and the fastest counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..devices import CPU, Demo, Device
-from ..devices.cpu import cache_sizes
+from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
 from ..devices.demo import LAUNCH_S, PEAK_BYTES, PEAK_FLOPS, PINNED
+from ..devices.implementations import LIBRARIES, TORCH, Implementation
 from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
@@ -47,6 +52,7 @@ EFFORTS = {
     "quick": Effort(0.06, 0.12, 1 << 30),
     "full": Effort(0.2, 0.5, 1 << 32),
 }
+GLIMPSE = Effort(0.005, 0.02, 0)
 
 
 def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dict[str, Ceilings]:
@@ -63,6 +69,17 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     return measured
 
 
+def measure_products(dtypes: Iterable[str]) -> Ceilings:
+    """Products alone, on the CPU, within half a second: enough to see that a library is much slower than another."""
+    return _products(CPU, list(dtypes), DeviceClock([CPU]), GLIMPSE)
+
+
+def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Effort) -> Ceilings:
+    ways = {dtype: _ways(device, dtype, clock, effort) for dtype in dtypes}
+    measured = Ceilings(throughput={dtype: max(rates.values()) for dtype, rates in ways.items() if rates})
+    return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
+
+
 def _declared(dtypes: Iterable[str]) -> Ceilings:
     """Those of the simulated device's model."""
     bandwidth = tuple(Bandwidth(pattern, 1 << 30, PEAK_BYTES, "memory") for pattern in PATTERNS)
@@ -73,11 +90,25 @@ def _declared(dtypes: Iterable[str]) -> Ceilings:
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
     clock = DeviceClock([device])
     bandwidth = tuple(_bandwidth(device, clock, effort))
-    throughput = {dtype: rate for dtype in dtypes if (rate := _throughput(device, dtype, clock, effort))}
+    products = _products(device, dtypes, clock, effort)
     to_device, from_device = _host_link(device, clock, effort) if device.accelerator else (None, None)
     device.release_pinned_memory()
     launch_floor_s = _shortest(_random(1, device).neg_, clock, effort.seconds, most=1000)
-    return Ceilings(bandwidth, throughput, launch_floor_s, to_device, from_device)
+    links = {"host_to_device_byte_per_s": to_device, "device_to_host_byte_per_s": from_device}
+    return replace(products, bandwidth=bandwidth, launch_floor_s=launch_floor_s, **links)
+
+
+def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
+    """What the CPU's instructions allow at the clock that its fastest core has right after a product."""
+    import torch
+
+    a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)
+    clocks = []
+    for _ in range(5):
+        torch.mm(a, a)
+        clocks.append(highest_clock() or 0.0)
+    allowed, basis = flops_allowed(instructions(), torch.get_num_threads(), max(clocks) or None)
+    return {"allowed": {dtype: allowed[dtype] for dtype in dtypes if dtype in allowed}, "allowed_basis": basis}
 
 
 def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[Bandwidth]:
@@ -100,6 +131,11 @@ def _random(count: int, device: Device) -> torch.Tensor:
 
     seed = torch.rand(min(count, BLOCK), generator=torch.Generator().manual_seed(1)).mul_(2).sub_(1).to(str(device))
     return seed.repeat(math.ceil(count / seed.numel()))[:count]
+
+
+def random_matrix(n: int, dtype: str, device: Device) -> torch.Tensor:
+    """n × n values, uniform in [-1, 1)."""
+    return _random(n * n, device).view(n, n).to(torch_dtype(dtype))
 
 
 def _triad(left: torch.Tensor, right: torch.Tensor, target: torch.Tensor) -> None:
@@ -145,27 +181,93 @@ def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:
     return [(level(nbytes), nbytes) for nbytes in sorted(sizes)]
 
 
-def _throughput(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> float | None:
-    """FLOP/s of square products: the best over sizes that double while a call stays short."""
+def _ways(device: Device, dtype: str, clock: DeviceClock, effort: Effort) -> dict[str, float]:
+    """FLOP/s of square products by the library that computes them; nothing where none can."""
+    if device.lacks(dtype):
+        return {}
+    used = {name for name, library in LIBRARIES.items() if library.module in sys.modules or effort is EFFORTS["full"]}
+    with product_makers(device, dtype, {"torch", "onednn", "numpy", *used}) as makers:
+        return _throughputs(device, dtype, makers, clock, effort)
+
+
+Maker = Callable[["torch.Tensor"], Callable[[], Any]]
+"""Makes the call that multiplies a matrix with itself."""
+
+
+@contextlib.contextmanager
+def product_makers(device: Device, dtype: str, wanted: Collection[str]) -> Iterator[dict[str, Maker]]:
+    """By library what makes a product; those ``wanted`` that are installed and can.
+
+    oneDNN's own product, which PyTorch uses in layers of networks, is another one than that of ``torch.mm``, for which
+    PyTorch calls a BLAS.
+    """
     import torch
 
-    if device.lacks(dtype):
-        return None
-    best = 0.0
+    makers: dict[str, Maker] = {}
+    with contextlib.ExitStack() as opened, matmul_precision(dtype):
+        if TORCH in wanted:
+            makers[TORCH] = lambda a: partial(torch.mm, a, a, out=torch.empty_like(a))
+        if not device.accelerator:
+            built = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+            if "onednn" in wanted and dtype != "float64" and built:
+                makers["onednn"] = _of_onednn
+            for name, library in LIBRARIES.items():
+                if name in wanted and name != TORCH and dtype in library.dtypes and not library.why_absent():
+                    with contextlib.suppress(Unmeasurable):
+                        makers[name] = _by_library(library, device, dtype, opened)
+        yield makers
+
+
+def _of_onednn(a: torch.Tensor) -> Callable[[], Any]:
+    import torch
+
+    inner = a.to_mkldnn()
+    return partial(torch.nn.functional.linear, inner, inner)
+
+
+def _by_library(library: type[Implementation], device: Device, dtype: str, opened: contextlib.ExitStack) -> Maker:
+    """Raises :class:`Unmeasurable` where the library is broken."""
+    import torch
+
+    instance = library(device, dtype)
+    opened.callback(instance.close)
+    instance.open(torch.get_num_threads())
+
+    def maker(a: torch.Tensor) -> Callable[[], Any]:
+        array = instance.array(a)
+        out = {"out": instance.array(torch.empty_like(a))} if library.writes else {}
+        product = instance.prepared(instance.xp.matmul, (array, array), out)
+
+        def call() -> None:
+            product(array, array, **out)
+            instance.wait()
+
+        return call
+
+    return maker
+
+
+def _throughputs(
+    device: Device, dtype: str, makers: dict[str, Maker], clock: DeviceClock, effort: Effort
+) -> dict[str, float]:
+    """FLOP/s of square products: the best over sizes that double while a call stays short. At each size the makers'
+    calls are timed in turn, so that what else the machine does slows all of them."""
+    best: dict[str, float] = {}
     for n in SIZES:
         memory = device.memory()
-        if memory and 12 * n * n > memory.free // 4:
+        if not makers or (memory and 12 * n * n > memory.free // 4):
             break
-        with matmul_precision(dtype):
+        a = None
+        for name, maker in list(makers.items()):
             try:
-                a = _random(n * n, device).view(n, n).to(torch_dtype(dtype))
-                out = torch.empty_like(a)
-                seconds = _shortest(partial(torch.mm, a, a, out=out), clock, effort.seconds)
-            except (RuntimeError, TypeError, NotImplementedError):  # no such product there
-                return best or None
-        best = max(best, 2 * n**3 / seconds)
-        if 8 * seconds > effort.call:
-            break
+                a = random_matrix(n, dtype, device) if a is None else a
+                seconds = _shortest(maker(a), clock, effort.seconds)
+            except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
+                del makers[name]
+                continue
+            best[name] = max(best.get(name, 0.0), 2 * n**3 / seconds)
+            if 8 * seconds > effort.call:
+                del makers[name]
     return best
 
 

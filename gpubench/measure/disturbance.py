@@ -19,7 +19,7 @@ from ..devices.cpu import affinity, cgroup_cores
 from ..format import bytes_text, seconds_text
 from ..runfile.flags import FEW, NOISY, Flag
 from ..runfile.schema import CanaryTimes, Ceilings, Work
-from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, utilisation
+from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, most, utilisation
 from .budget import MIN_WAITS
 from .clock import repeat
 
@@ -208,9 +208,9 @@ def impossible(
     share of the FLOPs; fast algorithms do fewer multiplications than are counted. ``link``: whether the bytes cross
     between host and device.
     """
-    slack = PLAUSIBLE * (1 + (WINOGRAD - 1) * convolutions)
     use = utilisation(work, seconds, dtype, ceilings, link)
-    if use and use.fraction > (slack if use.bound == "throughput" else PLAUSIBLE):
+    fast = 1 + (WINOGRAD - 1) * convolutions * (use is not None and use.bound == "throughput")
+    if use and use.fraction > fast * most(use, dtype, ceilings):
         of = use.of + (f" of {bytes_text(use.footprint_bytes)}" if use.footprint_bytes else "")
         yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:

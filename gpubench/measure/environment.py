@@ -14,17 +14,34 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import devices
-from ..devices.cpu import cache_sizes, cores, resolve_vector_math
+from ..devices.cpu import cache_sizes, cores, instructions, layout, resolve_vector_math
 from ..devices.implementations import library_versions
 from ..errors import UsageError
+from ..runfile.writer import without_paths
 
 T = TypeVar("T")
+_OF_CPUS = re.compile(
+    r"OMP_(NUM_THREADS|THREAD_LIMIT|DYNAMIC|PROC_BIND|PLACES|WAIT_POLICY|SCHEDULE|STACKSIZE|MAX_ACTIVE_LEVELS|NESTED)"
+    r"|KMP_(AFFINITY|BLOCKTIME|HW_SUBSET|LIBRARY|TOPOLOGY_METHOD|STACKSIZE)|GOMP_(CPU_AFFINITY|SPINCOUNT|STACKSIZE)"
+    r"|MKL_(NUM_THREADS|DOMAIN_NUM_THREADS|DYNAMIC|CBWR|DEBUG_CPU_TYPE|ENABLE_INSTRUCTIONS|DISABLE_FAST_MM"
+    r"|THREADING_LAYER|INTERFACE_LAYER|FAST_MEMORY_LIMIT|VERBOSE)"
+    r"|OPENBLAS_(NUM_THREADS|DEFAULT_NUM_THREADS|CORETYPE|MAIN_FREE|THREAD_TIMEOUT|VERBOSE)|GOTO_NUM_THREADS"
+    r"|BLIS_(NUM_THREADS|ARCH_TYPE|MODEL_TYPE|(IC|JC|PC|IR|JR)_NT)|(VECLIB_MAXIMUM|NUMEXPR_(NUM|MAX))_THREADS"
+    r"|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS|DEFAULT_FPMATH_MODE|PRIMITIVE_CACHE_CAPACITY|ENABLE_MAX_CPU_ISA|VERBOSE)"
+    r"|ATEN_CPU_CAPABILITY|MALLOC_(CONF|CHECK_|PERTURB_|ARENA_(MAX|TEST)|(MMAP|TRIM)_THRESHOLD_|MMAP_MAX_|TOP_PAD_)"
+    r"|GLIBC_TUNABLES|NPY_(DISABLE|ENABLE)_CPU_FEATURES"
+    r"|TORCHINDUCTOR_(MAX_AUTOTUNE(_GEMM)?(_BACKENDS)?|CPP_WRAPPER|FREEZING|COORDINATE_DESCENT_TUNING|LAYOUT_OPTIMIZATION"
+    r"|CPP_\w+|(MIN|MAX)_FUSION_SIZE)"
+)
+"""Variables by which the libraries of a CPU are made faster or slower. Their values may be published."""
+_VALUE = re.compile(r"[A-Za-z0-9 _.,:;{}()=+*%-]{0,80}")
 VARIABLES = re.compile(
-    r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL)_\w+|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
-    r"|CUDA_DEVICE_ORDER|PYTORCH_NVML_BASED_CUDA_CHECK|CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL"
+    r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|ONEDNN|DNNL|ATEN|MALLOC|TORCHINDUCTOR)_\w+"
+    r"|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|CUDA_DEVICE_ORDER|PYTORCH_NVML_BASED_CUDA_CHECK|CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL"
     r"|CUBLAS_WORKSPACE_CONFIG|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
     r"|PYTORCH_(CUDA_|HIP_)?ALLOC_CONF|PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING|TORCH_CUDNN_V8_API_DISABLED"
 )
@@ -68,9 +85,10 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) 
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
     models = Counter(facts["label"] or facts["name"] for facts in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
+    shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()}
     return {
         "label": label or " · ".join(f"{count}× {model}" if count > 1 else model for model, count in models.items()),
-        "cpu": {"model": facts[0]["label"], **shared, "machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()},
+        "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(torch)},
         "devices": facts,
         "torch": _build(torch) if torch else None,
         "libraries": library_versions(),
@@ -80,6 +98,47 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) 
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
+
+
+def surroundings(
+    maps: Path = Path("/proc/self/maps"), pages: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+) -> dict[str, Any]:
+    """What decides a CPU's times beside the CPU, as :class:`~gpubench.runfile.schema.CpuFacts` has it: known names and
+    values, of files their names alone."""
+    preloads = os.environ.get("LD_PRELOAD", os.environ.get("DYLD_INSERT_LIBRARIES", ""))
+    loaded = _known(maps.read_text) or ""
+    chosen = re.search(r"\[(\w+)\]", _known(pages.read_text) or "")
+    policy = (_known(maps.with_name("numa_maps").read_text) or "").split()[1:2]
+    kinds = re.findall(r"/lib(tcmalloc|jemalloc|mimalloc)[^/\n]*$", loaded, re.MULTILINE)
+    return {
+        "instructions": list(instructions()),
+        **layout(),
+        "numa_policy": policy[0].partition(":")[0] if policy else None,
+        "huge_pages": chosen[1] if chosen else None,
+        "allocator": kinds[0] if kinds else " ".join(platform.libc_ver()).strip() or None,
+        "preloaded": [Path(name).name for name in re.split(r"[\s:]+", preloads) if name],
+        "variables": cpu_variables(),
+    }
+
+
+def cpu_variables() -> dict[str, str]:
+    """Variables of a CPU's libraries by name; a value that may be a path, or somebody's, is ``(set)``."""
+    found = {name: value for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
+    return {name: without_paths(value) if _VALUE.fullmatch(value) else "(set)" for name, value in found.items()}
+
+
+def _kernels(torch: Any) -> dict[str, str]:
+    """By library what its products are computed by: of torch the BLAS and its own CPU code, of NumPy the BLAS and its
+    kernel. OpenBLAS names a kernel by the processor that it was written for."""
+    found = {}
+    if torch:
+        build = _build(torch)
+        found["torch"] = " ".join(filter(None, (build["blas"], build["cpu_capability"])))
+    pools = [pool for pool in _pools() if pool.get("user_api") == "blas"]
+    if pools:  # SciPy's may be another one
+        pool = next((pool for pool in pools if "numpy" in pool["filepath"].lower()), pools[0])
+        found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
+    return found
 
 
 def _build(torch: Any) -> dict[str, Any]:
@@ -185,7 +244,12 @@ def set_threads(count: int | None = None) -> int:
 
 def thread_pools() -> list[dict[str, Any]]:
     """The thread pools loaded in this process: what they are for, and how many threads each may use."""
+    names = {"library": "internal_api", "kind": "user_api", "version": "version", "threads": "num_threads"}
+    names |= {"kernel": "architecture"}
+    return [{name: pool.get(key) for name, key in names.items()} for pool in _pools()]
+
+
+def _pools() -> list[dict[str, Any]]:
     import threadpoolctl
 
-    names = {"library": "internal_api", "kind": "user_api", "version": "version", "threads": "num_threads"}
-    return [{name: pool.get(key) for name, key in names.items()} for pool in threadpoolctl.threadpool_info()]
+    return list(threadpoolctl.threadpool_info())

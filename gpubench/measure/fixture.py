@@ -400,6 +400,8 @@ class Gpubench(Inputs):
             kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr
             processes = (Process(index, rounds, kept, iterations, median, iqr_s, latency_s, tuple(raised)),)
         self._session.raised.extend((self.case, flag) for flag in raised)
+        if counted and counted.flops:
+            record["convolution_share"] = counted.convolution_flops / counted.flops
         measured = {"work": work, "wait_s": wait_s, "processes": processes, **record}
         named = {"dtype": self._data_dtype} if self._data_dtype is not None else {}
         measurement = Measurement(**structs.asdict(self.case) | named, **measured)

@@ -9,14 +9,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from ..devices import in_use
-from ..devices.implementations import LIBRARIES
+from ..devices.implementations import LIBRARIES, TORCH
 from ..errors import RankFailure
 from ..format import counted
+from ..measure.disturbance import slow_threads
 from ..measure.session import Session, Unmeasured
-from ..runfile.schema import OK
+from ..runfile.schema import OK, Ceilings, CpuFacts
+from ..runfile.utilisation import slow_products
 from ..runfile.writer import text_of, without_paths
 from .fixtures import Attempt, fixture_names
 from .parametrize import shown_library
@@ -106,7 +109,17 @@ def summary_lines(session: Session) -> list[str]:
         case, first = next((case, flag) for case, flag in session.raised if flag.name == name)
         where = f" on {case.device}" if case.device else ""
         lines.append(f"{name}: {counted(count, 'benchmark')}, first {case.id}{where}: {first.seen}")
+    lines += _slow_library(session)
     return [*lines, *(f"measured without {name}: {why}" for name, why in session.absent.items())]
+
+
+def _slow_library(session: Session) -> list[str]:
+    """A line where PyTorch's products take longer on this CPU than another library's, or than those in float32."""
+    known: dict[str, Ceilings] = vars(session).get("ceilings", {})  # not measured for this line
+    if "cpu" not in known or any(slow_threads(session.canary)):
+        return []
+    found = slow_products(known["cpu"], msgspec.convert(session.machine["cpu"], CpuFacts))
+    return [str(each) for each in found if each.library == TORCH][:1]
 
 
 def _outcome(report: Any, call: pytest.CallInfo[None]) -> tuple[str, str]:

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from ..devices import find_device
 from ..errors import RunFileError, UsageError
 from ..format import counted
 from ..measure import disturbance, environment
 from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
+from ..measure.sustained import sustained
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import LARGEST, check_case, convert
@@ -31,6 +33,8 @@ from .parametrize import shown_library
 from .settings import usage_errors
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
+LONG_RUN_S, SUSTAINED_IN = 60.0, ("quick", "full")
+"""What a process has to take before its devices' sustained rates are measured, and the presets that do."""
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
 MEASURING_FILES = ("format.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
@@ -250,10 +254,26 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""
-        facts = {"code": code, "finished": _now(), "after": environment.moment()}
+        facts = {"code": code, "sustained": self._sustained(code), "finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
+
+    def _sustained(self, code: int) -> dict[str, Any] | None:
+        """Rates over time, by the last process of a run that was long enough to heat its devices: they cost 20 s
+        each."""
+        session = self.session
+        last = session.settings.process == session.settings.processes - 1 and not session.settings.brief
+        asked = self.config.getoption("--gpubench-ledger") and session.preset.name in SUSTAINED_IN
+        if code not in (0, 1) or not last or not asked or disturbance.age_s() < LONG_RUN_S or session.light:
+            return None
+        found = {}
+        with contextlib.suppress(RuntimeError, KeyboardInterrupt):
+            for name, peaks in (session.peaks or session.ceilings).items():  # of a first process, later ones know them
+                device = find_device(name).device
+                if device and not device.simulated and (rates := sustained(device, peaks)):
+                    found[name] = msgspec.to_builtins(rates)
+        return found or None
 
     def write_run_file(self, path: Path) -> None:
         """Put the file that pytest-benchmark wrote in its place in one step. Where no case gave a number it wrote none:

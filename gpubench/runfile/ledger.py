@@ -251,7 +251,7 @@ def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = No
 def _run(events: Iterable[Event]) -> dict[str, Any]:
     """When the run began and ended, and the state of the machine before and after each process."""
     processes: dict[int, dict[str, Any]] = {}
-    finished = None
+    finished = sustained = None
     for event in events:
         if event["event"] == "session":
             before = {key: event.get(key) for key in ("before", "canary", "flags")}
@@ -259,7 +259,8 @@ def _run(events: Iterable[Event]) -> dict[str, Any]:
         elif event["event"] == "finish" and event["process"] in processes:
             processes[event["process"]]["after"] = event.get("after")
             finished = event.get("finished") or finished
-    return {"processes": list(processes.values()), "finished": finished}
+            sustained = event.get("sustained") or sustained
+    return {"processes": list(processes.values()), "finished": finished, "sustained": sustained}
 
 
 def merge(ends: Sequence[Event]) -> dict[str, Any]:

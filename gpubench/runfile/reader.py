@@ -29,6 +29,7 @@ from . import schema
 from .flags import ADVICE, apart
 from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
+from .utilisation import raise_peaks
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
@@ -94,7 +95,12 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         results.append(row)
     processes = facts.processes or ()
     known = {name: getattr(facts, name) for name in ("started", "preset", "version", "seed")}
-    known |= {"processes": len(processes) or 1, "ceilings": facts.ceilings or {}, "flags": _flags(processes)}
+    known |= {
+        "processes": len(processes) or 1,
+        "ceilings": raise_peaks(results, facts.ceilings or {}),
+        "flags": _flags(processes),
+    }
+    known["sustained"] = facts.sustained or {}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)
 
@@ -111,7 +117,8 @@ def _machine(path: Path, info: schema.MachineInfo) -> Machine:
         _refuse(path, f"machine_info.{KEY}.precision.tf32", "true, false or null", tf32)
     devices = facts.devices or (DeviceFacts("cpu", "cpu", label),)
     torch = facts.torch.version if facts.torch else None
-    return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision)
+    cpu = facts.cpu or schema.CpuFacts()
+    return Machine(facts.label or label, devices, torch, tf32, facts.threads, precision, cpu)
 
 
 def check_case(name: str, mark: Any) -> None:

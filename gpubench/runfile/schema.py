@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field, to_builtins
@@ -44,6 +45,7 @@ Scalars = Annotated[Mapping[str, Scalar], Meta(max_length=MOST_PARAMS)]
 _Cache = Annotated[str, Meta(pattern="^(hot|cold|)$")]
 _Amounts = Annotated[Mapping[str, Amount], Meta(max_length=MOST_PARAMS)]
 _Rates = Annotated[Mapping[str, Positive], Meta(max_length=MOST_PARAMS)]
+_Ways = Annotated[Mapping[str, _Rates], Meta(max_length=MOST_PARAMS)]
 _Rows = tuple[tuple[Whole, ...], ...]
 
 
@@ -180,6 +182,9 @@ class Measurement(Case, frozen=True, gc=False):
         None
     )
     check: Annotated[Check | None, _is("whether the result is right")] = None
+    convolution_share: Annotated[
+        Amount | None, _is("of the FLOPs: fast algorithms do fewer operations in convolutions than are counted")
+    ] = None
     processes: Annotated[tuple[Process, ...], _is("what each process measured, in the order of their samples")] = ()
     parallel: Annotated[Parallel | None, _is("how it used several devices; only where it did")] = None
 
@@ -208,10 +213,19 @@ class Ceilings(Struct, frozen=True):
     """Measured peaks of one device."""
 
     bandwidth: Annotated[tuple[Bandwidth, ...], _is("by pattern, footprint", max_length=MOST_DEVICES)] = ()
-    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype")] = field(default_factory=dict)
+    throughput: Annotated[_Rates, _is("FLOP/s of matrix products by dtype, in the fastest way")] = field(
+        default_factory=dict
+    )
     launch_floor_s: Annotated[Positive | None, _is("least time of any operation, launched in a long row")] = None
     host_to_device_byte_per_s: Annotated[Positive | None, _is("copies from pinned memory")] = None
     device_to_host_byte_per_s: Annotated[Positive | None, _is("copies to pinned memory")] = None
+    ways: Annotated[_Ways, _is("FLOP/s of a CPU's products by dtype, then by the library that computed them")] = field(
+        default_factory=dict
+    )
+    allowed: Annotated[_Rates, _is("FLOP/s that the instruction set allows, by dtype, where known")] = field(
+        default_factory=dict
+    )
+    allowed_basis: Annotated[str | None, _is("what that rests on, or why it is unknown")] = None
 
     def bandwidth_for(self, nbytes: float) -> Bandwidth | None:
         """The best pattern at the case's footprint, for which its compulsory traffic stands.
@@ -230,10 +244,36 @@ class Ceilings(Struct, frozen=True):
         for entry in other.bandwidth:
             key = entry.pattern, entry.footprint_bytes
             entries[key] = max(entries.get(key, entry), entry, key=lambda each: each.byte_per_s)
-        dtypes = {**self.throughput, **other.throughput}
-        throughput = {d: max(self.throughput.get(d, 0.0), other.throughput.get(d, 0.0)) for d in dtypes}
+        throughput = _higher(self.throughput, other.throughput)
+        ways = {d: _higher(self.ways.get(d, {}), other.ways.get(d, {})) for d in {**self.ways, **other.ways}}
         floor_s = min(filter(None, (self.launch_floor_s, other.launch_floor_s)), default=None)
-        return replace(self, bandwidth=tuple(entries.values()), throughput=throughput, launch_floor_s=floor_s)
+        highest = {"bandwidth": tuple(entries.values()), "throughput": throughput, "ways": ways}
+        return replace(self, **highest, launch_floor_s=floor_s)
+
+
+class Sustained(Struct, frozen=True):
+    """A product that ran for seconds on end at the end of a run; each list has an entry a second."""
+
+    dtype: Annotated[str, _is("of the product")]
+    n: Annotated[Count, _is("rows and columns of its matrices")]
+    library: Annotated[str, _is("what computed it: torch, onednn, numpy")]
+    flop_per_s: Annotated[tuple[Positive, ...], _is("rates", min_length=1, max_length=MOST_CASES)]
+    clocks_hz: Annotated[tuple[Amount, ...], _is("clocks; empty if unknown", max_length=MOST_CASES)] = ()
+    power_w: Annotated[tuple[Amount, ...], _is("power; empty if unknown", max_length=MOST_CASES)] = ()
+
+    @property
+    def burst(self) -> float:
+        """FLOP/s of the best second."""
+        return max(self.flop_per_s)
+
+    @property
+    def lasting(self) -> float:
+        """FLOP/s once clocks have settled: the median of the last half."""
+        return median(self.flop_per_s[len(self.flop_per_s) // 2 :])
+
+
+def _higher(rates: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in {**rates, **others}}
 
 
 class CanaryTimes(Struct, frozen=True):
@@ -264,6 +304,7 @@ class UnmeasuredCase(Case, frozen=True, kw_only=True):
 
 
 _Ceilings = Annotated[dict[str, Ceilings], Meta(max_length=MOST_DEVICES)]
+_Sustained = Annotated[dict[str, Sustained], Meta(max_length=MOST_DEVICES)]
 _Unmeasured = Annotated[tuple[UnmeasuredCase, ...], Meta(max_length=MOST_CASES)]
 
 
@@ -278,6 +319,7 @@ class RunFacts(Struct, frozen=True):
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
     ceilings: Annotated[_Ceilings | None, _is("measured peaks by device")] = None
+    sustained: Annotated[_Sustained | None, _is("products over 20 s, by device")] = None
     processes: Annotated[tuple[ProcessFacts, ...] | None, _is("one entry for each process")] = None
     unmeasured: Annotated[_Unmeasured | None, _is("benchmarks without a number")] = None
 
@@ -300,6 +342,32 @@ class DeviceFacts(Struct, frozen=True):
 _Devices = Annotated[tuple[DeviceFacts, ...], Meta(max_length=MOST_DEVICES)]
 
 
+_Texts = Annotated[Mapping[str, str], Meta(max_length=MOST_NAMES)]
+_Names = Annotated[tuple[str, ...], Meta(max_length=MOST_NAMES)]
+
+
+class CpuFacts(Struct, frozen=True):
+    """The CPU, and what decides how fast the same code runs on it."""
+
+    model: Annotated[str | None, _is("what its maker calls it")] = None
+    cores: Annotated[Count | None, _is("physical cores that this process may use")] = None
+    logical_cpus: Annotated[Count | None, _is("logical CPUs that this process may use")] = None
+    machine_cpus: Annotated[Count | None, _is("logical CPUs of the machine")] = None
+    cgroup_cores: Annotated[Positive | None, _is("CPUs' worth of time that the control group allows")] = None
+    memory_bytes: Annotated[Whole | None, _is("memory")] = None
+    cache_bytes: Annotated[_Amounts | None, _is("caches that one core reaches")] = None
+    instructions: Annotated[_Names | None, _is("those of its instructions that decide the speed of products")] = None
+    sockets: Annotated[Count | None, _is("processors that hold the CPUs in use")] = None
+    numa_nodes: Annotated[Count | None, _is("NUMA nodes that hold the CPUs in use")] = None
+    numa_policy: Annotated[str | None, _is("where new memory is put: default, bind, interleave")] = None
+    governor: Annotated[str | None, _is("how Linux chooses its clocks: performance, powersave")] = None
+    huge_pages: Annotated[str | None, _is("transparent huge pages: always, madvise or never")] = None
+    allocator: Annotated[str | None, _is("what gives out memory: glibc 2.36, tcmalloc, jemalloc, mimalloc")] = None
+    preloaded: Annotated[_Names | None, _is("file names of preloaded libraries")] = None
+    kernels: Annotated[_Texts | None, _is("what a library's products are computed by")] = None
+    variables: Annotated[_Texts | None, _is("environment variables that change a CPU's times")] = None
+
+
 class Torch(Struct, frozen=True):
     """The build of PyTorch."""
 
@@ -311,7 +379,7 @@ class MachineFacts(Struct, frozen=True):
 
     label: Annotated[str | None, _is("what tables call it")] = None
     devices: Annotated[_Devices | None, _is("all devices")] = None
-    cpu: Annotated[dict[str, Any] | None, _is("model, cores, caches, memory")] = None
+    cpu: Annotated[CpuFacts | None, _is("the CPU, and what decides its times")] = None
     torch: Annotated[Torch | None, _is("the build of PyTorch")] = None
     libraries: Annotated[Scalars | None, _is("versions of NumPy and, where installed, CuPy and JAX")] = None
     precision: Annotated[Scalars | None, _is("switches of torch and its libraries")] = None
@@ -442,6 +510,7 @@ class Machine(Struct, frozen=True):
     tf32: bool | None = None
     threads: int | None = None
     precision: Mapping[str, Scalar] = field(default_factory=dict)
+    cpu: CpuFacts = CpuFacts()
 
     def device(self, name: str) -> DeviceFacts:
         """The device of that name; one that the file doesn't describe is known by its name alone."""
@@ -468,6 +537,7 @@ class Run(Struct, frozen=True):
     plain: bool = False
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
+    sustained: Mapping[str, Sustained] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
 

@@ -6,10 +6,12 @@ The model is the roofline (S. Williams, A. Waterman, D. Patterson, Communication
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .schema import Ceilings, Scalar, Work
+from msgspec.structs import replace
+
+from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Scalar, Work
 
 PLAUSIBLE = 1.3
 """Ceilings are measured, and noisy: only what beats them by more than this factor can't be true."""
@@ -59,3 +61,122 @@ def utilisation(
 def compute_dtype(dtype: str, variant: str, precision: Mapping[str, Scalar] | None = None) -> str:
     """The dtype that products are computed in: under autocast the one that the record's ``precision`` names."""
     return str((precision or {}).get("autocast") or "bfloat16") if variant == "autocast" else dtype
+
+
+def most(use: Utilisation, dtype: str, ceilings: Ceilings) -> float:
+    """The largest fraction that can be true: noise, and of products what the instruction set allows."""
+    allowed, peak = ceilings.allowed.get(dtype), ceilings.throughput.get(dtype)
+    return max(PLAUSIBLE, allowed / peak if use.bound == "throughput" and allowed and peak else 0.0)
+
+
+def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:
+    """The peaks of CPUs, none below what a verified result reached: that one shows that a peak was measured too low.
+
+    Convolutions raise none, as fast algorithms do fewer operations than are counted; nor does what can't be true.
+    """
+    peaks = dict(measured)
+    for result in results:
+        known = peaks.get(result.device)
+        verified = result.check is not None and result.check.status == "passed" and not result.parallel
+        doubted = any(flag.name == "implausible" for flag in result.flags) or bool(result.convolution_share)
+        if known and known.ways and result.times and result.status == OK and verified and not doubted:
+            dtype = compute_dtype(result.dtype, result.variant, result.precision)
+            use = utilisation(result.work, result.times.median_s, dtype, known)
+            if use and 1 < use.fraction <= most(use, dtype, known):
+                peaks[result.device] = _raised(known, result, use, dtype)
+    return peaks
+
+
+def _raised(known: Ceilings, result: Result, use: Utilisation, dtype: str) -> Ceilings:
+    work, seconds = result.work, result.times.median_s if result.times else 0.0
+    if use.bound == "throughput" and work.flops:
+        rate = work.flops / seconds
+        ways = {**known.ways.get(dtype, {}), f"{result.implementation}: {result.id}": rate}
+        return replace(known, throughput={**known.throughput, dtype: rate}, ways={**known.ways, dtype: ways})
+    nbytes = work.bytes or 0.0
+    smaller = [entry for entry in known.bandwidth if entry.footprint_bytes <= nbytes]
+    level = max(smaller or known.bandwidth, key=lambda entry: entry.footprint_bytes).level
+    return replace(known, bandwidth=(*known.bandwidth, Bandwidth(result.id, nbytes, nbytes / seconds, level)))
+
+
+# Slow libraries -------------------------------------------------------------------------------------------------------
+
+SLOW = 0.8
+"""A library below this share of the fastest way to a product is named."""
+LABELS = {"torch": "PyTorch", "onednn": "oneDNN", "numpy": "NumPy", "jax": "JAX"}
+_HOLD_BACK = {
+    "torch": ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
+    "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+    "numpy": ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+}
+"""Variables that make a library use older instructions than the CPU has."""
+_AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")
+_AVX2_KERNELS = ("Haswell", "Zen", "Excavator", *_AVX512_KERNELS)
+"""OpenBLAS's kernels, by the processors that they were written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowProducts:
+    """A library whose products of a dtype take longer than they need to. ``share``: its speed over that of ``than``."""
+
+    library: str
+    dtype: str
+    share: float
+    than: str
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        why = "; ".join(self.reasons) or "the reason isn't known"
+        return f"{_label(self.library)}'s {self.dtype} products run at {self.share:.0%} of {self.than} ({why})"
+
+
+def slow_products(ceilings: Ceilings, cpu: CpuFacts) -> list[SlowProducts]:
+    """What is below :data:`SLOW`, PyTorch first, then by dtype: libraries beside the fastest way of a dtype, and short
+    dtypes beside float32."""
+    found = []
+    for dtype, ways in ceilings.ways.items():
+        fastest = max(ways, key=lambda way: ways[way], default="")
+        rates: dict[str, float] = {}
+        for way, rate in ways.items():
+            rates[_library(way)] = max(rate, rates.get(_library(way), 0.0))
+        for library, rate in rates.items():
+            if rate < SLOW * ways[fastest]:
+                than = f"what {_label(_library(fastest))} reaches on this CPU"
+                reasons = tuple(_reasons(library, dtype, cpu))
+                found.append(SlowProducts(library, dtype, rate / ways[fastest], than, reasons))
+        full, short = ceilings.throughput.get("float32"), ceilings.throughput.get(dtype)
+        if dtype in ("float16", "bfloat16") and full and short and short < SLOW * full:
+            lacking = cpu.instructions is not None and not computes(dtype, cpu.instructions)
+            reasons = (f"this CPU has no instructions for {dtype} and emulates it",) if lacking else ()
+            found.append(SlowProducts("torch", dtype, short / full, "those in float32 on this CPU", reasons))
+    return sorted(found, key=lambda each: each.library != "torch")
+
+
+def computes(dtype: str, instructions: Iterable[str]) -> bool:
+    """Whether a CPU with these instructions multiplies in bfloat16, or in float16, itself."""
+    names = {"bfloat16": ("avx512_bf16", "amx_bf16", "bf16"), "float16": ("avx512_fp16", "amx_fp16", "asimdhp")}
+    return bool({*names[dtype]}.intersection(instructions))
+
+
+def _library(way: str) -> str:
+    """Of a peak that a result has raised, the way is its library and its id."""
+    return way.partition(":")[0]
+
+
+def _label(library: str) -> str:
+    return LABELS.get(library, library)
+
+
+def _reasons(library: str, dtype: str, cpu: CpuFacts) -> Iterator[str]:
+    if library == "torch" and dtype in ("float16", "bfloat16"):
+        library = "onednn"  # which torch calls for these, as BLAS has none
+    for name in _HOLD_BACK.get(library, ()):
+        if value := (cpu.variables or {}).get(name):
+            yield f"{name}={value} is set"
+    blas, _, kernel = (cpu.kernels or {}).get(library, "").partition(" ")
+    if blas == "mkl" and "AMD" in (cpu.model or ""):
+        yield "MKL on AMD, where it takes other paths than on Intel"
+    able = cpu.instructions or ()
+    newest = _AVX512_KERNELS if "avx512f" in able else _AVX2_KERNELS if "avx2" in able else None
+    if blas == "openblas" and kernel and newest and kernel not in newest:
+        yield f"OpenBLAS's kernel for {kernel}, an older processor"

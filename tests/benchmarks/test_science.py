@@ -32,6 +32,7 @@ def suite(name: str) -> ModuleType:
 
 
 science, linear_algebra, irregular, sparse = map(suite, ("science", "linear_algebra", "irregular", "sparse"))
+reductions = suite("reductions")
 
 
 def draw(*shape: int) -> torch.Tensor:
@@ -43,6 +44,7 @@ def clustered() -> tuple[torch.Tensor, torch.Tensor]:
     return centres.repeat(20, 1) + draw(20 * science.CLUSTERS, science.DIMENSIONS) / 10, centres
 
 
+ROWS_WEIGHT_BIAS = draw(3, reductions.COLUMNS), draw(reductions.COLUMNS), draw(reductions.COLUMNS)
 TAPS = torch.tensor(science.TAPS, dtype=torch.float64)
 PAIRS = {
     "k-means": (science.kmeans_step, science.numpy_kmeans_step, clustered()),
@@ -51,10 +53,17 @@ PAIRS = {
     "resize": (science.resize, science.numpy_resize, (draw(2, 3, science.LARGE, science.LARGE),)),
     "blur": (science.blur, science.scipy_blur, (draw(2, 3, 50, 50), TAPS)),
     "top-k": (irregular.largest, irregular.numpy_largest, (draw(3, 1000),)),
-    "scatter-add": (
-        lambda target, index, values: torch.scatter_add(target, 0, index, values),
-        irregular.numpy_scatter_add,
-        (draw(50), torch.arange(200) % 37, draw(200)),
+    "scatter-add": (irregular.scatter_add, irregular.numpy_scatter_add, (draw(50), torch.arange(200) % 37, draw(200))),
+    "rows": (torch.nn.functional.embedding, irregular.numpy_rows, (torch.arange(200) % 37, draw(50, 8))),
+    "gather": (irregular.of_own_row, irregular.numpy_of_own_row, (draw(9, 50), torch.arange(90).view(9, 10) % 37)),
+    "softmax": (reductions.softmax, reductions.numpy_softmax, (draw(3, 50),)),
+    "layer norm": (reductions.layer_norm, reductions.numpy_layer_norm, ROWS_WEIGHT_BIAS),
+    "rms norm": (reductions.rms_norm, reductions.numpy_rms_norm, ROWS_WEIGHT_BIAS[:2]),
+    "argmax": (reductions.argmax, reductions.numpy_argmax, (draw(3, 50),)),
+    "cross-entropy": (
+        torch.nn.functional.cross_entropy,
+        reductions.numpy_cross_entropy,
+        (draw(9, 50), torch.arange(9) * 5),
     ),
 }
 

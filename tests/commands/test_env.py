@@ -15,6 +15,7 @@ import torch
 from gpubench import devices
 from gpubench.commands import env
 from gpubench.measure import environment
+from gpubench.runfile.schema import Ceilings
 
 ENV = """
 import argparse, sys
@@ -68,7 +69,7 @@ def test_json_is_one_document_with_everything():
     assert ran.stderr == b""
     told = json.loads(ran.stdout)
     assert set(told) == {
-        *("machine", "moment", "absent", "variables", "thread_pools", "warnings", "problem"),
+        *("machine", "moment", "absent", "variables", "thread_pools", "products", "warnings", "problem"),
     }
     assert told["variables"].items() >= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}.items()
     assert not {"PATH", "HOME", "COMPILER_SECRET"} & set(told["variables"])
@@ -135,6 +136,10 @@ def test_a_torch_that_cannot_be_loaded_says_why(tmp_path):
     ]
 
 
+WAYS = {"float32": {"torch": 4.5e10, "numpy": 1e11}, "float64": {"torch": 5e10, "numpy": 5e10}}
+PRODUCTS = Ceilings(ways=WAYS, throughput={"float32": 1e11, "float64": 5e10})
+
+
 @pytest.fixture
 def shown(monkeypatch, capsys):
     """What a person sees on a machine of four cores."""
@@ -144,6 +149,7 @@ def shown(monkeypatch, capsys):
         four = {**real, "cpu": {**real["cpu"], "cores": 4}}
         monkeypatch.setattr(environment, "machine", lambda: four)
         monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+        monkeypatch.setattr(env, "_products", lambda: PRODUCTS)
         monkeypatch.setenv("COLUMNS", "80")
         assert env.main(argparse.Namespace(json=False)) == 0
         return " ".join(capsys.readouterr().out.split())
@@ -156,6 +162,15 @@ def test_a_busy_machine_is_said_plainly(shown, load, warned):
     text = shown(load)
     assert ("Warning: the load is 2.1 with 4 core(s) to use" in text) is warned
     assert ("timings will suffer" in text) is warned
+
+
+def test_a_slow_library_is_named_where_the_machine_is_idle(shown, monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    text = shown()
+    assert "float32 PyTorch 45.0 GFLOP/s · NumPy 100 GFLOP/s" in text
+    assert "Warning: PyTorch's float32 products run at 45% of what NumPy reaches" in text
+    assert "MKL_CBWR=AVX2 is set" in text
+    assert "products run at" not in shown(load=9.0)
 
 
 def test_devices_and_reasons(shown, monkeypatch):

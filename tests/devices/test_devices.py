@@ -546,3 +546,66 @@ class TestNvml:
         monkeypatch.setitem(sys.modules, "pynvml", None)
         write(tmp_path, version=line)
         assert cuda_file.driver(tmp_path / "version") == "570.86.15"
+
+
+class TestInstructions:
+    """What a CPU's instruction set allows; figures by hand."""
+
+    @pytest.mark.parametrize(
+        ("known", "cycle"),
+        [
+            (("avx2", "fma"), {"float64": 16, "float32": 32, "bfloat16": 32, "float16": 32}),
+            (("avx2", "fma", "avx512f"), {"float64": 32, "float32": 64, "bfloat16": 64, "float16": 64}),
+            (
+                ("avx512f", "avx512_bf16", "avx512_fp16"),
+                {"float64": 32, "float32": 64, "bfloat16": 128, "float16": 128},
+            ),
+            (("avx512f", "avx512_bf16", "amx_bf16"), {"float64": 32, "float32": 64, "bfloat16": 1024, "float16": 64}),
+        ],
+    )
+    def test_flop_per_cycle_and_core(self, known, cycle):
+        allowed, basis = cpu.flops_allowed(known, 4, 2e9)
+        assert allowed == {dtype: 4 * 2e9 * each for dtype, each in cycle.items()}
+        assert "2 FMA units" in basis
+        assert "2.00 GHz" in basis
+
+    @pytest.mark.parametrize(
+        ("known", "clock", "why"),
+        [
+            (("asimd", "sve"), 3e9, "neither AVX2 nor AVX-512"),
+            (("avx2",), 3e9, "neither AVX2 nor AVX-512"),
+            (("avx2", "fma"), None, "no clock"),
+            (("avx2", "fma", "hypervisor"), None, "virtual machine"),
+        ],
+    )
+    def test_unknown_with_the_reason(self, known, clock, why):
+        allowed, basis = cpu.flops_allowed(known, 4, clock)
+        assert allowed == {}
+        assert basis.startswith("unknown: ")
+        assert why in basis
+
+    def test_a_virtual_machine_has_no_clock(self, monkeypatch):
+        clocks = [types.SimpleNamespace(current=current) for current in (800.0, 3100.0)]
+        monkeypatch.setattr(psutil, "cpu_freq", lambda percpu: clocks)
+        monkeypatch.setattr(cpu, "instructions", lambda: ("avx2",))
+        assert cpu.highest_clock() == 3.1e9
+        monkeypatch.setattr(cpu, "instructions", lambda: ("avx2", "hypervisor"))
+        assert cpu.highest_clock() is None
+
+    def test_those_that_matter(self, monkeypatch):
+        monkeypatch.setattr(cpu, "_cpuid", lambda: {"flags": ["fpu", "hypervisor", "fma", "avx2"]})
+        assert cpu.instructions() == ("avx2", "fma", "hypervisor")
+
+
+def test_sockets_nodes_and_governor_of_the_cpus_in_use(tmp_path, monkeypatch):
+    for index in range(4):
+        folder = tmp_path / f"cpu/cpu{index}"
+        for name in ("topology", "cpufreq", f"node{index // 2}"):
+            (folder / name).mkdir(parents=True)
+        (folder / "topology/physical_package_id").write_text(f"{index // 2}\n")
+        (folder / "cpufreq/scaling_governor").write_text("powersave\n")
+    monkeypatch.setattr(cpu, "affinity", lambda: [0, 1])
+    assert cpu.layout(tmp_path) == {"sockets": 1, "numa_nodes": 1, "governor": "powersave"}
+    monkeypatch.setattr(cpu, "affinity", lambda: [1, 2])
+    assert cpu.layout(tmp_path) == {"sockets": 2, "numa_nodes": 2, "governor": "powersave"}
+    assert cpu.layout(tmp_path / "none") == {"sockets": None, "numa_nodes": None, "governor": None}

@@ -165,6 +165,70 @@ class TestMachine:
         assert (told["tf32_matmul"], told["tf32_cudnn"], told["float32_matmul"]) == (True, False, "high")
 
 
+class TestSurroundings:
+    """What decides a CPU's times beside the CPU."""
+
+    @pytest.fixture(autouse=True)
+    def plain(self, monkeypatch):
+        for name in [name for name in os.environ if environment.VARIABLES.fullmatch(name)]:
+            monkeypatch.delenv(name)
+        monkeypatch.delenv("LD_PRELOAD", raising=False)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "shown"),
+        [
+            ("ONEDNN_MAX_CPU_ISA", "AVX2", "AVX2"),
+            ("ATEN_CPU_CAPABILITY", "default", "default"),
+            ("OPENBLAS_CORETYPE", "Haswell", "Haswell"),
+            ("OMP_WAIT_POLICY", "active", "active"),
+            ("MALLOC_MMAP_MAX_", "0", "0"),
+            ("TORCHINDUCTOR_MAX_AUTOTUNE", "1", "1"),
+            ("MALLOC_CONF", "narenas:1,prof_prefix:/home/jane", "(set)"),
+            ("OMP_PLACES", "jane@corp.example", "(set)"),
+            ("OMP_OF_JANE", "1", None),
+            ("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor_jane", None),
+            ("CUDA_VISIBLE_DEVICES", "0", None),
+        ],
+    )
+    def test_variables_by_known_names_without_paths(self, monkeypatch, name, value, shown):
+        assert environment.cpu_variables() == {}
+        monkeypatch.setenv(name, value)
+        assert environment.cpu_variables() == ({name: shown} if shown else {})
+        assert environment.machine()["cpu"]["variables"] == environment.cpu_variables()
+
+    def test_preloaded_libraries_by_the_names_of_their_files(self, monkeypatch):
+        monkeypatch.setenv("LD_PRELOAD", "/home/jane/libtcmalloc.so.4:/opt/x/libiomp5.so libfoo.so")
+        assert environment.surroundings()["preloaded"] == ["libtcmalloc.so.4", "libiomp5.so", "libfoo.so"]
+
+    @pytest.mark.parametrize(
+        ("mapped", "allocator"),
+        [("7f0 r-xp /usr/lib/libtcmalloc.so.4.5", "tcmalloc"), ("7f0 r-xp /home/libtcmalloc/libc.so.6", None)],
+    )
+    def test_allocator_pages_and_policy(self, tmp_path, monkeypatch, mapped, allocator):
+        monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+        for name, text in (
+            ("maps", mapped + "\n"),
+            ("numa_maps", "55d interleave:0-1 file=x\n"),
+            ("thp", "always [madvise] never"),
+        ):
+            (tmp_path / name).write_text(text)
+        told = environment.surroundings(tmp_path / "maps", tmp_path / "thp")
+        assert (told["allocator"], told["huge_pages"], told["numa_policy"]) == (allocator, "madvise", "interleave")
+        told = environment.surroundings(tmp_path / "no" / "maps", tmp_path / "none")
+        assert (told["allocator"], told["huge_pages"], told["numa_policy"]) == (None, None, None)
+
+    def test_kernels_of_torch_and_of_numpy_rather_than_scipy(self, monkeypatch):
+        pools = [
+            {"user_api": "openmp", "internal_api": "openmp", "filepath": "/numpy/libgomp.so"},
+            {"user_api": "blas", "internal_api": "openblas", "architecture": "Zen", "filepath": "/scipy.libs/x.so"},
+            {"user_api": "blas", "internal_api": "openblas", "architecture": "Haswell", "filepath": "/numpy.libs/x.so"},
+        ]
+        monkeypatch.setattr(environment, "_pools", lambda: pools)
+        kernels = environment.machine()["cpu"]["kernels"]
+        assert kernels["numpy"] == "openblas Haswell"
+        assert kernels["torch"].endswith(torch.backends.cpu.get_cpu_capability())
+
+
 class TestMoment:
     def test_what_it_holds(self):
         told = environment.moment()

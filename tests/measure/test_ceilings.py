@@ -1,0 +1,123 @@
+"""Peaks of products: several ways on a CPU, and what a library that is held back does to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import ClassVar
+
+import msgspec
+import pytest
+import torch
+
+from gpubench.devices import CPU, implementations
+from gpubench.measure import ceilings, environment
+from gpubench.runfile.host import cpu_differences
+from gpubench.runfile.schema import CanaryTimes, Ceilings, CpuFacts
+from gpubench.runfile.utilisation import slow_products
+
+HELD_BACK = """
+import json, msgspec
+from gpubench.measure import ceilings, environment
+environment.set_threads(1)
+facts = environment.machine()["cpu"], ceilings.measure_products(["float32", "float64"])
+print(json.dumps(msgspec.to_builtins(facts)))
+"""
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    environment.set_threads(1)
+    yield
+    environment.set_threads(before)
+
+
+def test_a_cpus_products_are_computed_in_several_ways_and_the_fastest_counts(one_thread):
+    found = ceilings.measure_products(["float32", "float64", "tf32"])
+    assert set(found.ways["float32"]) >= {"torch", "numpy"}
+    assert ("onednn" in found.ways["float32"]) == torch.backends.mkldnn.is_available()
+    assert set(found.ways["float64"]) == {"torch", "numpy"}  # oneDNN has no float64
+    assert found.throughput == {dtype: max(ways.values()) for dtype, ways in found.ways.items() if ways}
+    assert found.allowed_basis
+
+
+def test_a_library_is_asked_by_its_own_interface_and_closed(one_thread, monkeypatch):
+    class Other(implementations.NumPy):
+        name, label, closed = "other", "Other", []
+        dtypes: ClassVar = ("float64",)
+
+        def close(self) -> None:
+            self.closed.append(self.dtype)
+
+    monkeypatch.setitem(implementations.LIBRARIES, "other", Other)
+    found = ceilings.measure_products(["float32", "float64"])
+    assert "other" not in found.ways["float32"]
+    assert found.ways["float64"]["other"] > 0
+    assert Other.closed == ["float64"]
+
+
+def test_a_way_that_fails_is_left_out(one_thread, monkeypatch):
+    def broken(a):
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(ceilings, "_of_onednn", broken)
+    assert "onednn" not in ceilings.measure_products(["float32"]).ways["float32"]
+
+
+@pytest.mark.parametrize(("clock", "known"), [(3e9, True), (None, False)])
+def test_beside_it_what_the_instruction_set_allows(one_thread, monkeypatch, clock, known):
+    monkeypatch.setattr(ceilings, "highest_clock", lambda: clock)
+    monkeypatch.setattr(ceilings, "instructions", lambda: ("avx2", "fma"))
+    found = ceilings.measure_products(["float32"])
+    assert found.allowed == ({"float32": 2 * 8 * 2 * 3e9} if known else {})
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="MKL alone knows the variable")
+def test_a_library_that_a_variable_holds_back_is_named_and_has_its_true_share():
+    """MKL_CBWR=COMPATIBLE has MKL use SSE2 alone, on any x86 CPU, and nothing else than MKL."""
+    command = [sys.executable, "-c", HELD_BACK]
+    held = os.environ | {"MKL_CBWR": "COMPATIBLE"}
+    printed = subprocess.run(command, capture_output=True, env=held, check=True).stdout
+    cpu, products = json.loads(printed)
+    cpu, products = msgspec.convert(cpu, CpuFacts), msgspec.convert(products, Ceilings)
+    assert products.throughput["float32"] == max(products.ways["float32"].values())
+    for dtype in ("float32", "float64"):
+        (slow,) = (each for each in slow_products(products, cpu) if (each.library, each.dtype) == ("torch", dtype))
+        assert slow.share == products.ways[dtype]["torch"] / products.throughput[dtype]
+        assert "MKL_CBWR=COMPATIBLE is set" in slow.reasons
+    without = msgspec.convert(environment.machine()["cpu"], CpuFacts)
+    assert "MKL_CBWR not set → COMPATIBLE" in cpu_differences(without, cpu)
+
+
+def test_accelerators_have_one_way(monkeypatch):
+    class Accelerator(type(CPU)):
+        kind, accelerator, indexed = "cpu", True, False
+
+        def memory(self):
+            return None
+
+    clock = ceilings.DeviceClock([CPU])
+    assert set(ceilings._ways(Accelerator(), "float32", clock, ceilings.EFFORTS["smoke"])) == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("rate", "canary", "named"),
+    [(7e10, None, True), (9e10, None, False), (7e10, CanaryTimes(2, 1e-4, 2e-4), False)],
+)
+def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(
+    pytester, monkeypatch, rate, canary, named
+):
+    ways = {"float32": {"torch": rate, "numpy": 1e11}, "float64": {"torch": 1e10, "numpy": 1e11}}
+    peaks = Ceilings(
+        throughput={"float32": 1e11, "float64": 1e11}, ways=ways if named or canary else {"float32": ways["float32"]}
+    )
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda wanted, effort: {"cpu": peaks})
+    monkeypatch.setattr("gpubench.measure.session.canary", lambda threads: canary)
+    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
+    ran = pytester.runpytest_inprocess("--gpubench-device=cpu", "--benchmark-json=run.json")
+    lines = [line for line in ran.outlines if "products run at" in line]
+    assert len(lines) == named
+    assert all("PyTorch's float32 products run at 70%" in line for line in lines)

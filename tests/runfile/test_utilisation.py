@@ -1,0 +1,122 @@
+"""Peaks that results raise, and libraries that are slower than they need be."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from gpubench.runfile.schema import Bandwidth, Ceilings, Check, CpuFacts, Raised, Result, Times, Work
+from gpubench.runfile.utilisation import raise_peaks, slow_products, utilisation
+
+BANDS = (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory"))
+PEAKS = Ceilings(BANDS, {"float32": 1e11}, ways={"float32": {"torch": 1e11, "numpy": 9e10}})
+PRODUCT = Result(
+    "matmul.square", "cpu", "float32", work=Work(flops=1.2e9), check=Check("passed"),
+    times=Times(1e-2, 1e-2, 1e-2, 0.0, 1e-2, 1e-2, 5, 1, None, "", ()),
+)  # fmt: skip
+
+
+def raised(result: Result = PRODUCT, peaks: Ceilings = PEAKS, **changes: object) -> Ceilings:
+    return raise_peaks([structs.replace(result, **changes)], {"cpu": peaks})["cpu"]
+
+
+def test_a_verified_result_above_the_peak_raises_it_and_is_named():
+    now = raised()
+    assert now.throughput == {"float32": 1.2e11}
+    assert now.ways["float32"] == {"torch": 1e11, "numpy": 9e10, "torch: matmul.square[float32]": 1.2e11}
+    assert utilisation(PRODUCT.work, 1e-2, "float32", now).fraction == 1.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"check": Check("unchecked")},
+        {"check": None},
+        {"convolution_share": 0.9},
+        {"flags": (Raised("implausible", "", (0,)),)},
+        {"work": Work(flops=0.9e9)},
+        {"work": Work(flops=1.4e9)},  # more than noise, and what the instruction set allows isn't known
+        {"work": Work()},
+        {"times": None, "status": "skipped"},
+        {"device": "cuda:0"},
+    ],
+)
+def test_others_raise_nothing(changes):
+    assert raised(**changes) == PEAKS
+
+
+def test_a_peak_is_raised_as_far_as_the_instruction_set_allows():
+    peaks = structs.replace(PEAKS, allowed={"float32": 2e11})
+    assert raised(peaks=peaks, work=Work(flops=1.9e9)).throughput == {"float32": 1.9e11}
+    assert raised(peaks=peaks, work=Work(flops=2.1e9)).throughput == {"float32": 1e11}
+
+
+def test_bandwidth_is_raised_at_the_results_own_footprint():
+    work = Work(bytes=2.4e9)
+    before, now = utilisation(work, 7e-2, "float32", PEAKS), raised(work=work, times=seconds(7e-2))
+    assert before.fraction == pytest.approx(2.4e9 / 3e10 / 7e-2)
+    assert now.bandwidth[-1] == Bandwidth("matmul.square[float32]", 2.4e9, 2.4e9 / 7e-2, "memory")
+    assert utilisation(work, 7e-2, "float32", now).fraction == 1.0
+
+
+def test_gpus_whose_peak_has_no_ways_keep_it():
+    assert raised(peaks=structs.replace(PEAKS, ways={})).throughput == {"float32": 1e11}
+
+
+def seconds(value: float) -> Times:
+    return structs.replace(PRODUCT.times, median_s=value)
+
+
+INTEL = CpuFacts(model="Intel Xeon", instructions=("avx2", "fma", "avx512f"), variables={},
+                 kernels={"torch": "mkl AVX512", "numpy": "openblas SkylakeX"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slow", "dtype", "changes", "reasons"),
+    [
+        ("torch", "float32", {}, ()),
+        ("torch", "float32", {"variables": {"MKL_CBWR": "AVX2"}}, ("MKL_CBWR=AVX2 is set",)),
+        ("torch", "float32", {"model": "AMD EPYC"}, ("MKL on AMD, where it takes other paths than on Intel",)),
+        ("torch", "float32", {"model": "AMD EPYC", "kernels": {"torch": "open AVX2"}}, ()),
+        ("torch", "bfloat16", {"model": "AMD EPYC", "variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}},
+         ("ONEDNN_MAX_CPU_ISA=AVX2 is set",)),
+        ("numpy", "float32", {"kernels": {"numpy": "openblas Haswell"}},
+         ("OpenBLAS's kernel for Haswell, an older processor",)),
+        ("numpy", "float32", {"kernels": {"numpy": "openblas Haswell"}, "instructions": ("avx2",)}, ()),
+        ("numpy", "float32", {"kernels": {"numpy": "openblas Nehalem"}, "instructions": ("avx2",)},
+         ("OpenBLAS's kernel for Nehalem, an older processor",)),
+        ("onednn", "float32", {"variables": {"DNNL_MAX_CPU_ISA": "SSE41"}}, ("DNNL_MAX_CPU_ISA=SSE41 is set",)),
+    ],
+)  # fmt: skip
+def test_a_slow_library_is_named_with_why_as_far_as_that_is_known(slow, dtype, changes, reasons):
+    peaks = Ceilings(ways={dtype: {"other": 1e11, slow: 7.9e10}}, throughput={dtype: 1e11})
+    (found,) = slow_products(peaks, structs.replace(INTEL, **changes))
+    assert (found.library, found.dtype, found.share, found.reasons) == (slow, dtype, pytest.approx(0.79), reasons)
+    assert str(found).count("79%") == 1
+
+
+def test_equally_good_libraries_are_no_news():
+    assert slow_products(Ceilings(ways={"float32": {"torch": 8.1e10, "numpy": 1e11}}), INTEL) == []
+    assert slow_products(Ceilings(), INTEL) == []
+
+
+def test_a_library_is_as_fast_as_its_fastest_result():
+    ways = {"numpy": 5e10, "numpy: matmul.square": 1e11, "torch": 1e11}
+    assert slow_products(Ceilings(ways={"float32": ways}), INTEL) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instructions", "reasons"),
+    [
+        ("float16", ("avx512f",), ("this CPU has no instructions for float16 and emulates it",)),
+        ("float16", ("avx512f", "avx512_fp16"), ()),
+        ("float16", None, ()),
+        ("bfloat16", ("avx2",), ("this CPU has no instructions for bfloat16 and emulates it",)),
+        ("bfloat16", ("amx_bf16",), ()),
+    ],
+)
+def test_a_short_dtype_slower_than_float32_is_named(dtype, instructions, reasons):
+    ways = {"float32": {"torch": 1e11}, dtype: {"torch": 1e9}}
+    peaks = Ceilings(ways=ways, throughput={"float32": 1e11, dtype: 1e9})
+    (found,) = slow_products(peaks, structs.replace(INTEL, instructions=instructions))
+    assert (found.dtype, found.share, found.reasons) == (dtype, 0.01, reasons)
