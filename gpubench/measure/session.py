@@ -270,6 +270,7 @@ class Session:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         if self.light:
             return _machine_by_another_process(self.settings)
+        _ = self.threads  # set before they are asked for
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]

@@ -298,9 +298,10 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
-        """Leave out the project, which is called like the working folder or its remote, unless it is asked for."""
+        """Leave out the project, which is called like the working folder or its remote, and the branch, which may be
+        called like a person, unless they are asked for."""
         if self.measures and not self.session.settings.identify:
-            commit_info["project"] = ""
+            commit_info |= {"project": "", "branch": ""}
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_benchmark_compare_machine_info(

@@ -24,7 +24,7 @@ from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import MOST_VALUES, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
-from ..runfile.writer import fit, write
+from ..runfile.writer import fit, without_homes, write
 from ..version import __version__
 from .parametrize import shown_library
 from .settings import usage_errors
@@ -116,6 +116,8 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
     }
     output.update(fit(output))
+    if not session.settings.identify:
+        output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
 
 
 def _thin_samples(benchmark: dict[str, Any]) -> None:
