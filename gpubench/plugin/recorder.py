@@ -22,9 +22,9 @@ from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
-from ..runfile.reader import MOST_VALUES, convert
+from ..runfile.reader import MOST_VALUES, check_run, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
-from ..runfile.writer import fit, without_homes, write
+from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
 from .parametrize import shown_library
 from .settings import usage_errors
@@ -220,13 +220,17 @@ class Recorder:
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
         stats: Any = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
+        benchmark: dict[str, Any] = {}
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
+        elif status == OK:
+            try:
+                benchmark = _sound(stats)
+            except Exception as error:  # a test can do anything to its own result
+                status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
         facts["library"] = shown_library(item)
         if status == OK:
-            benchmark = stats.as_dict(include_data=True)
-            _thin_samples(benchmark)
             self._append("end", **facts, benchmark=benchmark)
         else:
             row = self.session.unmeasured.get(item.nodeid)
@@ -247,6 +251,14 @@ class Recorder:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
             write(path, assemble(read_ledger(self.ledger.path)))
+
+
+def _sound(stats: Any) -> dict[str, Any]:
+    """A benchmark's result. Raises RunFileError for one that no reader would take: it would cost the others theirs."""
+    benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
+    _thin_samples(benchmark)
+    check_run(Path("result"), {"benchmarks": [benchmark], KEY: {"schema_version": SCHEMA_VERSION}}, samples=False)
+    return benchmark
 
 
 def _superseded(journal: Path, run_file: Path) -> bool:

@@ -100,7 +100,7 @@ def text_of(value: object) -> str:
     """The value as a text, of one whose ``__str__`` raises its type."""
     try:
         return str(value)
-    except Exception:
+    except (Exception, SystemExit):
         return f"{type(value).__name__} that has no text"
 
 

@@ -273,3 +273,45 @@ def test_the_journal_of_a_session_whose_results_are_written_goes(pytester):
     for _ in range(2):
         assert "was there before" not in pytester.runpytest_inprocess(*PLAIN).stdout.str()
     assert [path.name for path in pytester.path.glob("*.jsonl")] == ["run.ledger.jsonl"]
+
+
+SPOILT = """
+import pytest
+
+def test_cleared(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.stats.stats.data.clear()
+
+def test_negative(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.stats.stats.data.append(-5.0)
+
+def test_no_extra(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.extra_info = None
+
+class Exits(Exception):
+    def __str__(self):
+        raise SystemExit
+
+def test_exits(benchmark):
+    raise Exits
+
+def test_sound(benchmark):
+    benchmark(sum, (1, 2))
+"""
+
+
+def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(pytester):
+    pytester.makepyfile(test_it=SPOILT)
+    journal = pytester.path / "journal"
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", f"--gpubench-ledger={journal}", "--benchmark-quiet")
+    run = assemble(read_ledger(journal))
+    assert [benchmark["name"] for benchmark in run["benchmarks"]] == ["test_sound"]
+    reasons = {row["name"]: row["reason"] for row in run["gpubench"]["unmeasured"]}
+    negative = "RunFileError: result: benchmarks[0].stats.min: expected a finite number of at least 0, found -5.0"
+    assert reasons.pop("test_negative") == f"the result can't be kept: {negative}"
+    assert reasons.pop("test_no_extra").startswith("the result can't be kept: TypeError: 'NoneType' object")
+    assert reasons.pop("test_cleared").startswith("the result can't be kept: ")
+    assert reasons.pop("test_exits") == "Exits: Exits that has no text"
+    assert reasons == {}
