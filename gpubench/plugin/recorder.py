@@ -160,6 +160,11 @@ class Recorder:
         """
         import pytest_benchmark
 
+        for event in Follower(self.ledger.path, begin=True).events():
+            self.session.of_run |= event["event"] == "run"
+            if event["event"] == "session":
+                self.session.agreed_threads = event["fingerprint"].get("threads")
+                break
         config, hook = self.config, self.config.hook
         machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
         hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
@@ -172,6 +177,7 @@ class Recorder:
         facts = {"process": self.session.settings.process, "cases": list(cases)}
         facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
+        facts["notices"] = self.session.notices
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}

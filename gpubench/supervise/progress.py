@@ -207,6 +207,8 @@ class Progress:
             self._collect(event)
             if not self._opened:  # by a process that goes on after another one's crash
                 self._opened = True
+                for notice in map(str, event.get("notices") or ()):
+                    self._say(notice)
                 self._say(self._opening(event))
         elif event["event"] == "end":
             if event.get("reason"):

@@ -219,3 +219,9 @@ def test_another_library_is_named_and_is_no_speedup_of_the_gpu(clock, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
     assert "×" not in line
+
+
+def test_what_a_run_decides_is_said_before_anything_is_measured(clock, capsys):
+    shown = Progress()
+    shown.note(session(0, notices=["2 threads are 80 times slower than one here"]))
+    assert capsys.readouterr().err.splitlines()[0] == "2 threads are 80 times slower than one here"

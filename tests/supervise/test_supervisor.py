@@ -564,12 +564,15 @@ time.sleep(60)
         ("====== 1 warning in 1.94s ======\n", ""),
         ("last words\n3 passed, 1 warning in 28.49s\n", "last words"),
         (
-            "..INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR>   File \"a.py\", line 1, in f\n"
+            '..INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR>   File "a.py", line 1, in f\n'
             "INTERNALERROR>     f()\nINTERNALERROR>     ^^^\nINTERNALERROR> ValueError: min() arg is empty\n"
             "INTERNALERROR> \n\ngpubench: contended: 2 benchmarks\n1 passed in 1.00s\n",
             "ValueError: min() arg is empty",
         ),
-        ("INTERNALERROR>     raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n", "SystemExit"),
+        (
+            "INTERNALERROR>     raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n",
+            "SystemExit",
+        ),
         (
             "INTERNALERROR>   | ExceptionGroup: errors (1 sub-exception)\nINTERNALERROR>   +-+---- 1 ----\n"
             "INTERNALERROR>     | KeyError: 'a'\nINTERNALERROR>     +-----\n1 passed in 2.00s\n",
