@@ -2,8 +2,9 @@
 Standard library only.
 
 As in pytest words are joined by ``and``, ``or``, ``not`` and brackets, and a word matches a part of a name, in small
-or capital letters; of a kind of work whole words only, as ``sort`` isn't all that is irregular. Unlike there ``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must
-all match, so that ``matmul.square float32, n=64`` can be pasted from a table.
+or capital letters; of a kind of work whole words only, as ``sort`` isn't all that is irregular. Unlike in pytest
+``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must all match, so that
+``matmul.square float32, n=64`` can be pasted from a table.
 """
 
 from __future__ import annotations

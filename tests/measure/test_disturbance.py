@@ -126,7 +126,7 @@ def test_a_canary_leaves_the_threads_as_they_were():
         torch.set_num_threads(before)
 
 
-# Threads that wait for each other --------------------------------------------------------------------------------------
+# Threads that wait for each other -------------------------------------------------------------------------------------
 
 # Milliseconds of single products of matrices of this size, recorded on two cores beside eight other programs, at 250
 # ticks a second.
