@@ -175,7 +175,7 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], ("session", "ceilings"))
         facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
+        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": sum(os.times()[:2])}  # without the peaks: see below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["notices"] = self.session.notices
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
