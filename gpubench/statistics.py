@@ -93,7 +93,7 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Interval:
     return _exp(difference, _quantile(freedom) * math.sqrt(total))
 
 
-def middle(values: Sequence[float]) -> float:
+def log_median(values: Sequence[float]) -> float:
     """The median; of an even number the geometric mean of the middle two, as ratios are compared. A single value is
     returned as it is, to the last digit."""
     ordered = sorted(values)
@@ -113,8 +113,8 @@ def median_interval(values: Sequence[float]) -> Interval:
         raise ValueError("an interval needs two values or more")
     if count not in _WIDER:
         ordered, least = sorted(values), _signs(count)
-        return Interval(middle(values), ordered[least], ordered[-1 - least], INTERVAL)
-    value, half = middle(values), min(_quantile(count - 1) * _median_error(values), _WIDEST)
+        return Interval(log_median(values), ordered[least], ordered[-1 - least], INTERVAL)
+    value, half = log_median(values), min(_quantile(count - 1) * _median_error(values), _WIDEST)
     return Interval(value, value * math.exp(-half), value * math.exp(half), INTERVAL)
 
 
@@ -123,7 +123,7 @@ def median_ratio_interval(top: Sequence[float], bottom: Sequence[float]) -> Inte
     large as that of its median."""
     if min(len(top), len(bottom)) < 2:
         raise ValueError("an interval needs two values or more on either side")
-    sides, difference = (top, bottom), math.log(middle(top) / middle(bottom))
+    sides, difference = (top, bottom), math.log(log_median(top) / log_median(bottom))
     variances = [_median_error(side) ** 2 for side in sides]
     if (total := sum(variances)) == 0:
         return _exp(difference, 0.0)

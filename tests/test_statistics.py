@@ -17,10 +17,10 @@ from gpubench.statistics import (
     crossover_interval,
     geometric_mean,
     larger_p,
+    log_median,
     mean_interval,
     median_interval,
     median_ratio_interval,
-    middle,
     needed_values,
     paired_ratio,
     pooled_ratio,
@@ -47,8 +47,8 @@ def test_one_process_that_waited_carries_no_median_away() -> None:
     assert estimate.value == 32.5e-6
     assert estimate.low < 32e-6
     assert estimate.high > 7996e-6
-    assert middle([1.0, 4.0]) == pytest.approx(2.0)
-    assert middle([0.1]) == 0.1
+    assert log_median([1.0, 4.0]) == pytest.approx(2.0)
+    assert log_median([0.1]) == 0.1
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 10])

@@ -19,11 +19,11 @@ from pathlib import Path
 from repeatability import measure, times
 
 from gpubench.runfile.reader import read
-from gpubench.statistics import Interval, geometric_mean, mean_interval, median_interval, middle
+from gpubench.statistics import Interval, geometric_mean, log_median, mean_interval, median_interval
 
 KINDS: dict[str, tuple[Callable[[Sequence[float]], Interval], Callable[[Sequence[float]], float]]] = {
     "mean": (mean_interval, geometric_mean),
-    "median": (median_interval, middle),
+    "median": (median_interval, log_median),
 }
 Runs = Mapping[str, Sequence[Sequence[float]]]
 """Seconds of each process of each run, by case."""

@@ -257,10 +257,11 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     """The canary of so many threads and, where they are slower than one twice in a row, what to say about it."""
     for _ in range(2):
         times = canary(threads)
-        if times is None or times.all_s <= WAITS * times.one_s:
+        if times is None or (ratio := times.all_s / times.one_s) <= WAITS:
             return times, ""
-    slower = f"{threads} threads are {times.all_s / times.one_s:.2g} times slower than one here"
-    return times, f"{slower}: other programs use the cores. Measuring with 1 thread (--threads {threads} to insist)"
+    times_slower = round(ratio, None if ratio >= 10 else 1)
+    slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
+    return times, f"{slower}. Measuring with 1 thread (--threads {threads} to insist)"
 
 
 def canary(threads: int) -> CanaryTimes | None:

@@ -294,9 +294,10 @@ def _set_filters(filters: tuple[Any, ...]) -> None:
 
 def _default_device() -> str:
     """Without making a tensor, as ``torch.get_default_device`` does: the modes that see to it are off here."""
-    from torch.overrides import _get_current_function_mode_stack
+    from torch import overrides
 
-    return next((str(mode.device) for mode in _get_current_function_mode_stack() if _is_device(mode)), "cpu")
+    modes: list[Any] = overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return next((str(mode.device) for mode in modes if _is_device(mode)), "cpu")
 
 
 def _is_device(mode: Any) -> bool:
@@ -354,11 +355,12 @@ def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
     Up to Python 3.11 ``sys.getprofile`` gives ``cProfile``'s own object, which only its methods end and resume:
     ``sys.setprofile`` would call it for each event. One written in C without such methods can't be resumed.
     """
-    enable, disable = getattr(follower, "enable", None), getattr(follower, "disable", None)
-    if callable(enable) and callable(disable):
+    enable: Callable[[], object] | None = getattr(follower, "enable", None)
+    disable: Callable[[], object] | None = getattr(follower, "disable", None)
+    if enable and disable:
         disable()
     install(None)
-    if callable(enable) and callable(disable):
+    if enable and disable:
         return enable
     if follower is None or callable(follower):
         return functools.partial(install, follower)

@@ -29,7 +29,7 @@ LONGEST = 120
 """Characters of a name on the screen."""
 TRUSTED = 0.1
 """Once this share of the estimate is done, the pace so far is taken as that of the rest."""
-LATE, LATE_S = 1.5, 30.0
+OVERRUN, OVERRUN_S = 1.5, 30.0
 """A run that will take so many times its estimate, and so many seconds more, says so."""
 
 
@@ -160,7 +160,7 @@ class TimeLeft:
         if self._passed_s < TRUSTED * (self._passed_s + max(0.0, self._left_s)) or not self._passed_s:
             return None
         whole_s = time.monotonic() - self._began + self.seconds()
-        late = whole_s > LATE * self.estimated_s and whole_s > self.estimated_s + LATE_S
+        late = whole_s > OVERRUN * self.estimated_s and whole_s > self.estimated_s + OVERRUN_S
         return whole_s if late else None
 
     def _size(self, session: Event) -> None:
@@ -234,7 +234,7 @@ class Progress:
 
     def _note_reason(self, end: Event) -> None:
         if end.get("reason"):
-            name = shown_name(self._benchmarks.get(end["fullname"], end["fullname"]))
+            name = shown_name(self._benchmarks.get(end["fullname"]) or end["fullname"])
             self.reasons[f"{end['status']}: {end['reason']}"].append(name)
 
     def why_not(self, status: str = "", most: int = 5) -> list[str]:
