@@ -17,7 +17,10 @@ from gpubench.statistics import (
     crossover_interval,
     geometric_mean,
     larger_p,
+    log_median,
     mean_interval,
+    median_interval,
+    median_ratio_interval,
     needed_values,
     paired_ratio,
     pooled_ratio,
@@ -36,6 +39,51 @@ def test_interval_of_known_values() -> None:
     assert estimate.value == pytest.approx(math.e)
     assert estimate.low == pytest.approx(math.exp(1 - half), rel=1e-6)
     assert estimate.high == pytest.approx(math.exp(1 + half), rel=1e-6)
+
+
+def test_one_process_that_waited_carries_no_median_away() -> None:
+    """Three processes of 7996, 32.0 and 32.5 µs gave 200 µs, a time that none of them measured."""
+    estimate = median_interval([7996e-6, 32.0e-6, 32.5e-6])
+    assert estimate.value == 32.5e-6
+    assert estimate.low < 32e-6
+    assert estimate.high > 7996e-6
+    assert log_median([1.0, 4.0]) == pytest.approx(2.0)
+    assert log_median([0.1]) == 0.1
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 10])
+@pytest.mark.parametrize("outliers", [0.0, 0.1], ids=["normal", "one in ten waited"])
+def test_a_median_interval_covers(count: int, outliers: float) -> None:
+    random = np.random.default_rng(count)
+
+    def drawn(rows: int) -> np.ndarray:
+        waited = (random.random((rows, count)) < outliers) * random.exponential(0.5, (rows, count))
+        return 5.0 * np.exp(random.normal(0, 0.02, (rows, count)) + waited)
+
+    truth = float(np.median(drawn(200_000)))
+    found = [median_interval(values) for values in drawn(2000)]
+    covered = sum(each.low <= truth <= each.high for each in found) / len(found)
+    assert covered > 0.935
+    assert covered < 0.965 or outliers or count > 5
+
+
+@pytest.mark.parametrize("counts", [(2, 2), (3, 3), (3, 5), (7, 7)])
+def test_a_ratio_of_medians_covers(counts: tuple[int, int]) -> None:
+    random = np.random.default_rng(sum(counts))
+    sides = [np.exp(random.normal(0, spread, (2000, n))) for spread, n in zip((0.02, 0.05), counts, strict=True)]
+    found = [median_ratio_interval(top, 3 * bottom) for top, bottom in zip(*sides, strict=True)]
+    assert 0.93 < sum(each.low <= 1 / 3 <= each.high for each in found) / len(found) < 0.98
+    there, back = found[0], median_ratio_interval(3 * sides[1][0], sides[0][0])
+    assert (1 / back.value, 1 / back.high) == pytest.approx((there.value, there.low))
+
+
+def test_equal_values_have_no_width_and_few_values_no_interval() -> None:
+    assert median_interval([2.0] * 8).low == median_interval([2.0, 2.0]).high == pytest.approx(2.0)
+    assert median_ratio_interval([2.0, 2.0], [1.0, 1.0]).high == 2.0
+    with pytest.raises(ValueError, match="two values or more"):
+        median_interval([1.0])
+    with pytest.raises(ValueError, match="on either side"):
+        median_ratio_interval([1.0, 2.0], [1.0])
 
 
 def test_ratio_interval_is_welchs() -> None:

@@ -1,9 +1,11 @@
 """Do the intervals cover? Repeats real runs, and counts how often a run's interval holds the median of all runs.
 
     python docs/experiments/coverage.py --runs 20 --processes 3
+    python docs/experiments/coverage.py --series FOLDER …    # of run files of one process each, measured in a row
 
 Ten cases of all kinds. Prints, for each, how often the 95 % interval of its time covered, and the interval's
-half-width (median over the runs).
+half-width (median over the runs): of the geometric mean of the processes, and of their median. Of a series, files that
+follow one another are the processes of a run.
 """
 
 from __future__ import annotations
@@ -11,11 +13,28 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from repeatability import geometric, measure, times
+from repeatability import measure, times
 
-from gpubench.statistics import mean_interval
+from gpubench.intervals import INTERVAL, Interval, median, median_interval, quantile
+from gpubench.runfile.reader import read
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Geometric mean with Student's interval, which the median replaced."""
+    logs = [math.log(value) for value in values]
+    half = quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    centre = statistics.fmean(logs)
+    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half), INTERVAL)
+
+
+KINDS: dict[str, tuple[Callable[[Sequence[float]], Interval], Callable[[Sequence[float]], float]]] = {
+    "mean": (mean_interval, statistics.geometric_mean),
+    "median": (median_interval, median),
+}
+Runs = Mapping[str, Sequence[Sequence[float]]]
+"""Seconds of each process of each run, by case."""
 
 
 def main() -> int:
@@ -23,24 +42,52 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="folder for the runs; those that are there are not measured again")
+    parser.add_argument("--series", type=Path, nargs="+", help="folders of run files, instead of measuring")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folders = [(args.keep or Path(name)) / str(number) for number in range(args.runs)]
-        runs = [times(each) if (each / "results.csv").exists() else measure(args.processes, each) for each in folders]
-    print(f"{args.runs} runs of {args.processes} processes\n")
-    print("| case | interval covers | half-width | between runs |\n|---|---:|---:|---:|")
-    covered = 0
-    for case in runs[0]:
-        values = [geometric(run[case]) for run in runs]
-        truth = statistics.median(values)
-        intervals = [mean_interval([process.median_s for process in run[case].processes]) for run in runs]
-        hits = sum(interval.low <= truth <= interval.high for interval in intervals)
-        width = statistics.median(interval.high / interval.value - 1 for interval in intervals)
-        variation = statistics.stdev(values) / statistics.mean(values)
-        covered += hits
-        print(f"| {case} | {hits} of {len(runs)} | {width:.1%} | {variation:.1%} |")
-    print(f"\nAll cases: {covered / len(runs) / len(runs[0]):.1%}")
+    runs: dict[str, list[list[float]]] = {}
+    if args.series:
+        for folder in args.series:
+            runs |= in_a_row(folder, args.processes)
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            for number in range(args.runs):
+                folder = (args.keep or Path(name)) / str(number)
+                known = (folder / "results.csv").exists()
+                for case, timed in (times(folder) if known else measure(args.processes, folder)).items():
+                    runs.setdefault(case, []).append([process.median_s for process in timed.processes])
+    show(runs)
     return 0
+
+
+def in_a_row(folder: Path, processes: int) -> dict[str, list[list[float]]]:
+    """Of the files of a folder, in the order of their names; what is left at the end is left out."""
+    medians: dict[str, list[float]] = {}
+    for path in sorted(folder.iterdir()):
+        for result in read(path).results:
+            if result.times:
+                medians.setdefault(f"{folder.name}: {result.case.id}", []).append(result.times.median_s)
+    cuts = range(0, min(map(len, medians.values())) - processes + 1, processes)
+    return {case: [seconds[cut : cut + processes] for cut in cuts] for case, seconds in medians.items()}
+
+
+def show(runs: Runs) -> None:
+    """A row for each case, and how often the intervals of all covered."""
+    print(f"| case | {' | '.join(f'{kind} covers | half-width | between runs' for kind in KINDS)} |")
+    print("|---|" + "---:|" * 3 * len(KINDS))
+    hits, total = dict.fromkeys(KINDS, 0), 0
+    for case, each in runs.items():
+        total += len(each)
+        cells = []
+        for kind, (interval_of, value_of) in KINDS.items():
+            values, intervals = [value_of(run) for run in each], [interval_of(run) for run in each]
+            truth = statistics.median(values)
+            covered = sum(interval.low <= truth <= interval.high for interval in intervals)
+            hits[kind] += covered
+            width = statistics.median(interval.high / interval.value - 1 for interval in intervals)
+            variation = statistics.stdev(values) / statistics.mean(values)
+            cells.append(f"{covered} of {len(each)} | {width:.1%} | {variation:.1%}")
+        print(f"| {case} | {' | '.join(cells)} |")
+    print("\nAll cases: " + ", ".join(f"{kind} {count / total:.1%}" for kind, count in hits.items()) + f" of {total}")
 
 
 if __name__ == "__main__":

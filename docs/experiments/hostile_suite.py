@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import cProfile
 import ctypes
 import datetime
 import decimal
@@ -36,6 +37,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 KINDS: dict[str, Callable[[Any, Any], object]] = {}
 """Name → what a case does with the fixtures ``gpubench`` and ``request``."""
@@ -220,6 +224,11 @@ class Mute(Exception):
     __repr__ = __str__
 
 
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 class Stubborn(BaseException):
     pass
 
@@ -232,6 +241,7 @@ def circular() -> Exception:
 
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "mute": Mute,
+    "exiting": Exiting,
     "base": Stubborn,
     "interrupt": KeyboardInterrupt,
     "system-exit": lambda: SystemExit(0),
@@ -425,9 +435,50 @@ STATE: dict[str, Callable[[], object]] = {
     "print": lambda: setattr(builtins, "print", None),
     "json": lambda: setattr(json, "dumps", None),
     "add": lambda: setattr(torch, "add", None),
+    "alarm": lambda: signal.alarm(1),
+    "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3),
+    "signal-handler": lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+    "signal-mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+    "function-mode": lambda: TorchFunctionMode().__enter__(),
+    "dispatch-mode": lambda: TorchDispatchMode().__enter__(),
+    "fake-tensors": lambda: FakeTensorMode().__enter__(),
+    "device-context": lambda: torch.device("meta").__enter__(),
+    "func-level": lambda: torch._C._functorch._grad_increment_nesting(),
+    "forward-ad": torch.autograd.forward_ad.enter_dual_level,
+    "saved-tensors": lambda: torch.autograd.graph.saved_tensors_hooks(id, id).__enter__(),
+    "anomaly": lambda: torch.autograd.set_detect_anomaly(True),
+    "no-torch": lambda: sys.modules.pop("torch"),
+    "no-modules": lambda: [sys.modules.pop(name) for name in ("numpy", "json", "torch.nn")],
+    "profiler": lambda: cProfile.Profile().enable(),
+    "tracer": lambda: sys.settrace(lambda *event: None),
+    "gc-threshold": lambda: gc.set_threshold(1),
+    "file-size": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1])),
 }
 for name, change in STATE.items():
     KINDS[f"leaves-{name}"] = left(change)
+
+# Results spoilt -------------------------------------------------------------------------------------------------------
+
+
+def spoilt(change: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+    """Measure, then change what was measured."""
+
+    def spoil(gpubench: Any, request: Any) -> None:
+        measured(gpubench)
+        change(gpubench, request.getfixturevalue("benchmark"))
+
+    return spoil
+
+
+SPOILT: dict[str, Callable[[Any, Any], object]] = {
+    "extra-none": lambda gpubench, benchmark: setattr(benchmark, "extra_info", None),
+    "no-samples": lambda gpubench, benchmark: benchmark.stats.stats.data.clear(),
+    "negative-sample": lambda gpubench, benchmark: benchmark.stats.stats.data.append(-5.0),
+    "no-fixture": lambda gpubench, benchmark: gpubench.__dict__.clear(),
+    "no-len": lambda gpubench, benchmark: setattr(builtins, "len", None),
+}
+for name, spoil in SPOILT.items():
+    KINDS[f"spoils-{name}"] = spoilt(spoil)
 
 # The tests ------------------------------------------------------------------------------------------------------------
 

@@ -110,14 +110,16 @@ def _finish(
     args: argparse.Namespace, supervisor: Supervisor, progress: Progress, unable: Unable | None, elapsed_s: float
 ) -> int:
     """Write the results file and the report, or say why there is nothing to write."""
+    begun = any(event["event"] == "session" for event in supervisor.events)
     if unable and unable.code == _USAGE:
-        raise UsageError(process.complaint(process.log_lines(supervisor.log)))
-    if not any(event["event"] == "session" for event in supervisor.events):
+        raise _refused(supervisor, begun)
+    if not begun:
         if unable and unable.status == "timeout":
             return _say(str(unable), _INCOMPLETE)
         return _explain(unable.code if unable else 0, progress, supervisor.log, supervisor.interrupted)
     run_file = supervisor.folder / RUN_FILE
-    write(run_file, assemble(supervisor.events))
+    with _recoverable(supervisor.folder):
+        write(run_file, assemble(supervisor.events))
     whole = not unable and not supervisor.interrupted
     if whole and not any(event["event"] == "complete" for event in supervisor.events):
         with contextlib.closing(Ledger(supervisor.ledger)) as ledger:
@@ -131,14 +133,43 @@ def _finish(
         return _say(f"interrupted{_reached(supervisor)} done. {further} {supervisor.folder}", _INCOMPLETE)
     if not whole:
         _say(f"stopped; reporting what was measured (resume with: gpubench run --resume {supervisor.folder})")
+    failed = _tell_unmeasured(supervisor, progress)
+    supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
+    with _recoverable(supervisor.folder):
+        _report(args, supervisor.folder, run_file, elapsed_s)
+    return _MEASURED if whole and not failed else _INCOMPLETE
+
+
+def _tell_unmeasured(supervisor: Supervisor, progress: Progress) -> int:
+    """Name what was skipped, and count what has failed."""
     ends = (event for event in supervisor.events if event["event"] == "end")
     latest = {(event["process"], event["fullname"]): event["status"] for event in ends}  # a rerun counts
     failed = {fullname for (_, fullname), status in latest.items() if status not in _ACCEPTABLE}
-    supervisor.events.clear()  # up to a gigabyte, and the report reads the file again
+    for line in progress.why_not("skipped", most=3):
+        _say(line)
     if failed:
         _say(f"{counted(len(failed), 'benchmark')} failed: see {supervisor.log}")
-    _report(args, supervisor.folder, run_file, elapsed_s)
-    return _MEASURED if whole and not failed else _INCOMPLETE
+    return len(failed)
+
+
+def _refused(supervisor: Supervisor, begun: bool) -> UsageError:
+    """What pytest says that it can't use, or couldn't write once it had ``begun``."""
+    text = process.complaint(process.log_lines(supervisor.log))
+    return UsageError(text + _recovers(text, supervisor.folder) * begun)
+
+
+def _recovers(text: str, folder: Path) -> str:
+    hint = f"; what was measured is kept: gpubench run --resume {folder} continues"
+    return hint if "can't be written" in text else ""
+
+
+@contextlib.contextmanager
+def _recoverable(folder: Path) -> Iterator[None]:
+    """What can't be written, on a disk that is full for example, can be once that is mended: nothing is lost."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{error}{_recovers(str(error), folder)}") from None
 
 
 def _reached(supervisor: Supervisor) -> str:
@@ -256,8 +287,8 @@ def _explain(code: int, progress: Progress, output: Path | str, interrupted: boo
         return _say("no benchmark matches", _UNUSABLE)
     if code == _INTERRUPTED:
         return _say(f"{process.uncollected(lines)}{where}", _UNUSABLE)
-    for reason, count in progress.reasons.most_common(5):
-        _say(f"{count} × {reason}")
+    for line in progress.why_not():
+        _say(line)
     if not progress.reasons:
         print("\n".join(map(clean, lines[-15:])), file=sys.stderr)
     return _say(f"nothing was measured (pytest ended with {code}){where}", _INCOMPLETE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,13 @@ SLOWED = 0.02
 SLOWER_CLOCK = 0.8
 """A clock below this share of its earlier value is throttled."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
+WAITS = 1.25
+"""Threads that make a small product take this many times as long as one of them wait for each other."""
+TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
+"""How often the schedulers of Linux look: 100, 250, 300 or 1000 times a second."""
+ON_A_TICK, MANY_ON_TICKS, ALL_ON_TICKS = 0.02, 0.25, 0.8
+"""How near to a whole number of ticks a round is on one, in ticks: one of 25 is by chance. Shares of the rounds that
+tell: where their numbers of ticks differ, and where they don't but other programs were there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,26 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
             yield Flag("drifting", f"the last third took {late / early:.2f} times the first")
 
 
+def waiting(rounds_s: Sequence[float], threads: int, contended: bool) -> Iterator[Flag]:
+    """``waiting``, from the seconds of whole rounds: they last as long as the scheduler lets another program run.
+
+    A thread that another program has put off its core is back at a tick of the scheduler's clock; until then the other
+    threads of the operation wait for it, so that 6 µs of work take 4.00, 8.00 or 16.0 ms, whatever the work. Rounds of
+    one and the same number of ticks may be the code's own time, unless other programs were seen (``contended``).
+    """
+    count = len(rounds_s)
+    if threads < 2 or count < FEW:
+        return
+    for tick_s in TICKS_S:
+        ticks = [seconds / tick_s for seconds in rounds_s]
+        met = [round(each) for each in ticks if each > 0.5 and abs(each - round(each)) < ON_A_TICK]
+        several = sum(times > 1 for times in Counter(met).values()) > 1
+        if len(met) > max(MANY_ON_TICKS if several else ALL_ON_TICKS, 3 / count) * count and (several or contended):
+            seen = f"{len(met)} of {count} rounds lasted whole ticks of {seconds_text(tick_s)} of the scheduler"
+            yield Flag("waiting", f"{seen}, in which {threads} threads waited for each other")
+            return
+
+
 def short(round_s: float, wait_s: float) -> Iterator[Flag]:
     """``too-short``: reading the clock, or the wait for the device, takes more than a few percent of a round."""
     least = max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s)
@@ -223,6 +251,17 @@ def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
     if times and times.all_s > times.one_s:
         single, every = seconds_text(times.one_s), seconds_text(times.all_s)
         yield Flag("contended", f"a {SIZE}×{SIZE} product took {every} on {times.threads} threads and {single} on one")
+
+
+def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
+    """The canary of so many threads and, where they are slower than one twice in a row, what to say about it."""
+    for _ in range(2):
+        times = canary(threads)
+        if times is None or (ratio := times.all_s / times.one_s) <= WAITS:
+            return times, ""
+    times_slower = round(ratio, None if ratio >= 10 else 1)
+    slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
+    return times, f"{slower}. Measuring with 1 thread (--threads {threads} to insist)"
 
 
 def canary(threads: int) -> CanaryTimes | None:

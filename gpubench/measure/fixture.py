@@ -395,6 +395,10 @@ class Gpubench(Inputs):
             if self._session.judges:
                 raised += disturbance.uneven(stats.stats.data)
                 raised += disturbance.short(median * iterations, wait_s)
+                if not self.home.accelerator:
+                    rounds_s = [seconds * iterations for seconds in stats.stats.data]
+                    contended = any(flag.name == "contended" for flag in (*raised, *self._session.flags))
+                    raised += disturbance.waiting(rounds_s, self.case.threads or self._session.threads, contended)
             raised += self._session.doubt(self.case, work, median, counted)
             index, rounds, latency_s = self._session.settings.process, stats.stats.rounds, record.get("latency_s")
             kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr

@@ -22,7 +22,7 @@ from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
-from .disturbance import canary, impossible, slow_threads
+from .disturbance import canary, impossible, slow_threads, waiting_threads
 from .precision import computed_dtype, matmul_precision
 from .work import Counted
 
@@ -108,10 +108,17 @@ class Session:
     light: bool = False
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
+    of_run: bool = False
+    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads."""
+    agreed_threads: int | None = None
+    """Those that an earlier process of this run has chosen, whose numbers these belong to."""
+    notices: list[str] = field(default_factory=list)
+    """What is said before anything is measured."""
     peaks: Mapping[str, Ceilings] | None = None
     """Those that an earlier process of this run has measured."""
     _waits: dict[Device, float] = field(default_factory=dict)
     _remeasured: int = 0
+    _canary: CanaryTimes | None = None
 
     @property
     def preset(self) -> Preset:
@@ -190,7 +197,8 @@ class Session:
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:
         """One and all threads, before the first case; unknown without torch."""
-        return None if self.light else canary(self.threads)
+        threads = 1 if self.light else self.threads
+        return None if threads < 2 else self._canary or canary(threads)
 
     @property
     def flags(self) -> list[Flag]:
@@ -246,14 +254,21 @@ class Session:
     @functools.cached_property
     def threads(self) -> int:
         """CPU threads in use; but for a plain suite of which none were asked, set on first asking for torch and NumPy
-        alike."""
+        alike. In a run of which none were asked it is one where more are slower."""
         if self.light:
             return self.settings.threads or cores()
         if self.plain and self.settings.threads is None:
             import torch
 
             return torch.get_num_threads()
-        return environment.set_threads(self.settings.threads)
+        asked = self.settings.threads or self.agreed_threads
+        threads = environment.set_threads(asked)
+        if asked is None and self.of_run and self.judges and not self.settings.plan:
+            self._canary, notice = waiting_threads(threads)
+            if notice:
+                self.notices.append(notice)
+                return environment.set_threads(1)
+        return threads
 
     def wait_s(self, used: Device) -> float:
         """Seconds that one wait for the device takes, measured once."""
@@ -271,6 +286,7 @@ class Session:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         if self.light:
             return _machine_by_another_process(self.settings)
+        _ = self.threads  # set before they are asked for
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]

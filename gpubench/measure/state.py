@@ -9,6 +9,8 @@ import gc
 import json
 import locale
 import os
+import re
+import signal
 import sys
 import time
 import warnings
@@ -26,14 +28,29 @@ OF_LIBRARIES = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_", "KINETO_", "CUDA_MODULE_
 MOST_TOOLS = 6
 """Of ``sys.monitoring``, by its documentation."""
 _FUNCTIONS = "functions of "
+_IMPORTED = {"warnings filters", "signal handlers"}
+"""What modules set when they are imported; torch's compiler wraps functions too."""
+_UNREADABLE = "unreadable"
+"""The value of a setting that can't be read as the process is now: whatever it was, it isn't that any more."""
+_HANDLED = [
+    number
+    for name in ["INT", "TERM", "HUP", "QUIT", "CHLD", "PIPE", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"]
+    if (number := getattr(signal, f"SIG{name}", None))
+]
+"""Signals that people handle; asking for all of them takes as long as everything else."""
+_FOLLOWERS = ("tracer", "profiler")
 
 _COMPILER = "torch._inductor.compile_fx"
+_COMPILED = "torch._inductor.runtime.compile_tasks"
+"""Modules that the compiler makes, and takes away when its cache is cleared."""
 _COMPILER_DEPTH = 2000
 """The recursion limit to which torch's compiler raises a lower one, for deep models; it leaves it there."""
 
 _LOCALE = functools.partial(locale.setlocale, locale.LC_ALL)
 """Without an argument it returns the name that it takes."""
 
+_modules: dict[str, ModuleType] = {}
+"""Those that are imported, as of the latest :class:`State`."""
 _Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
@@ -41,17 +58,30 @@ class State:
     """The settings of this process before a test's body; not those that its fixtures make and undo."""
 
     def __init__(self) -> None:
-        self._settings, self._modules = _settings("torch" in sys.modules), len(sys.modules)
+        if len(_modules) != len(sys.modules):  # copying them takes as long as half of the settings
+            _modules.clear()
+            _modules.update(sys.modules)
+        self._settings, self._modules = _settings("torch" in sys.modules), len(_modules)
         self._before = self._read()
         self._changed: dict[str, Any] = {}
+        self._lost: list[str] = []  # modules that were taken away
 
     def compare(self) -> None:
-        """Note what has changed since; right after the body. What a teardown puts back still is no fault."""
+        """Note what has changed since; right after the body. What a teardown puts back still is no fault.
+
+        Modules are put back here: whatever needs one of them from now on would import it for a second time, which torch
+        doesn't survive.
+        """
+        grown = len(sys.modules) > self._modules
+        if not _modules.keys() <= sys.modules.keys():
+            lost = sorted(_modules.keys() - sys.modules.keys())
+            self._lost = [name for name in lost if not name.startswith(_COMPILED)]
+            sys.modules.update({name: _modules[name] for name in self._lost})
         after = self._read()
         names = {name for name in self._before | after if self._before.get(name) != after.get(name)}
-        if len(sys.modules) > self._modules:
-            # modules add filters when they are imported, and torch's compiler wraps functions
-            names -= {"warnings filters", *(name for name in names if name.startswith(_FUNCTIONS))}
+        names -= {name for name in _FOLLOWERS if self._before[name] is not None}  # a debugger's may change by itself
+        if grown:
+            names -= {*_IMPORTED, *(name for name in names if name.startswith(_FUNCTIONS))}
         before, now = (each["recursion limit"] for each in (self._before, after))
         if before < now == _COMPILER_DEPTH and _COMPILER in sys.modules:
             names.discard("recursion limit")
@@ -62,12 +92,13 @@ class State:
         """Put back what is still changed; returns the flag that names it, and what can't be put back."""
         now = self._read() if self._changed else {}
         left = {name: self._before.get(name) for name in sorted(self._changed) if now.get(name) == self._changed[name]}
-        if not left:
+        if not left and not self._lost:
             return None, []
         for name, before in left.items():
             with contextlib.suppress(Exception):  # what can't be written is seen below
                 self._write(name, before)
         texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
+        texts += [f"module {', '.join(self._lost[:3])} (taken away)"] if self._lost else []
         again = self._read()
         stuck = [name for name, before in left.items() if again.get(name) != before]
         return Flag("altered", f"left changed: {', '.join(texts)}"), stuck
@@ -76,15 +107,30 @@ class State:
         """All settings by name; environment variables have a dollar sign."""
         kept = (name for name in os.environ if not name.lstrip("_").startswith(OF_LIBRARIES))
         variables = {f"${name}": os.environ[name] for name in kept}
-        return {name: read() for name, (read, _) in self._settings.items()} | variables
+        with _bare():
+            return {name: _value(read) for name, (read, _) in self._settings.items()} | variables
 
     def _write(self, name: str, value: Any) -> None:
         if not name.startswith("$"):
-            self._settings[name][1](value)
+            with _bare():
+                self._settings[name][1](value)
         elif value is None:
             del os.environ[name[1:]]
         else:
             os.environ[name[1:]] = value
+
+
+def _value(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Exception:  # by what a benchmark left: a mode of torch's, a function that it replaced
+        return _UNREADABLE
+
+
+def _bare() -> contextlib.AbstractContextManager[Any]:
+    """No function mode, which may be what a benchmark left, sees the calls of torch within."""
+    torch = sys.modules.get("torch")
+    return torch._C.DisableTorchFunction() if torch else contextlib.nullcontext()
 
 
 @functools.cache
@@ -95,6 +141,12 @@ def _settings(with_torch: bool) -> dict[str, _Setting]:
         "warnings filters": (lambda: tuple(warnings.filters), _set_filters),
         "time.perf_counter": _attribute(time, "perf_counter"),
         "garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
+        "gc thresholds": (gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
+        "gc callbacks": (lambda: tuple(gc.callbacks), lambda each: gc.callbacks.__setitem__(slice(None), each)),
+        "switch interval": (sys.getswitchinterval, sys.setswitchinterval),
+        "tracer": (sys.gettrace, lambda follower: _end(sys.gettrace(), sys.settrace)),
+        "profiler": (sys.getprofile, lambda follower: _end(sys.getprofile(), sys.setprofile)),
+        "signal handlers": (_handlers, _set_handlers),
         "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
         "locale": (_LOCALE, _LOCALE),
         "umask": (_umask, lambda bits: os.umask(int(bits, 8))),
@@ -110,10 +162,40 @@ def _of_system() -> Iterator[tuple[str, _Setting]]:
     if sys.platform != "win32":
         import resource
 
-        files = resource.RLIMIT_NOFILE
-        yield "limit of open files", (lambda: resource.getrlimit(files), lambda most: resource.setrlimit(files, most))
+        for name in filter(re.compile("RLIMIT_").match, dir(resource)):
+            kind = getattr(resource, name)
+            yield name, (functools.partial(resource.getrlimit, kind), functools.partial(resource.setrlimit, kind))
         who = os.PRIO_PROCESS, 0
         yield "priority", (lambda: os.getpriority(*who), lambda priority: os.setpriority(*who, priority))
+        yield "blocked signals", (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), _block)
+        for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"):
+            timer = getattr(signal, name)
+            yield f"pending {name}", (functools.partial(_pending, timer), functools.partial(_stop, timer))
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in _HANDLED}
+
+
+def _set_handlers(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _block(numbers: set[signal.Signals]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, numbers)
+
+
+def _pending(timer: int) -> bool:
+    """Whether the timer will send a signal: its time runs, so two readings are never equal."""
+    return signal.getitimer(timer)[0] > 0
+
+
+def _stop(timer: int, pending: bool) -> None:
+    """Of one that was pending before and isn't any more, nobody knows when it would have been due."""
+    if not pending:
+        signal.setitimer(timer, 0)
 
 
 def _functions(module: ModuleType) -> tuple[str, _Setting]:
@@ -141,17 +223,51 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "torch threads", (torch.get_num_threads, torch.set_num_threads)
     yield "torch inter-op threads", (torch.get_num_interop_threads, torch.set_num_interop_threads)
     yield "default dtype", (torch.get_default_dtype, torch.set_default_dtype)
-    yield "default device", (lambda: str(torch.get_default_device()), _set_default_device)
+    yield "default device", (_default_device, _set_default_device)
     yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # its end is its context's alone
     yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
     yield "autocast", (_autocast, _set_autocast)
     yield "float32 precision", (float32_state, set_float32_state)
     yield "deterministic mode", (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode)
+    yield "anomaly mode", (torch.is_anomaly_enabled, torch.set_anomaly_enabled)
+    yield from _of_contexts(torch)
     yield "mkldnn.enabled", _attribute(torch.backends.mkldnn, "enabled")
     for name in ("enabled", "benchmark", "deterministic"):
         yield f"cudnn.{name}", _attribute(torch.backends.cudnn, name)
     for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
         yield name, _attribute(torch.backends.cuda.matmul, name)
+
+
+def _of_contexts(torch: Any) -> Iterator[tuple[str, _Setting]]:
+    """Contexts of torch that a benchmark has entered and not left: private names, as none of them can be asked for."""
+    from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+    from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+    yield "function modes of torch", _modes(_get_current_function_mode_stack, TorchFunctionMode)
+    yield "dispatch modes of torch", _modes(_get_current_dispatch_mode_stack, TorchDispatchMode)
+    graph, functorch = torch._C._autograd, getattr(torch._C, "_functorch", None)
+    if top := getattr(graph, "_top_saved_tensors_default_hooks", None):
+        pop = graph._pop_saved_tensors_default_hooks
+        yield "saved tensors' hooks", (lambda: top(False), lambda hooks: top(False) == hooks or pop())
+    if level := getattr(functorch, "maybe_current_level", None):
+        yield "torch.func's level", (level, lambda before: None)
+    yield "forward AD's level", (lambda: torch.autograd.forward_ad._current_level, lambda before: None)
+
+
+def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
+    """A stack of modes, by the numbers of its objects, whose own ``==`` may be anything. The default device is a mode
+    too, and a setting of its own."""
+
+    def read() -> tuple[int, ...]:
+        return tuple(id(mode) for mode in stack() if not _is_device(mode))
+
+    def write(before: tuple[int, ...]) -> None:
+        for mode in reversed(stack()):
+            if id(mode) in before or _is_device(mode):
+                break
+            kind.__exit__(mode, None, None, None)  # not its own, which may do anything
+
+    return read, write
 
 
 def _attribute(owner: Any, name: str) -> _Setting:
@@ -174,6 +290,19 @@ def _working_folder() -> str | None:
 def _set_filters(filters: tuple[Any, ...]) -> None:
     warnings.simplefilter("default")  # tells the module that they changed
     warnings.filters[:] = filters  # type: ignore[index]
+
+
+def _default_device() -> str:
+    """Without making a tensor, as ``torch.get_default_device`` does: the modes that see to it are off here."""
+    from torch import overrides
+
+    modes: list[Any] = overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return next((str(mode.device) for mode in modes if _is_device(mode)), "cpu")
+
+
+def _is_device(mode: Any) -> bool:
+    """Whether it is the mode by which torch sees to the default device."""
+    return type(mode).__name__ == "DeviceContext"
 
 
 def _set_default_device(name: str) -> None:
@@ -211,17 +340,33 @@ def _set_autocast(value: tuple[Any, ...]) -> None:
 def untraced() -> Iterator[None]:
     """Nothing follows this thread's Python code meanwhile: neither ``sys.settrace`` and ``sys.setprofile`` nor a tool
     of ``sys.monitoring``. Coverage makes a call of Python code several times as long."""
-    tracer, profiler = sys.gettrace(), sys.getprofile()
-    paused = list(_paused_monitors())
-    sys.settrace(None)
-    sys.setprofile(None)
+    followers = (sys.gettrace(), sys.settrace), (sys.getprofile(), sys.setprofile)
+    resumes = [*(_end(follower, install) for follower, install in followers), *_paused_monitors()]
     try:
         yield
     finally:
-        sys.settrace(tracer)
-        sys.setprofile(profiler)
-        for resume in reversed(paused):
+        for resume in reversed(resumes):
             resume()
+
+
+def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
+    """End a tracer or a profiler; returns what resumes it.
+
+    Up to Python 3.11 ``sys.getprofile`` gives ``cProfile``'s own object, which only its methods end and resume:
+    ``sys.setprofile`` would call it for each event. One written in C without such methods can't be resumed.
+    """
+    enable: Callable[[], object] | None = getattr(follower, "enable", None)
+    disable: Callable[[], object] | None = getattr(follower, "disable", None)
+    if enable and disable:
+        disable()
+    install(None)
+    if enable and disable:
+        return enable
+    if follower is None or callable(follower):
+        return functools.partial(install, follower)
+    text = f"{type(follower).__name__} can't be paused: it has ended, as it would follow what is timed"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return functools.partial(install, None)
 
 
 def _paused_monitors() -> Iterator[Callable[[], object]]:

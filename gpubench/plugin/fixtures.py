@@ -143,9 +143,12 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
     flags = list(disturbance.disturbed(before.moment, disturbance.look(devices), session.threads))
     flags += [Flag("unwaited", f"{', '.join(names)} was loaded")] if (names := unwaited()) else []
     if session.judges:
+        rounds_s = [seconds * stats.iterations for seconds in times.data]
+        threads = 1 if session.light or devices else session.threads
         flags += [
             *disturbance.uneven(times.data, light=session.light),
             *disturbance.short(times.median * stats.iterations, wait_s),
+            *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags)),
         ]
     kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
     process = Process(index, times.rounds, kept, stats.iterations, times.median, times.iqr, flags=tuple(flags))

@@ -21,7 +21,7 @@ from ..runfile.ledger import Follower, missing
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import ambiguous_files, told_apart, without_shared
 from ..runfile.schema import KEY, OK, Case
-from ..runfile.writer import fit
+from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
 from .parametrize import GLANCE, case_of, glances, keeps_memory, parametrize, possible
@@ -245,7 +245,10 @@ class Plugin:
             self._failed.add(item.nodeid)
             ruined = outcomes.ruined()
         if report.when == "call" and status == OK:
-            record_plain(item, attempt, self.session)
+            try:
+                record_plain(item, attempt, self.session)
+            except Exception as error:  # a test can do anything to its own result
+                status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
         stuck = outcomes.restore(self.session, attempt, item) if report.when == "teardown" else []
         if report.when == "teardown" and attempt.fixture:
             attempt.fixture.library.close()
@@ -299,9 +302,10 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_commit_info(self, commit_info: dict[str, Any]) -> None:
-        """Leave out the project, which is called like the working folder or its remote, unless it is asked for."""
+        """Leave out the project, which is called like the working folder or its remote, and the branch, which may be
+        called like a person, unless they are asked for."""
         if self.measures and not self.session.settings.identify:
-            commit_info["project"] = ""
+            commit_info |= {"project": "", "branch": ""}
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_benchmark_compare_machine_info(

@@ -26,7 +26,7 @@ from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
 from ..runfile.reader import LARGEST, check_case, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
-from ..runfile.writer import fit, write
+from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
 from .overrides import IGNORED
 from .parametrize import shown_library
@@ -121,6 +121,8 @@ def complete_run(output: dict[str, Any], session: Session) -> None:
         "unmeasured": [case.as_dict() for case in session.unmeasured.values()],
     }
     output.update(fit(output))
+    if not session.settings.identify:
+        output.update(without_homes({name: output[name] for name in ("benchmarks", KEY)}))
 
 
 def _thin_samples(benchmark: dict[str, Any]) -> None:
@@ -164,6 +166,11 @@ class Recorder:
         """
         import pytest_benchmark
 
+        for event in Follower(self.ledger.path, begin=True).events():
+            self.session.of_run |= event["event"] == "run"
+            if event["event"] == "session":
+                self.session.agreed_threads = event["fingerprint"].get("threads")
+                break
         config, hook = self.config, self.config.hook
         machine: dict[str, Any] = hook.pytest_benchmark_generate_machine_info(config=config)
         hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine)
@@ -174,9 +181,10 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts["start_s"] = disturbance.age_s()  # without the peaks, which are measured below
+        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": sum(os.times()[:2])}  # without the peaks: see below
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
+        facts["notices"] = self.session.notices
         facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
@@ -226,13 +234,16 @@ class Recorder:
     def _end(self, item: pytest.Item) -> None:
         status, reason = self._outcomes.pop(item.nodeid, (OK, ""))
         stats: Any = getattr(getattr(item, "funcargs", {}).get("benchmark"), "stats", None)
+        benchmark: dict[str, Any] = {}
         if status == OK and stats is None:
             status, reason = "skipped", "the test measured nothing"
-        benchmark: dict[str, Any] = {}
-        if status == OK:
-            benchmark = stats.as_dict(include_data=True)
-            _thin_samples(benchmark)
-            status = self._checked(item, benchmark)
+        elif status == OK:
+            try:
+                benchmark = _sound(stats)
+            except Exception as error:  # a test can do anything to its own result, and alone pays for it
+                status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
+                row = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, status, reason)
+                self.session.unmeasured[item.nodeid] = row
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
         facts["library"] = shown_library(item)
         if status == OK:
@@ -241,16 +252,6 @@ class Recorder:
             row = self.session.unmeasured.get(item.nodeid)
             reason, case = (row.reason, row.case.as_dict()) if row else (reason, None)
             self._append("end", **facts, reason=reason, case=case)
-
-    def _checked(self, item: pytest.Item, benchmark: dict[str, Any]) -> str:
-        """The status of a finished case. What a reader would refuse costs it alone here, and there the whole file."""
-        try:
-            check_case("its result", json.loads(json.dumps(fit(benchmark))))
-        except RunFileError as error:
-            row = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, "error", str(error))
-            self.session.unmeasured[item.nodeid] = row
-            return row.status
-        return OK
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""
@@ -282,6 +283,14 @@ class Recorder:
             write(path, json.loads(path.read_text(encoding="utf-8")))
         else:
             write(path, assemble(read_ledger(self.ledger.path)))
+
+
+def _sound(stats: Any) -> dict[str, Any]:
+    """A benchmark's result. Raises RunFileError for one that no reader would take: it would cost the others theirs."""
+    benchmark: dict[str, Any] = fit(stats.as_dict(include_data=True))
+    _thin_samples(benchmark)
+    check_case("its result", json.loads(json.dumps(benchmark)))
+    return benchmark
 
 
 def _superseded(journal: Path, run_file: Path) -> bool:

@@ -94,7 +94,7 @@ def _name(row: Measured) -> str:
 
 
 def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
-    times = [intervals.geometric_mean([each.median_s for each in row.times.processes]) for row in rows]
+    times = [intervals.median([each.median_s for each in row.times.processes]) for row in rows]
     dates = [row.run.date or "" for row in rows]
     if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
         dates = [f"{_moment(row.run):%Y-%m-%d %H:%M}" for row in rows]

@@ -65,7 +65,7 @@ def _per(amount: float | None, unit: float | None) -> Number:
 
 
 _METRICS = (
-    Metric("time_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' geometric mean",
+    Metric("time_s", "s", "Time per call", "wall time, wait included: rounds' median, processes' median",
            attrgetter("times.median_s")),
     Metric("low_s", "s", "Low end", "of the 95 % interval of the processes' medians; none from one process",
            lambda row: row.interval.low if row.interval else None),

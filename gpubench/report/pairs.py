@@ -233,8 +233,8 @@ def leading(pairs: Sequence[Pair]) -> list[Pair]:
 def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
     """Both times, their ratio and the words for its uncertainty.
 
-    With two processes or more on either side a process is one observation, and a side's time is the geometric
-    mean of their medians; else there is nothing but the spread of the rounds, which is no interval.
+    With two processes or more on either side a process is one observation, and a side's time is the median
+    of their medians; else there is nothing but the spread of the rounds, which is no interval.
     """
     tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
     if min(len(tops), len(bottoms)) < 2:
@@ -242,7 +242,7 @@ def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, 
         return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
     counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
     ratio = intervals.ratio_interval(tops, bottoms)
-    times = intervals.geometric_mean(tops), intervals.geometric_mean(bottoms)
+    times = intervals.median(tops), intervals.median(bottoms)
     return *times, ratio, f"{INTERVAL}, {counts} processes"
 
 
@@ -427,9 +427,9 @@ def _with_copies(base: Measured, other: Measured, gain_s: float) -> Copies | Non
     else:
         ratio = intervals.ratio_interval(tops, [copied + call for call in bottoms])
         low, high = ratio.low, ratio.high
-    base_s = intervals.geometric_mean(tops)
-    seconds = intervals.geometric_mean([copied + call for call in bottoms])
-    pinned_s = None if pinned is None else intervals.geometric_mean([pinned + call for call in bottoms])
+    base_s = intervals.median(tops)
+    seconds = intervals.median([copied + call for call in bottoms])
+    pinned_s = None if pinned is None else intervals.median([pinned + call for call in bottoms])
     return Copies(base_s, seconds, pinned_s, low, high, calls_to_amortize(seconds - base_s, gain_s))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..intervals import Interval, mean_interval
+from ..intervals import Interval, median_interval
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
@@ -156,7 +156,7 @@ class Measured(Row):
     def interval(self) -> Interval | None:
         """Of the processes' medians; None from one process."""
         medians = [process.median_s for process in self.times.processes]
-        return mean_interval(medians) if len(medians) > 1 else None
+        return median_interval(medians) if len(medians) > 1 else None
 
     @property
     def rate(self) -> Rate | None:

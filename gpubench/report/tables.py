@@ -447,7 +447,7 @@ def method_table(study: Study) -> Table:
     checks = Counter(check.reason or check.status for row in rows if (check := row.result.check))
     body = [
         ("clock", join(sorted({row.times.timer for row in rows}))),
-        ("time", "wall time of a call: median of the rounds, geometric mean of the processes" + waited),
+        ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
         ("processes", join(run.processes for run in runs)),
         ("TF32", join(_SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
         ("results verified", f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""),

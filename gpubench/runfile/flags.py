@@ -60,6 +60,11 @@ ADVICE = {
         "other programs used the same cores or the same GPU",
         "close other programs, or leave a core free (--threads); on a shared machine use compare --interleave",
     ),
+    "waiting": Advice(
+        "other programs used the cores, and the threads of one operation waited for each other until the scheduler let"
+        " them go on: the time is the scheduler's, not the code's",
+        "measure with one thread: --threads 1",
+    ),
     "throttled": Advice(
         "the device lowered its clocks because of heat, its power limit or a slowdown signal",
         "improve the cooling, raise the power limit, or lock the clocks at a lower rate and report that rate",

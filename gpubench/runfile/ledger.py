@@ -32,7 +32,7 @@ from msgspec import Meta, defstruct
 from ..errors import RunFileError, UsageError
 from .reader import clean, convert, decoded, excess
 from .schema import KEY, OK, SCHEMA_VERSION
-from .writer import fit
+from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
 BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
@@ -215,7 +215,11 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         else:
             unmeasured.append(_row(first, fullname, "skipped", BEFORE))
     output: dict[str, Any] = {key: first.get(key) for key in ("machine_info", "commit_info", "datetime", "version")}
-    output["benchmarks"], output[KEY] = benchmarks, first["gpubench"] | _run(events) | {"unmeasured": unmeasured}
+    cases = {"benchmarks": benchmarks, "unmeasured": unmeasured}
+    if not (output["machine_info"] or {}).get("node"):  # else the run was asked to say where it was made
+        cases = without_homes(cases)
+    output["benchmarks"] = cases["benchmarks"]
+    output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}
     return output
 
 

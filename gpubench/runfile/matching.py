@@ -1,8 +1,9 @@
 """``-k EXPRESSION``: which benchmarks are chosen, by any name that is shown. Standard library only.
 
 As in pytest words are joined by ``and``, ``or``, ``not`` and brackets, and a word matches a part of a name, in small
-or capital letters. Unlike there ``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must
-all match, so that ``matmul.square float32, n=64`` can be pasted from a table.
+or capital letters; of a kind of work whole words only, as ``sort`` isn't all that is irregular. Unlike in pytest
+``matmul.square``, ``n=64`` and ``cuda:0`` are words too, and words side by side must all match, so that
+``matmul.square float32, n=64`` can be pasted from a table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from ..errors import UsageError
+from .kinds import KINDS
 
 Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
@@ -28,6 +30,9 @@ _TOKEN = re.compile(
 _EQUALS = re.compile(r"(?<=\w)\s+=\s+(?=\w)")
 _POWER = re.compile("10([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,2})")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_HEADINGS = frozenset(kind.heading for kind in KINDS.values())
+_KINDS = re.compile("^<.*>$", re.MULTILINE)
+"""Kinds of work among a benchmark's names, as :func:`matcher` writes them."""
 _OPERATORS = ("and", "or", "not", "(", ")")
 
 
@@ -42,7 +47,7 @@ def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
     test = parser.alternatives()
     if parser.tokens:
         parser.refuse()
-    return lambda names: test("\n".join(names).lower())
+    return lambda names: test("\n".join(f"<{name}>" if name in _HEADINGS else name for name in names).lower())
 
 
 def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> UsageError:
@@ -99,4 +104,5 @@ class _Parser:
         if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
             pattern = re.compile(rf"(?<!\w){re.escape(word)}(?![\w.])")
             return lambda names: bool(pattern.search(names))
-        return lambda names: word in names
+        of_kind = re.compile(rf"<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$", re.MULTILINE)
+        return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import reprlib
-import statistics
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError
+from ..intervals import median as median_of
 from . import schema
 from .flags import ADVICE, apart
 from .matching import SHIPPED
@@ -176,7 +176,7 @@ def _times(
         samples, ends = array("d", data), accumulate(kept)
         shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
     medians = [process.median_s for process in processes]
-    median = statistics.geometric_mean(medians) if len(medians) > 1 else stats.median
+    median = median_of(medians) if len(medians) > 1 else stats.median
     alone = Process(0, stats.rounds, len(data), stats.iterations, stats.median, latency_s=measured.latency_s)
     return Times(
         median_s=median,

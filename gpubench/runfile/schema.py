@@ -451,7 +451,7 @@ class RunFile(Struct, frozen=True):
 class Times(Struct, frozen=True, gc=False):
     """Wall time in seconds per call; above 0.
 
-    ``median_s`` is the median over the rounds, of several processes the geometric mean of their medians: a process is
+    ``median_s`` is the median over the rounds, of several processes the median of their medians: a process is
     one observation, however many rounds it made. The other statistics are over all rounds of all processes.
     ``samples`` holds an array for each process: tuples take four times as much memory.
     """

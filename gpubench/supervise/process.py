@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -253,13 +254,20 @@ def _signal_or_code(code: int) -> str:
     return f"exited with {code}"
 
 
+_SAYS_NOTHING = re.compile(r"[.sFExX]*|=*( ?\d+ [a-z]+,?)+ in [\d.]+s.*|[\s|+-]*|INTERNALERROR>.*\^|gpubench: .*")
+"""Lines of a log: pytest's marks and counts, the frame of a group of exceptions, our own summary."""
+_CAUSE = re.compile(r"INTERNALERROR> (?:[ |]*\| )?([A-Za-z_][\w.]*(?:: .*|$))")
+"""The exception that ended pytest, not a line of its traceback."""
+
+
 def _last_line(log: Path, since: int) -> str:
     """The last line after this position, or the one in which Python or pytest says what ended it."""
     with log.open("rb") as file:
         file.seek(max(since, log.stat().st_size - 100_000))
         tail = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    tail = [line for line in tail if line and not set(line) <= set(".sFExX")]
+    tail = [line for line in tail if not _SAYS_NOTHING.fullmatch(line)]
     ending = [line.strip("! ") for line in tail if line.startswith(("Fatal Python error", "!!!!"))]
+    ending += reversed([cause[1] for line in tail if (cause := _CAUSE.search(line))])
     return (ending[:1] or tail[-1:] or [""])[0].removeprefix("_pytest.outcomes.")[:300]
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +29,8 @@ LONGEST = 120
 """Characters of a name on the screen."""
 TRUSTED = 0.1
 """Once this share of the estimate is done, the pace so far is taken as that of the rest."""
+OVERRUN, OVERRUN_S = 1.5, 30.0
+"""A run that will take so many times its estimate, and so many seconds more, says so."""
 
 
 def whole_s(first_s: float, processes: int) -> float:
@@ -113,7 +115,7 @@ class TimeLeft:
         self._left_s = 0.0  # of all cases that are still to come
         self._passed_s = 0.0  # of those that were measured
         self._took_s = 0.0  # what those took
-        self._latest = time.monotonic()
+        self._latest = self._began = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
         """Of how many processes the run will be, and what an interrupted one has done of it."""
@@ -131,7 +133,8 @@ class TimeLeft:
         now = time.monotonic()
         passed_s, self._latest = now - self._latest, now
         if event["event"] == "session":
-            self._start_s = max(START_S, float(event.get("start_s") or 0.0))
+            # The first process may read torch from a disk, others find it in memory: they take what computes.
+            self._start_s = max(START_S, float(event.get("start_cpu_s") or event.get("start_s") or 0.0))
             self._to_start -= {event["process"]}
             if not self.cases:
                 self._size(event)
@@ -150,6 +153,15 @@ class TimeLeft:
         pace = self._took_s / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
         return starts_s + left_s * (1 - trust + trust * pace)
+
+    def late_s(self) -> float | None:
+        """Seconds of the whole run at the pace found on this machine, once that is known and far beyond the
+        estimate."""
+        if self._passed_s < TRUSTED * (self._passed_s + max(0.0, self._left_s)) or not self._passed_s:
+            return None
+        whole_s = time.monotonic() - self._began + self.seconds()
+        late = whole_s > OVERRUN * self.estimated_s and whole_s > self.estimated_s + OVERRUN_S
+        return whole_s if late else None
 
     def _size(self, session: Event) -> None:
         first_s = float(session.get("estimated_s") or 0.0)
@@ -170,19 +182,19 @@ class TimeLeft:
 
 
 class Progress:
-    """Prints a run's events on stderr; ``reasons`` counts why benchmarks have no time."""
+    """Prints a run's events on stderr; ``reasons`` names, for each reason, the benchmarks without a time."""
 
     def __init__(self, resume: str = "") -> None:
         """``resume`` is the command that continues the run."""
         self.left = TimeLeft()
-        self.reasons: Counter[str] = Counter()
+        self.reasons: defaultdict[str, list[str]] = defaultdict(list)
         self._resume = resume
         self._benchmarks: dict[str, str] = {}  # by full name: what it shares with the same one on other devices
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
         self._ended: dict[tuple[int, str], str] = {}  # statuses, by process and full name
-        self._opened = False
+        self._opened = self._late = False
         self._latest_line = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
@@ -207,16 +219,38 @@ class Progress:
             self._collect(event)
             if not self._opened:  # by a process that goes on after another one's crash
                 self._opened = True
-                if ignored := ignored_options(event):
-                    self._say(f"gpubench run: {ignored}")
-                self._say(self._opening(event))
+                self._open(event)
         elif event["event"] == "end":
-            if event.get("reason"):
-                self.reasons[f"{event['status']}: {event['reason']}"] += 1
+            self._note_reason(event)
             if event["process"]:
                 self._show_repeats(event["process"])
             elif line := self._note_end(event):
                 self._say(line)
+            if not self._late and (late_s := self.left.late_s()):
+                self._late = True
+                self._say(f"slower than estimated: about {estimate_text(round(late_s))} in all on this machine")
+
+    def _open(self, session: Event) -> None:
+        if ignored := ignored_options(session):
+            self._say(f"gpubench run: {ignored}")
+        for notice in map(str, session.get("notices") or ()):
+            self._say(notice)
+        self._say(self._opening(session))
+
+    def _note_reason(self, end: Event) -> None:
+        if end.get("reason"):
+            name = shown_name(self._benchmarks.get(end["fullname"]) or end["fullname"])
+            self.reasons[f"{end['status']}: {end['reason']}"].append(name)
+
+    def why_not(self, status: str = "", most: int = 5) -> list[str]:
+        """The commonest reasons why there is no time, each with the benchmark it is first of."""
+        known = [(why, list(dict.fromkeys(names))) for why, names in self.reasons.items() if why.startswith(status)]
+        known.sort(key=lambda each: -len(each[1]))
+        lines = [
+            f"{shorten(names[0], LONGEST)}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}"
+            for why, names in known[:most]
+        ]
+        return lines + [f"… and {counted(len(known) - most, 'other reason')}"] * (len(known) > most)
 
     def _ended_before(self, event: Event) -> str | None:
         """With which status a benchmark that ends again in the same process has ended before."""

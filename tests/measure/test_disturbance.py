@@ -126,6 +126,89 @@ def test_a_canary_leaves_the_threads_as_they_were():
         torch.set_num_threads(before)
 
 
+# Threads that wait for each other -------------------------------------------------------------------------------------
+
+# Milliseconds of single products of matrices of this size, recorded on two cores beside eight other programs, at 250
+# ticks a second.
+RECORDED = {
+    "64 on two threads": [
+        27.967, 28.001, 31.997, 27.167, 28.818, 27.996, 27.982, 28.003, 31.992, 23.984, 29.495, 26.467, 26.392,
+        33.610, 28.003, 27.988, 28.027, 29.977, 13.958, 26.266, 25.722, 26.251, 33.719, 27.983, 19.994, 26.562,
+        33.432, 27.993, 27.976, 28.010, 11.999, 27.986, 27.987, 27.989, 19.994, 23.976, 40.010, 24.009, 27.965,
+        27.996
+    ],
+    "256 on two threads": [
+        26.150, 45.855, 31.044, 32.948, 36.026, 31.424, 32.472, 22.331, 25.667, 27.933, 36.058, 27.962, 35.986,
+        30.235, 13.080, 24.663, 24.023, 11.952, 36.023, 16.011, 32.035, 31.901, 31.945, 24.017, 19.998, 27.975,
+        34.437, 21.602, 32.204, 31.957, 31.811, 19.995, 31.979, 27.965, 28.005, 40.015, 23.973, 27.971, 26.254,
+        41.730
+    ],
+    "64 on one": [
+        0.01028, 0.008706, 0.008822, 0.008442, 0.008629, 0.008751, 0.008318, 0.008273, 0.00899, 0.009117, 0.008731,
+        0.009417, 0.009842, 0.009319, 0.01002, 0.008953, 0.009951, 0.009721, 0.008294, 0.008894, 0.009541, 0.009579,
+        0.008747, 0.009336, 0.009339, 0.009353, 0.009307, 0.00966, 0.04097, 0.011, 0.0102, 0.009638, 0.009796,
+        0.00977, 0.009718, 0.009921, 0.009239, 0.01004, 0.008924, 0.01
+    ],
+    "256 on one": [
+        0.2544, 0.2554, 0.2516, 0.2508, 0.2516, 0.2509, 12.483, 0.2976, 0.2273, 0.2232, 0.2272, 0.247, 0.2727,
+        0.2871, 0.2953, 0.2549, 0.2521, 0.2685, 0.2718, 0.2348, 0.2378, 10.648, 0.3351, 0.2695, 0.3217, 0.288,
+        4.471, 0.2756, 0.257, 0.2292, 0.222, 0.2285, 0.2561, 0.2694, 0.2851, 0.3142, 0.2673, 0.2589, 0.2653, 0.2394
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "times"), RECORDED.items(), ids=RECORDED)
+def test_recorded_rounds_of_threads_that_waited_for_each_other(name, times):
+    rounds_s = [each / 1e3 for each in times]
+    assert names(disturbance.waiting(rounds_s, 2, False)) == (["waiting"] if "two" in name else [])
+    assert names(disturbance.waiting(rounds_s, 1, True)) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "contended", "raised"),
+    [
+        ([16.01, 16.0, 15.99, 16.02, 16.0], True, ["waiting"]),  # a product of 6 µs, with a spread that looks clean
+        ([16.01, 16.0, 15.99, 16.02, 16.0], False, []),  # may be the code's own
+        ([4.0, 8.01, 4.02, 7.99, 0.01, 8.0], False, ["waiting"]),
+        ([10.0, 20.1, 10.1, 30.0, 19.9, 10.0], False, ["waiting"]),
+        ([4.0, 8.01, 5.0], True, []),
+        ([4.1, 4.9, 5.3, 6.4, 4.4, 7.3, 5.7], True, []),
+    ],
+)
+def test_rounds_of_whole_ticks_are_the_schedulers(times, contended, raised):
+    assert names(disturbance.waiting([each / 1e3 for each in times], 2, contended)) == raised
+
+
+def test_times_of_their_own_are_no_ticks():
+    draw = random.Random(0)
+    found = 0
+    for _ in range(2000):
+        middle, spread, count = draw.choice([1e-3, 4e-3, 1.6e-2]), draw.choice([0.005, 0.05, 0.3]), draw.choice([5, 20])
+        found += bool(
+            names(disturbance.waiting([middle * draw.lognormvariate(0, spread) for _ in range(count)], 2, False))
+        )
+    assert found <= 2
+
+
+@pytest.mark.parametrize(
+    ("all_s", "said"),
+    [
+        ([8e-2, 8e-2], "80"),
+        ([0.1, 0.123], "123"),
+        ([2e-3, 2e-3], "2.0"),
+        ([8e-2, 6e-4], ""),  # for a moment
+        ([6e-4], ""),
+    ],
+)
+def test_threads_that_are_slower_than_one_twice_in_a_row_are_given_up(monkeypatch, all_s, said):
+    seen = iter(all_s)
+    monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
+    times, notice = disturbance.waiting_threads(2)
+    assert times.all_s == all_s[-1]
+    slower = f"2 threads are {said} times slower than one here: other programs use the cores"
+    assert notice == (f"{slower}. Measuring with 1 thread (--threads 2 to insist)" if said else "")
+
+
 # Broken on purpose ---------------------------------------------------------------------------------------------------
 
 NO_WAIT = """

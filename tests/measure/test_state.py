@@ -2,11 +2,13 @@
 
 import builtins
 import contextlib
+import cProfile
 import gc
 import json
 import locale
 import os
 import resource
+import signal
 import sys
 import time
 import warnings
@@ -16,7 +18,10 @@ import numpy as np
 import pytest
 import torch
 from inprocess import gpubench
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpubench.measure import state as state_module
 from gpubench.measure.state import State, untraced
 from gpubench.runfile.flags import ADVICE
 
@@ -41,11 +46,25 @@ LEAKS = {
     "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
     "umask": lambda: os.umask(0o777),
     "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
-    "limit of open files": lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1, HARD)),
+    "RLIMIT_NOFILE": lambda: resource.setrlimit(FILES, (resource.getrlimit(FILES)[0] - 1, HARD)),
     "functions of builtins": lambda: setattr(builtins, "print", None),
     "functions of json": lambda: setattr(json, "dumps", None),
     "functions of time": lambda: setattr(time, "sleep", lambda seconds: None),
     "functions of torch": lambda: setattr(torch, "add", None),
+    "pending ITIMER_REAL": lambda: signal.setitimer(signal.ITIMER_REAL, 3600, 3600),
+    "pending ITIMER_PROF": lambda: signal.setitimer(signal.ITIMER_PROF, 3600),
+    "signal handlers": lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+    "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+    "function modes of torch": lambda: TorchFunctionMode().__enter__(),
+    "dispatch modes of torch": lambda: TorchDispatchMode().__enter__(),
+    "saved tensors' hooks": lambda: torch.autograd.graph.saved_tensors_hooks(id, id).__enter__(),
+    "anomaly mode": lambda: torch.autograd.set_detect_anomaly(True),
+    "module json.decoder": lambda: sys.modules.pop("json.decoder"),
+    "gc thresholds": lambda: gc.set_threshold(1),
+    "gc callbacks": lambda: gc.callbacks.append(print),
+    "switch interval": lambda: sys.setswitchinterval(1.0),
+    "tracer": lambda: sys.settrace(lambda *event: None),
+    "profiler": lambda: cProfile.Profile().enable(),
 }
 FILES = resource.RLIMIT_NOFILE
 FUNCTIONS = print, json.dumps, time.sleep, torch.add
@@ -61,7 +80,15 @@ def values():
     process = gc.isenabled(), sys.getrecursionlimit(), os.sched_getaffinity(0), resource.getrlimit(FILES)
     created = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask"))
     functions = locale.setlocale(locale.LC_ALL), created, print, json.dumps, time.sleep, torch.add
-    return (cuda, cpu, torch.ones(1).device, *modes, *torch_values, *rest, *process, *functions)
+    torch_modes = [torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()]
+    hooks, graph = torch._C._autograd._top_saved_tensors_default_hooks(False), torch.is_anomaly_enabled()
+    signals = signal.getitimer(signal.ITIMER_REAL)[1], signal.getitimer(signal.ITIMER_PROF)[0] > 0
+    handled = signal.getsignal(signal.SIGTERM), signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    python = sys.modules.get("json.decoder"), gc.get_threshold(), len(gc.callbacks), sys.getswitchinterval()
+    further = (*torch_modes, hooks, graph, *signals, *handled, *python, sys.gettrace(), sys.getprofile())
+    with torch._C.DisableTorchFunction():
+        default = torch._C._get_default_device(), torch.empty(0).device if not any(torch_modes) else None
+    return (cuda, cpu, default, *modes, *torch_values, *rest, *process, *functions, *further)
 
 
 @pytest.fixture
@@ -79,7 +106,17 @@ def around(monkeypatch):
     )
     names, bits = locale.setlocale(locale.LC_ALL), os.umask(0o022)
     os.umask(bits)
+    tracer, term, often, switch = sys.gettrace(), signal.getsignal(signal.SIGTERM), gc.get_threshold(), 0.005
     yield
+    sys.setprofile(None)
+    sys.settrace(tracer)
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
+    signal.signal(signal.SIGTERM, term)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    gc.set_threshold(*often)
+    gc.callbacks[:] = [each for each in gc.callbacks if each is not print]
+    sys.setswitchinterval(switch)
     locale.setlocale(locale.LC_ALL, names)
     os.umask(bits)
     time.perf_counter, warnings.filters[:] = clock, filters
@@ -114,6 +151,43 @@ def test_a_setting_left_changed_is_named_and_put_back(around, name):
     assert "LEFT_BEHIND=" not in flag.seen
     assert stuck == []
     assert values() == before
+
+
+def test_a_module_taken_away_is_there_again_at_once(around):
+    """What needs it next would import it for a second time, which torch doesn't survive."""
+    state, taken = State(), sys.modules["torch"]
+    del sys.modules["torch"]
+    state.compare()
+    assert sys.modules["torch"] is taken
+    flag, stuck = state.restore()
+    assert (flag.seen, stuck) == ("left changed: module torch (taken away)", [])
+
+
+@pytest.mark.parametrize("name", ["forward AD's level", "torch.func's level"])
+def test_a_level_that_only_its_context_can_leave_ends_the_process(around, name):
+    state = State()
+    if name == "forward AD's level":
+        torch.autograd.forward_ad.enter_dual_level()
+    else:
+        torch._C._functorch._grad_increment_nesting()
+    try:
+        state.compare()
+        flag, stuck = state.restore()
+    finally:
+        if name == "forward AD's level":
+            torch.autograd.forward_ad.exit_dual_level()
+        else:
+            torch._C._functorch._grad_decrement_nesting()
+    assert name in flag.seen
+    assert stuck == [name]
+
+
+def test_what_can_be_read_no_more_ends_the_process(around):
+    state = State()
+    state._settings = state._settings | {"umask": (lambda: 1 / 0, lambda value: None)}
+    state.compare()
+    flag, stuck = state.restore()
+    assert (flag.seen, stuck) == ("left changed: umask", ["umask"])
 
 
 def test_nested_autocast_is_left_by_as_many_contexts(around):
@@ -268,6 +342,51 @@ def test_no_tracer_or_profiler_follows_what_is_timed():
         sys.settrace(before[0])
         sys.setprofile(before[1])
     assert "followed" in calls
+
+
+class Native:
+    """As a profiler written in C, which ``sys.setprofile`` can't call; with or without what ends and resumes it."""
+
+    def __init__(self):
+        self.on = True
+
+
+class Resumable(Native):
+    def enable(self):
+        self.on = True
+
+    def disable(self):
+        self.on = False
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on it is a tool of sys.monitoring")
+def test_a_profile_goes_on_after_what_is_timed():
+    """As under ``python -m cProfile -m pytest``: its object can't be called."""
+    before, profile = sys.getprofile(), cProfile.Profile()
+    profile.enable()
+    try:
+        with untraced():
+            assert sys.getprofile() is None
+            followed()
+        assert sys.getprofile() is profile
+        followed()
+    finally:
+        profile.disable()
+        sys.setprofile(before)
+    (entry,) = [entry for entry in profile.getstats() if getattr(entry.code, "co_name", "") == "followed"]
+    assert entry.callcount == 1
+
+
+def test_a_profiler_of_c_is_ended_by_its_own_methods_or_for_good():
+    installed, follower = [], Resumable()
+    resume = state_module._end(follower, installed.append)
+    assert (follower.on, installed) == (False, [None])
+    resume()
+    assert (follower.on, installed) == (True, [None])
+    with pytest.warns(RuntimeWarning, match="^Native can't be paused"):
+        resume = state_module._end(Native(), installed.append)
+    resume()
+    assert installed == [None] * 3
 
 
 class Monitoring:

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
+from gpubench.measure import disturbance, environment
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import (
     MEASURING_FILES,
@@ -21,7 +23,7 @@ from gpubench.plugin.recorder import (
 )
 from gpubench.runfile.ledger import Ledger, assemble, read_ledger
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, Case
+from gpubench.runfile.schema import MOST_NAMES, MOST_PARAMS, CanaryTimes, Case
 
 FILES = sorted(
     path.relative_to(PACKAGE_FOLDER).as_posix()
@@ -309,3 +311,77 @@ def test_the_journal_of_a_session_whose_results_are_written_goes(pytester):
     for _ in range(2):
         assert "was there before" not in pytester.runpytest_inprocess(*PLAIN).stdout.str()
     assert [path.name for path in pytester.path.glob("*.jsonl")] == ["run.ledger.jsonl"]
+
+
+SPOILT = """
+import pytest
+
+def test_cleared(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.stats.stats.data.clear()
+
+def test_negative(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.stats.stats.data.append(-5.0)
+
+def test_no_extra(benchmark):
+    benchmark(sum, (1, 2))
+    benchmark.extra_info = None
+
+class Exits(Exception):
+    def __str__(self):
+        raise SystemExit
+
+def test_exits(benchmark):
+    raise Exits
+
+def test_sound(benchmark):
+    benchmark(sum, (1, 2))
+"""
+
+
+def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(pytester):
+    pytester.makepyfile(test_it=SPOILT)
+    journal = pytester.path / "journal"
+    pytester.runpytest_inprocess("--gpubench-preset=smoke", f"--gpubench-ledger={journal}", "--benchmark-quiet")
+    run = assemble(read_ledger(journal))
+    assert [benchmark["name"] for benchmark in run["benchmarks"]] == ["test_sound"]
+    reasons = {row["name"]: row["reason"] for row in run["gpubench"]["unmeasured"]}
+    negative = "RunFileError: result: benchmarks[0].stats.min: expected a finite number of at least 0, found -5.0"
+    assert reasons.pop("test_negative") == f"the result can't be kept: {negative}"
+    assert reasons.pop("test_no_extra").startswith("the result can't be kept: TypeError: 'NoneType' object")
+    assert reasons.pop("test_cleared").startswith("the result can't be kept: ")
+    assert reasons.pop("test_exits") == "Exits: Exits that has no text"
+    assert reasons == {}
+
+
+def test_a_run_measures_with_one_thread_where_two_are_slower_and_goes_on_with_it(pytester, monkeypatch):
+    """All of its processes, whatever they find: their numbers belong together."""
+    pytester.makepyfile(test_it="def test_neg(gpubench):\n    gpubench(lambda x: -x, gpubench.randn(4))\n")
+    journal = pytester.path / "journal"
+    ledger = Ledger(journal)
+    ledger.append("run", processes=2, options=[], paths=["/test_it.py"])
+    ledger.close()
+    options = ["--gpubench-device=cpu", "--gpubench-no-ceilings", "--benchmark-max-time=0.001", "--benchmark-quiet"]
+    monkeypatch.setattr(environment, "set_threads", lambda count=None: count or 2)
+    for process, all_s in enumerate((80.0, 0.5)):
+        monkeypatch.setattr(disturbance, "canary", lambda threads, all_s=all_s: CanaryTimes(threads, 1.0, all_s))
+        pytester.runpytest_inprocess(*options, f"--gpubench-ledger={journal}", f"--gpubench-process={process}/2")
+    first, second = (event for event in read_ledger(journal) if event["event"] == "session")
+    assert [each["fingerprint"]["threads"] for each in (first, second)] == [1, 1]
+    assert [len(each["notices"]) for each in (first, second)] == [1, 0]
+    (benchmark,) = assemble(read_ledger(journal))["benchmarks"]
+    assert benchmark["extra_info"]["gpubench"]["threads"] == 1
+
+
+def test_the_threads_of_a_machine_are_those_that_are_used(pytester):
+    """They were asked for before they were set."""
+    pytester.makepyfile(test_it="def test_neg(gpubench):\n    gpubench(lambda x: -x, gpubench.randn(4))\n")
+    journal, before = pytester.path / "journal", torch.get_num_threads()
+    options = ["--gpubench-preset=smoke", f"--gpubench-threads={before + 1}", "--gpubench-no-ceilings"]
+    try:
+        pytester.runpytest_inprocess(*options, f"--gpubench-ledger={journal}")
+    finally:
+        torch.set_num_threads(before)
+    (session,) = (event for event in read_ledger(journal) if event["event"] == "session")
+    assert session["machine_info"]["gpubench"]["threads"] == session["fingerprint"]["threads"] == before + 1

@@ -49,6 +49,14 @@ def test_names_as_they_are_shown(expression, expected):
     assert matcher(expression)(NAMES) is expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"), [("sort", False), ("sorting", True), ("irregular access", True), ("gather", True)]
+)
+def test_of_a_kind_of_work_whole_words_match(expression, expected):
+    """``-k sort`` measured thirteen benchmarks of "Sorting, irregular access" besides."""
+    assert matcher(expression)(["irregular.gather[float32-n=64]", "Gather", "Sorting and irregular access"]) is expected
+
+
 @pytest.mark.parametrize("expression", ["", "matmul and and", "(matmul", "matmul)", "not", "or", "not or b", "()"])
 def test_a_wrong_expression_is_refused_in_a_line(expression):
     with pytest.raises(UsageError, match=r"^-k '.*': expected [^\n]*$"):

@@ -12,7 +12,15 @@ import records
 
 from gpubench.errors import RunFileError, UsageError
 from gpubench.runfile import writer
-from gpubench.runfile.writer import without_paths, write
+from gpubench.runfile.ledger import assemble, read_ledger
+from gpubench.runfile.writer import without_homes, without_paths, write
+
+
+def test_homes_of_different_people_stay_different(monkeypatch):
+    monkeypatch.setenv("HOME", "/work/of/alice")
+    given = ["/work/of/alice/x", "PosixPath('/home/bob/x')", r"C:\\Users\\carol\\x", "/home/bob", "a/home/b", "/root-x"]
+    left = ["~/x", "PosixPath('~1/x')", r"~2\\x", "~1", "a/home/b", "/root-x"]
+    assert without_homes({"/home/bob/key": given, "stats": given[:1]}) == {"~1/key": left, "stats": given[:1]}
 
 
 @pytest.mark.parametrize(
@@ -64,9 +72,13 @@ def test_a_fresh_folder_that_isnt_locked_yet_stays(tmp_path, monkeypatch):
 
 
 CASES = """
-import torch
-def test_neg(gpubench):
+import os, pytest, torch
+@pytest.mark.parametrize("path", [os.path.expanduser("~/data/x.bin"), "/home/bob/x.bin", "/Users/carol/x.bin"])
+def test_neg(gpubench, path):
     gpubench(torch.neg, gpubench.randn(8))
+@pytest.mark.parametrize("path", [os.path.expanduser("~/data/x.bin")])
+def test_missing(gpubench, path):
+    raise ValueError
 def test_open(gpubench):
     open("/no/such/folder/file")
 """
@@ -79,8 +91,18 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
     monkeypatch.setattr(platform, "node", lambda: "skynet-7")
     pytester.makepyfile(test_it=CASES)
     options = ["--gpubench-preset=smoke", "--benchmark-json=run.json", *(["--gpubench-identify"] if identify else [])]
+    monkeypatch.setenv("HOME", "/work/of/alice")
+    (pytester.path / ".git").mkdir()
+    (pytester.path / ".git/HEAD").write_text("ref: refs/heads/alice/secret")
     pytester.runpytest_inprocess(*options)
     text = (pytester.path / "run.json").read_text()
+    rows = [*json.loads(text)["benchmarks"], *json.loads(text)["gpubench"]["unmeasured"]]
+    assert len({row["fullname"] for row in rows}) == len(rows) == 5
+    assembled = json.dumps(assemble(read_ledger(pytester.path / "run.ledger.jsonl")))
+    for content in (text, assembled):
+        assert {name for name in ("alice", "bob", "carol") if name in content} == (
+            {"alice", "bob", "carol"} if identify else set()
+        )
     ledger = (pytester.path / "run.ledger.jsonl").read_text()
     for content in (text, ledger):
         assert ("skynet-7" in content) is identify

@@ -87,6 +87,8 @@ def test_no_room_for_a_file(folder, old, limit):
     assert "Traceback" not in said
     assert all(line.startswith(("gpubench run: ", "Devices: ", "[")) for line in said.splitlines()), said
     assert "can't be written" in said.splitlines()[-1]
+    recovers = "what was measured is kept: gpubench run --resume out continues" in said.splitlines()[-1]
+    assert recovers == ("Devices: " in said)
     assert_kept(old)
     assert not list(old.parent.glob(".*"))
 

@@ -152,7 +152,7 @@ def test_a_benchmark_that_is_skipped_everywhere_is_no_line(clock, capsys):
     capsys.readouterr()
     shown.note(end(0, "skipped", fullname="a", case={"device": "cpu"}))
     assert capsys.readouterr().err == ""
-    assert shown.reasons == {"skipped: skipped": 1}
+    assert shown.why_not() == ["a: skipped: skipped"]
     shown.note(end(0, fullname="b", benchmark=result("cpu", 1e-3)))
     assert capsys.readouterr().err.startswith("[2/2, 1 skipped]  b  CPU 1.00 ms  ")
 
@@ -219,3 +219,54 @@ def test_another_library_is_named_and_is_no_speedup_of_the_gpu(clock, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert "  CPU 2.00 ms  JAX 4.00 ms  cuda:0 CuPy 1.00 ms  " in line
     assert "×" not in line
+
+
+def test_what_a_run_decides_is_said_before_anything_is_measured(clock, capsys):
+    shown = Progress()
+    shown.note(session(0, notices=["2 threads are 80 times slower than one here"]))
+    assert capsys.readouterr().err.splitlines()[0] == "2 threads are 80 times slower than one here"
+
+
+def test_a_reason_names_its_benchmarks(clock):
+    shown = Progress()
+    shown.note(session(0))
+    for i, reason in enumerate(["too large", "too large", "absent"]):
+        shown.note(end(0, "skipped", fullname=f"case {i}") | {"reason": reason})
+    shown.note(end(0, "error", fullname="case 3"))
+    assert shown.why_not("skipped") == ["case 0 and 1 more: skipped: too large", "case 2: skipped: absent"]
+    assert shown.why_not(most=1) == ["case 0 and 1 more: skipped: too large", "… and 2 other reasons"]
+
+
+def test_a_run_that_is_late_says_so_once(clock, capsys):
+    """41 s were promised, and 2 min 5 s taken."""
+    shown = Progress()
+    shown.expect(1, [])
+    clock.now += START_S
+    shown.note(session(0, estimated_s=40.0))
+    capsys.readouterr()
+    for i in range(40):
+        clock.now += 3.0
+        shown.note(end(0, fullname=f"case {i}", benchmark=result("cpu", 1e-3)))
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
+    assert lines == ["slower than estimated: about 2 min 04 s in all on this machine"]
+
+
+@pytest.mark.parametrize("pace", [0.5, 1.0, 1.4])
+def test_a_run_that_is_hardly_late_says_nothing(clock, capsys, pace):
+    shown = Progress()
+    shown.expect(1, [])
+    clock.now += START_S
+    shown.note(session(0))
+    for i in range(40):
+        clock.now += pace
+        shown.note(end(0, fullname=f"case {i}", benchmark=result("cpu", 1e-3)))
+    assert "slower" not in capsys.readouterr().err
+
+
+def test_a_first_process_that_reads_torch_from_a_slow_disk_tells_nothing_of_the_others(clock):
+    """3:49 were left of a run that took 1:03."""
+    left = TimeLeft()
+    left.expect(3, [])
+    clock.now += 60.0
+    left.note(session(0, start_s=60.0, start_cpu_s=5.0))
+    assert left.seconds() == pytest.approx(2 * 5.0 + 2 * len(CASES))

@@ -560,3 +560,32 @@ time.sleep(60)
     parent.wait()
     _, alive = psutil.wait_procs([child], timeout=60)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("...\n5 passed, 226 deselected in 3.36s\n", ""),
+        ("====== 1 warning in 1.94s ======\n", ""),
+        ("last words\n3 passed, 1 warning in 28.49s\n", "last words"),
+        (
+            '..INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR>   File "a.py", line 1, in f\n'
+            "INTERNALERROR>     f()\nINTERNALERROR>     ^^^\nINTERNALERROR> ValueError: min() arg is empty\n"
+            "INTERNALERROR> \n\ngpubench: contended: 2 benchmarks\n1 passed in 1.00s\n",
+            "ValueError: min() arg is empty",
+        ),
+        (
+            "INTERNALERROR>     raise X\nINTERNALERROR> SystemExit\nmainloop: caught unexpected SystemExit!\n",
+            "SystemExit",
+        ),
+        (
+            "INTERNALERROR>   | ExceptionGroup: errors (1 sub-exception)\nINTERNALERROR>   +-+---- 1 ----\n"
+            "INTERNALERROR>     | KeyError: 'a'\nINTERNALERROR>     +-----\n1 passed in 2.00s\n",
+            "KeyError: 'a'",
+        ),
+        ("!!!!! _pytest.outcomes.Exit: enough !!!!!\n2 passed in 1.00s\n", "Exit: enough"),
+    ],
+)
+def test_the_reason_is_what_ended_the_process_and_no_count_of_pytests(tmp_path, log, reason):
+    (tmp_path / "log").write_text(log)
+    assert measuring._last_line(tmp_path / "log", 0) == reason

@@ -82,7 +82,7 @@ def trend_figures(study: Study) -> list[Figure]:
     figures = []
     for rank, each in enumerate(study.trends):
         note = (
-            "Point: geometric mean of the processes' medians of a run; line: median of a level. A change: rank-sum "
+            "Point: median of a run's processes; line: median of a level. A change: rank-sum "
             f"test at {CHANGE_LEVEL:.0%} over all benchmarks, of {LEAST_CHANGE:.0%} or more. "
         )
         note += "Benchmarks without a change are left out. " * any(series.changes for series in each.series)

@@ -1,0 +1,58 @@
+"""What a case may take is judged by probes, and a bad one removes no benchmark."""
+
+import pytest
+import torch
+
+from gpubench.devices import CPU
+from gpubench.measure import budget
+from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates
+from gpubench.runfile.schema import Case, Work
+
+PRODUCT = Work(flops=2 * 2048**3)
+
+
+@pytest.fixture
+def probes(monkeypatch):
+    """Seconds of each probe, the last one for ever, by whether it is one of bytes; the threads that each had."""
+    seen = []
+
+    def give(products, copies):
+        queues = {"product": list(products), "copy": list(copies)}
+
+        def shortest(device, call):
+            kind = "copy" if "target" in call.__code__.co_freevars else "product"
+            seen.append((kind, torch.get_num_threads()))
+            return queues[kind].pop(0) if len(queues[kind]) > 1 else queues[kind][0]
+
+        monkeypatch.setattr(Rates, "_shortest", staticmethod(shortest))
+        return seen
+
+    return give
+
+
+def planned(rates):
+    case = Case("matmul.square", "cpu", "float32")
+    return budget.estimate(case, PRODUCT, CPU, PRESET_SETTINGS["quick"], rates, nbytes=0, host_bytes=0)
+
+
+def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):
+    """n = 2048 was skipped as it would take 12.3 s; it takes 0.16."""
+    seen = probes([0.024, 0.3e-3, 2.5e-3], [1e-3])
+    estimate = planned(Rates())
+    assert estimate.obstacle is None
+    assert estimate.call_s == pytest.approx(0.16, rel=0.05)
+    assert [threads for kind, threads in seen if kind == "product"][1:] == [1, 1]
+
+
+def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):
+    seen, rates, threads = probes([0.024], [1e-3]), Rates(), torch.get_num_threads()
+    for _ in range(5):
+        assert "over budget" in str(planned(rates).obstacle)
+    assert sum(kind == "product" for kind, _ in seen) == 1 + MOST_DOUBTS
+    assert torch.get_num_threads() == threads
+
+
+def test_a_case_that_fits_is_planned_by_the_first_probe(probes):
+    seen = probes([0.3e-3, 2.5e-3], [1e-3])
+    assert planned(Rates()).obstacle is None
+    assert len(seen) == 2
