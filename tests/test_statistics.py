@@ -8,34 +8,41 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
+from scipy.special import stdtrit
 
-from gpubench.statistics import (
+from gpubench.intervals import (
     INTERVAL,
     SPREAD,
+    geometric_mean,
+    mean_interval,
+    quantile,
+    ratio_interval,
+    ratio_spread,
+)
+from gpubench.statistics import (
     benjamini_hochberg,
     crossover,
     crossover_interval,
-    geometric_mean,
     larger_p,
-    mean_interval,
     needed_values,
     paired_ratio,
     pooled_ratio,
     pooled_spread,
-    ratio_interval,
-    ratio_spread,
     signed_rank_p,
 )
 
 
-def test_interval_of_known_values() -> None:
-    """ln of the values: 0, 1, 2; mean 1, standard error 1/sqrt(3), t(0.975, 2) = 4.302653 from a printed table."""
+def test_students_quantiles_are_scipys() -> None:
+    """Those of 1 to 30 degrees of freedom are a table, so that a time is shown without SciPy."""
+    for freedom in (*range(1, 35), 1.5, 29.9, 30.1):
+        assert quantile(freedom) == pytest.approx(stdtrit(freedom, 0.975), rel=1e-12), freedom
+
+
+def test_an_interval_of_a_mean_is_students() -> None:
     estimate = mean_interval([1.0, math.e, math.e**2])
-    half = 4.302653 / math.sqrt(3)
-    assert estimate.kind == INTERVAL
-    assert estimate.value == pytest.approx(math.e)
-    assert estimate.low == pytest.approx(math.exp(1 - half), rel=1e-6)
-    assert estimate.high == pytest.approx(math.exp(1 + half), rel=1e-6)
+    student = scipy_stats.ttest_1samp([0.0, 1.0, 2.0], 0.0).confidence_interval(0.95)
+    assert (estimate.kind, estimate.value) == (INTERVAL, pytest.approx(math.e))
+    assert (estimate.low, estimate.high) == pytest.approx((math.exp(student.low), math.exp(student.high)))
 
 
 def test_ratio_interval_is_welchs() -> None:
