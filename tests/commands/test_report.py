@@ -310,21 +310,7 @@ def test_prices(run: Path, tmp_path: Path, out: Path, capsys: pytest.CaptureFixt
     """The GPU takes a tenth of the time at six times the price: the CPU costs 10/6 as much."""
     assert tables(run, "-o", out, "--price", "cpu=0.5", "--price", "Synthetic H-GPU=3") == 0
     for name in ("summary.md", "report.html"):
-        text = (out / name).read_text()
-        assert "What the same work costs" in text
-        assert "1.7×" in text
-    capsys.readouterr()
-    for prices, words in ((["cpu=1", "A100=2"], "Synthetic H"), (["cpu"], "NAME=2.99"), (["cpu=1"], "one price")):
-        assert report(run, "-o", tmp_path / "none", *(f"--price={each}" for each in prices)) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert words in line
+        assert "1.7×" in (out / name).read_text()
+    assert "1.7×" in capsys.readouterr().out
+    assert tables(run, "-o", tmp_path / "none", "--price", "cpu") == 2
     assert not (tmp_path / "none").exists()
-
-
-def test_several_machines_stand_side_by_side(run: Path, tmp_path: Path, out: Path) -> None:
-    other = saved(tmp_path / "other.json", small((1, 10, 100), label="Other (synthetic)", torch="2.12.0"))
-    assert tables(run, other, "-o", out) == 0
-    for name in ("summary.md", "report.html"):
-        text = (out / name).read_text()
-        assert "What differs between the machines" in text
-        assert all(version in text for version in ("2.12.0", "2.13.0"))
