@@ -11,6 +11,7 @@ follow one another are the processes of a run.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

@@ -42,7 +42,7 @@ class WorkRow:
 
     @property
     def name(self) -> str:
-        """``Running networks``; with the dtype where that isn't float32."""
+        """``Networks``; with the dtype where that isn't float32."""
         dtype = self.typical.other.dtype if self.typical else ""
         plain = dtype in ("", "float32") or kind_named(self.heading) is None
         return self.heading if plain else f"{self.heading}, {dtype}"

@@ -218,7 +218,7 @@ def _cells(
     cells |= {"device": places[row.source], "status": case.status, "reason": case.reason}
     cells["flags"] = "; ".join(f"{flag.name}: {flag.seen}" for flag in case.flags)
     if isinstance(row, Measured):
-        rate = row.throughput
+        rate = None if row.doubt else row.throughput
         cells |= {"time_s": row.time_s, "utilisation": row.utilisation}
         cells |= {"low_s": row.interval.low, "high_s": row.interval.high} if row.interval else {}
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}

@@ -1,4 +1,4 @@
-"""Runs in time: where a level changed, what is drawn, and that nothing is seen in noise."""
+"""Runs in time: where a level changed, what a report shows of them, and that nothing is seen in noise."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import json
 import random
 from pathlib import Path
 
-import pandas as pd
 import pytest
+import reading
 import records
-from gpubench.report.charts.material import ChartData
 from scipy.stats import mannwhitneyu
 
 from gpubench import statistics
 from gpubench.commands.cli import main
-from gpubench.report import table, trend
-from gpubench.report.charts.theme import LIGHT
-from gpubench.report.charts.trend_chart import trend_figures
+from gpubench.report import history
+from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 from gpubench.statistics import change_points
@@ -24,7 +22,7 @@ from gpubench.statistics import change_points
 RUNS = 30
 
 
-def history(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped")) -> list[Path]:
+def recorded(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped")) -> list[Path]:
     """a.stepped takes 20 % longer from the 18th run on; files are named against their order in time."""
     chance = random.Random(3)
     paths = []
@@ -41,14 +39,13 @@ def history(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.st
     return paths
 
 
-def seen(paths: list[Path]) -> list[trend.Trend]:
-    runs = [read(path) for path in sorted(paths)]
-    return trend.trends(runs, table.results_table(runs))
+def study(paths: list[Path]) -> Study:
+    return Study([read(path) for path in sorted(paths)])
 
 
 def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
-    stepped, steady = seen(history(tmp_path))
-    assert stepped.workload == "a.stepped"
+    stepped, steady = study(recorded(tmp_path)).trends
+    assert (stepped.workload, steady.workload) == ("a.stepped", "a.steady")
     assert [series.changes for series in stepped.series] == [(18,), (18,)]
     assert stepped.series[0].dates[18] == "2026-01-19"
     assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
@@ -56,48 +53,48 @@ def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> None:
-    paths = history(tmp_path, 8)
+    paths = recorded(tmp_path, 8)
     for i, path in enumerate(sorted(paths)):
         data = json.loads(path.read_text())
         data["gpubench"]["started"] = data["datetime"] = f"2026-01-31T{8 + i:02}:30:00+00:00"
         path.write_text(json.dumps(data))
-    assert seen(paths)[0].series[0].dates[:2] == ("2026-01-31 08:30", "2026-01-31 09:30")
+    assert study(paths).trends[0].series[0].dates[:2] == ("2026-01-31 08:30", "2026-01-31 09:30")
 
 
-def test_a_change_is_in_the_legend_only_where_there_is_one(tmp_path: Path) -> None:
-    series = seen(history(tmp_path))
-    data = ChartData(table.results_table([]), pd.DataFrame(), trends=tuple(series))
-    for figure, each in zip(trend_figures(data), series, strict=True):
-        page = figure.chart.draw(figure, LIGHT)
-        words = [text.get_text() for text in page.canvas.texts]
-        assert ("change" in words) == (each.workload == "a.stepped")
-        assert ("no change detected" in figure.title) == (each.workload == "a.steady")
-        assert not any(line.get_clip_on() for line in page.canvas.axes[0].lines if len(line.get_xdata()) == RUNS)
+def test_among_many_workloads_only_those_that_changed_are_a_trend(tmp_path: Path) -> None:
+    many = tuple(f"b.steady{i}" for i in range(history.MOST_UNCHANGED))
+    assert [each.workload for each in study(recorded(tmp_path, workloads=("a.stepped", *many))).trends] == ["a.stepped"]
 
 
-def test_among_many_workloads_only_those_that_changed_are_drawn(tmp_path: Path) -> None:
-    many = tuple(f"b.steady{i}" for i in range(trend.MOST_UNCHANGED))
-    assert [each.workload for each in seen(history(tmp_path, workloads=("a.stepped", *many)))] == ["a.stepped"]
+def test_few_runs_are_no_trend_and_all_are_shown(tmp_path: Path) -> None:
+    few = study(recorded(tmp_path, history.LEAST_RUNS - 1))
+    assert (few.trends, len(few.runs)) == ([], history.LEAST_RUNS - 1)
 
 
-def test_few_runs_are_no_trend(tmp_path: Path) -> None:
-    assert seen(history(tmp_path, trend.LEAST_RUNS - 1)) == []
+def test_of_a_trend_only_the_last_run_is_shown_beside_other_machines(tmp_path: Path) -> None:
+    paths = recorded(tmp_path, 8)
+    elsewhere = reading.run_of(tmp_path, records.cpu_run(label="Other (synthetic)"), "other")
+    shown = Study([elsewhere, *(read(path) for path in sorted(paths))]).runs
+    assert [run.path.stem for run in shown] == ["other", "001"]
+    undated = json.loads(paths[0].read_text()) | {"datetime": None}
+    undated["gpubench"]["started"] = None
+    assert history.in_time([reading.run_of(tmp_path, undated, "undated")]) == []
 
 
-def test_the_report_draws_trends_and_shows_the_last_run_in_its_other_charts(tmp_path: Path) -> None:
+def test_the_report_draws_trends_and_its_other_charts_show_the_last_run(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
-    history(runs)
-    assert main(["report", str(runs), "-o", str(tmp_path / "out"), "--theme", "both"]) == 0
+    recorded(runs)
+    assert main(["report", str(runs), "-o", str(tmp_path / "out")]) == 0
     names = {path.name for path in (tmp_path / "out/charts").iterdir()}
-    assert {"trend-a.stepped-light.svg", "trend-a.steady-dark.svg", "time-a-light.svg"} <= names
+    assert {"trend-a.stepped-light.svg", "trend-a.steady-light.svg", "time-a-light.svg"} <= names
+    assert "2026-01-19" in (tmp_path / "out/charts/trend-a.stepped-light.svg").read_text()  # the day of the change
     rows = (tmp_path / "out/results.csv").read_text().splitlines()
     assert len(rows) == 1 + 4 * RUNS
     assert (tmp_path / "out/speedup.csv").read_text().count("\n") == 1
     summary = (tmp_path / "out/summary.md").read_text()
     assert "trend-a.stepped-light.svg" in summary
-    assert "2026-02-02" in summary
-    assert "% longer since 2026-01-19" in summary
+    assert "2026-02-02" in summary  # the last run's day
     assert "2026-01-18" not in summary
 
 
@@ -130,25 +127,6 @@ def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: in
     assert statistics._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
     monkeypatch.setattr(statistics, "_EXACT", 0)
     assert exact / 1.3 < statistics._rank_sum_chance(first, second, above) < 3 * exact
-
-
-@pytest.mark.parametrize(
-    ("levels", "title"),
-    [
-        ([(1.0, 1.2), (5.0, 6.1)], "mine over time: 20% to 22% longer since 2026-01-07"),
-        ([(1.0, 0.8)], "mine over time: 20% less since 2026-01-07"),
-        ([(1.0, 0.8), (1.0, 1.2)], "mine over time: 2 changes"),
-        ([(1.0, 1.2, 1.0)], "mine over time: 2 changes"),
-        ([(1.0,)], "mine over time: no change detected"),
-    ],
-)
-def test_a_trend_s_title_is_its_finding(levels: list[tuple[float, ...]], title: str) -> None:
-    dates = tuple(f"2026-01-{day:02}" for day in range(1, 25))
-    every = tuple(
-        trend.Series("n=8", dates, (1.0,) * 24, tuple(6 * i for i in range(1, len(level))), level) for level in levels
-    )
-    drawn = trend_figures(ChartData(pd.DataFrame(), pd.DataFrame(), trends=[trend.Trend("mine", "m", every)]))
-    assert [figure.title for figure in drawn] == [title]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])
