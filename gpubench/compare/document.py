@@ -23,7 +23,7 @@ from ..runfile.writer import replace
 from ..statistics import Interval
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
-from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
+from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
 
 if TYPE_CHECKING:
     from ..report.charts.page import Figure
@@ -169,8 +169,9 @@ def _rows(comparison: Comparison) -> list[Verdict]:
 def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
     verdicts = _sorted(comparison)
-    rows = [each for each in _rows(comparison) if each.verdict != SAME]
+    rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
     folded = {"the same": [each for each in verdicts if each.verdict == SAME]}
+    folded["not suspect"] = [each for each in verdicts if each.verdict == NOT_SUSPECT]
     shown = {each.key for each in rows}
     folded["inconclusive"] = [each for each in verdicts if each.verdict == INCONCLUSIVE and each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
@@ -307,7 +308,7 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         )
     caption += f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
-    counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
+    counts = {word: sum(each.verdict == word for each in verdicts) for word in ORDER}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
     title = f"{DRAWN}: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"

@@ -125,7 +125,7 @@ def test_what_is_missing_is_listed_and_the_rest_compared(save, capsys) -> None:
         ("only.new[float32-n=8]", "base", "not in the results"),
         ("went.wrong[float32-n=8]", "new", "error: ValueError: mine"),
     }
-    for form in ("table", "md"):
+    for form in ("table", "markdown"):
         assert main(["compare", *files, "--format", form]) == 0
         shown = capsys.readouterr().out.replace("\\", "")
         assert "ValueError: mine" in shown
@@ -181,7 +181,7 @@ def test_nothing_in_common_is_three(save, capsys) -> None:
     each_has = "base has 1 benchmark (x.y); new has 1 benchmark (z.y)"
     assert shown.err == f"gpubench compare: {NOTHING}: {each_has}\n"
     assert shown.out == ""
-    assert main(["compare", *files, "--format", "md"]) == 3
+    assert main(["compare", *files, "--format", "markdown"]) == 3
     assert len(capsys.readouterr().out.replace("\\", "").split(each_has)) == 2
     assert main(["compare", *files, "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
@@ -350,7 +350,7 @@ def test_advice_to_measure_in_turn_is_not_given_while_that_is_done() -> None:
 def test_markdown_escapes_and_folds(save, capsys) -> None:
     names = ("a.slow", "b.<img src=x>|`", "c.d", "c.e", "c.f")
     files = ["--base", save("base.json", run_file(names=names)), "--new", save("new.json", run_file(1.2, 1e-4, names))]
-    assert main(["compare", *files, "--format", "md"]) == 1
+    assert main(["compare", *files, "--format", "markdown"]) == 1
     shown = capsys.readouterr().out
     assert "**slowdown proven" in shown
     assert "<img" not in shown
@@ -541,7 +541,7 @@ def test_a_disturbed_side_is_a_line_and_no_rows(save, capsys) -> None:
     assert shown.startswith(f"Inconclusive (30), {why}. The machine was busy: measure again")
     assert "new: other programs used the cores in 3 of 3 processes" in shown
     assert "w.w17" not in shown
-    assert main(["compare", *sides, "--format=md"]) == 0
+    assert main(["compare", *sides, "--format=markdown"]) == 0
     page = capsys.readouterr().out
     assert page.index(why) < page.index("\n30 inconclusive\n") < page.index("w.w17")
     code, document = compared(capsys, *sides)
@@ -804,7 +804,7 @@ def test_odd_input_and_output_is_one_line_and_no_slowdown(save, tmp_path: Path, 
 def test_a_full_output_is_no_slowdown(save) -> None:
     run = save("run.json", run_file())
     slow = save("slow.json", run_file(1.2))
-    forms = ([], ["--format=json"], ["--format=md"], ["-k", "a"])
+    forms = ([], ["--format=json"], ["--format=markdown"], ["-k", "a"])
     for words in (
         ["show", run],
         ["run", "--help"],
