@@ -354,7 +354,8 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
         ratio, spread = Interval(new_s / base_s, 0.0, math.inf, statistics.SPREAD), math.nan
     else:
         ratio = each.changes[2].interval()
-        spread = each.changes[0].error / math.sqrt(1 / count[0] + 1 / count[1])
+        hidden = sum(_hidden_variance(each.drift, side) for side in each.sides)
+        spread = math.sqrt(max(0.0, each.changes[0].error ** 2 - hidden) / (1 / count[0] + 1 / count[1]))
     return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count, spread=spread)
 
 
@@ -387,7 +388,7 @@ def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> 
     if each.unfit:
         return replace(verdict, reason=each.unfit, advice=TRIED_ONLY if each.unfit == SMOKE_RUN else BUSY)
     least = math.log(1 + terms.threshold) - 1e-9
-    if each.drift.speed and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
+    if each.changes and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
         return replace(verdict, reason=SHARED, advice="what all benchmarks share may be drift: use --interleave")
     in_turn = terms.in_turn[0] or each.sides[0][0].stage == CONFIRM
     runs = [len({one.process[0] for one in side}) for side in each.sides]

@@ -95,7 +95,7 @@ class _Collected(Exception):
     """Ends a process that has said what it would measure."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Clock:
     """What takes how long in a measuring process: by full name each benchmark, and the rest of the process."""
 
