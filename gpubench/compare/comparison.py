@@ -46,9 +46,9 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    says what each side has. ``screened`` means that only what a screening made suspect could be called slower. With
-    ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one
-    without a conclusive verdict."""
+    says what each side has. ``screened`` means that only what a screening made suspect could be called slower, ``unfinished``
+    that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base measured and new
+    didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -59,10 +59,7 @@ class Comparison:
     fail_inconclusive: bool = False
     contents: tuple[str, ...] = ()
     screened: bool = False
-
-    def noted(self, notes: tuple[str, ...], pairs: int) -> Comparison:
-        """With other notes, and so many pairs."""
-        return replace(self, notes=notes, pairs=pairs)
+    unfinished: bool = False
 
     @property
     def lost(self) -> list[Missing]:
@@ -72,7 +69,8 @@ class Comparison:
     @property
     def unable(self) -> list[Verdict]:
         """Suspects that the comparison gave up: of which too few runs could be used, or that were out of time."""
-        return [each for each in self.verdicts if self.screened and (each.held_up or each.suspect)]
+        undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
+        return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
 
     @property
     def exit_code(self) -> int:

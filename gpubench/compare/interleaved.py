@@ -15,6 +15,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .. import statistics
@@ -99,6 +100,7 @@ class _Session:
         self._sides = list(stored) or [Side("base"), Side("new")]
         self._stored, self._began, self._pairs = bool(stored), turns.now(), 0
         self._notes: list[str] = []
+        self._unfinished = False
 
     def compare(self) -> Comparison:
         """Screen, confirm, judge."""
@@ -118,7 +120,7 @@ class _Session:
         notes = (*comparison.notes, *self._notes)
         if self._turns.interrupted:
             notes += ("interrupted: judged by the pairs that were complete",)
-        return comparison.noted(notes, self._pairs)
+        return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished)
 
     def _spent_s(self) -> float:
         return self._turns.now() - self._began
@@ -128,7 +130,9 @@ class _Session:
 
     def _screen(self) -> None:
         expected_s = SCREENING_PAIRS * self._turns.pair_s()
-        _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, about {estimate_text(expected_s)} (estimated)")
+        _say(
+            f"screening: {SCREENING_PAIRS} pairs of all benchmarks, at most about {estimate_text(expected_s)} (estimated)"
+        )
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
             if self._pairs > 1:
                 continue
@@ -186,6 +190,7 @@ class _Session:
         tries, comparison = 0, self._judged()
         while todo := self._todo(comparison, planned, tries):
             if self._spent_s() + self._pair_s(todo) > self._args.budget:
+                self._unfinished = True
                 self._notes.append(f"the budget of {self._args.budget:g} s is spent")
                 _say(self._notes[-1])
                 break

@@ -150,13 +150,15 @@ class _Evidence:
 # Before the test: exclusions, and the drift of the machine ------------------------------------------------------------
 
 
-def _counting(sides: _Sides, busy: Sequence[set[_Process]], in_turn: bool) -> tuple[_Sides, str]:
-    """The processes that are evidence, and why the benchmark proves nothing, if so. ``busy`` are the processes of base
-    and of new beside which other programs ran."""
+def _counting(
+    sides: _Sides, fastest: tuple[float, float], busy: Sequence[set[_Process]], in_turn: bool
+) -> tuple[_Sides, str]:
+    """The processes that are evidence, and why the benchmark proves nothing, if so. ``fastest`` are the fastest rounds
+    of all processes of base and of new, ``busy`` the processes beside which other programs ran."""
     timed = [[each for each in side if not each.smoke] for side in sides]
     if any(len(few) < min(2, len(side)) for few, side in zip(timed, sides, strict=True)):
         return sides, SMOKE_RUN
-    kept = [[each for each in side if each.least_s < STUCK * min(one.least_s for one in side)] for side in timed]
+    kept = [[each for each in side if each.least_s < STUCK * least] for side, least in zip(timed, fastest, strict=True)]
     if any(len(few) < min(2, len(side)) for few, side in zip(kept, timed, strict=True)):
         held = [f"{len(side) - len(few)} of {len(side)}" for few, side in zip(kept, timed, strict=True)]
         return sides, f"{MACHINE_BUSY}: something held up {held[0]} processes of base and {held[1]} of new"
@@ -172,18 +174,20 @@ def _counting(sides: _Sides, busy: Sequence[set[_Process]], in_turn: bool) -> tu
     return (kept[0], kept[1]), ""
 
 
-def _gathered(base: Cases, new: Cases, in_turn: bool, moved: bool) -> dict[CaseKey, _Evidence]:
-    """The processes that count, and what the machine did to them. Nothing is taken off where base and new were measured
+def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
+    """Of the fresh runs or of the others the processes that count, and what the machine did to them. Nothing is taken off where base and new were measured
     in turn, since drift affects both, nor between machines, where what all benchmarks share is the answer."""
-    busy = [busy_processes(side) for side in (base, new)]
+    base, new = (_of_stage(side, stage) for side in all_runs)
+    in_turn, busy = terms.in_turn[stage], [busy_processes(side) for side in (base, new)]
     found = {}
     for key in [key for key in new if key in base]:
-        sides, unfit = _counting((base[key], new[key]), busy, in_turn)
+        before, after = (_fastest(side[key]) for side in all_runs)
+        sides, unfit = _counting((base[key], new[key]), (before, after), busy, in_turn)
         found[key] = _Evidence(sides, _Drift(), unfit)
     fit = {key: each for key, each in found.items() if not each.unfit}
     if in_turn:
         return found
-    if moved or len(fit) < LEAST_CASES:
+    if terms.moved or len(fit) < LEAST_CASES:
         return {key: replace(each, drift=_Drift(hidden=RUN_DRIFT)) for key, each in found.items()}
     crowded = any(2 * len(few) > len(_processes(side)) for few, side in zip(busy, (base, new), strict=True))
     drift = _drift(fit, crowded)
@@ -193,6 +197,10 @@ def _gathered(base: Cases, new: Cases, in_turn: bool, moved: bool) -> dict[CaseK
     rest = {key: each for key, each in fit.items() if key not in steady}
     own = _drift(steady, crowded), _drift(rest, crowded)
     return {key: replace(each, drift=own[key not in steady]) for key, each in found.items()}
+
+
+def _fastest(side: Sequence[Observation]) -> float:
+    return min([each.least_s for each in side if not each.smoke], default=math.inf)
 
 
 def _processes(side: Cases) -> set[_Process]:
@@ -267,10 +275,7 @@ def _hidden_variance(drift: _Drift, side: Sequence[Observation]) -> float:
 
 def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     """Verdicts on the benchmarks of both sides, in the order of the new."""
-    first, fresh = (
-        _gathered(_of_stage(base, fresh), _of_stage(new, fresh), terms.in_turn[fresh], terms.moved)
-        for fresh in (False, True)
-    )
+    first, fresh = (_gathered((base, new), stage, terms) for stage in (False, True))
     fresh = {key: each for key, each in fresh.items() if min(map(len, each.sides)) > 1}
     found = _tested(first | fresh)
     screened = any(each.stage for side in (base, new) for case in side.values() for each in case)

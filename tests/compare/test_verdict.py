@@ -238,7 +238,8 @@ def test_an_interval_says_what_its_verdict_says(shared, runs, keys):
         for i, key in enumerate(keys):
             factor = np.exp(0.5 * i / len(keys) * random.choice([-1, 1]))
             fast = factor if round_ % 3 else 1.0  # of some only the medians change
-            new[key] = [replace(one, median_s=one.median_s * factor, quartile_s=one.quartile_s * fast) for one in new[key]]
+            scaled = [one.scaled(factor) for one in new[key]]
+            new[key] = [replace(one, quartile_s=one.quartile_s * fast / factor) for one in scaled]
         for verdict in judge(base, new):
             words_found.add(verdict.verdict)
             assert agrees(verdict), verdict
@@ -343,7 +344,8 @@ def test_measured_in_turn_a_change_of_all_cases_is_no_drift():
 
 
 def test_a_change_below_the_floor_is_none():
-    base, new = ({key: observed([factor, factor * 1.001, factor * 0.999]) for key in CASES} for factor in (1e-5, 1.3e-5))
+    base = {key: observed([1e-5, 1.001e-5, 0.999e-5]) for key in CASES}
+    new = times(base, 1.3)
     assert set(words(judge(base, new, IN_TURN)).values()) == {SLOWER}
     assert set(words(judge(base, new, replace(IN_TURN, floor=1e-5))).values()) == {SAME}
     assert set(words(judge(base, new, replace(IN_TURN, floor=3e-6 * 0.99))).values()) == {SLOWER}
