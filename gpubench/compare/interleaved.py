@@ -28,12 +28,26 @@ from ..supervise.progress import estimate_text
 from ..supervise.project import described
 from .comparison import Comparison, compare_sides, content_text
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_side
-from .verdict import FALSE_DISCOVERIES, USUAL_SPREAD, Terms, Verdict
+from .verdict import (
+    FALSE_DISCOVERIES,
+    FASTER,
+    NOT_SUSPECT,
+    POWER,
+    SLOWER,
+    SUSPICION,
+    USUAL_SPREAD,
+    Terms,
+    Verdict,
+    percent,
+)
 
 TURN_DEADLINE_S = 600.0
 """Of one benchmark, as `gpubench run PATH` has it: a call of ten seconds is called several times."""
-SCREENING_PAIRS = 3
-"""Two would do, but one process in eight is held up on a busy machine."""
+SCREENING_PAIRS, MOST_SCREENING = 3, 10
+"""Of all benchmarks, and of those whose noise needs more. Two would do, but on a busy machine one process in eight is
+held up."""
+LARGE = 2.0
+"""Screening is to see a change of so many thresholds."""
 LEAST_FRESH = 4
 """Fresh pairs of any suspect: with fewer, one that is held up leaves nothing to tell."""
 CONFIRMING_POWER = 0.9
@@ -54,6 +68,18 @@ def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> d
         level = FALSE_DISCOVERIES / len(suspects)
         needed = statistics.needed_values(spread, math.exp(change), level, CONFIRMING_POWER, most)
         planned[each.key] = min(most, max(LEAST_FRESH, needed or most))
+    return planned
+
+
+def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
+    """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
+    by its noise alone, so that a longer screening favours no verdict."""
+    planned = {}
+    for each in verdicts:
+        if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
+            wanted = 1 + LARGE * threshold
+            needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, MOST_SCREENING)
+            planned[each.key] = needed or MOST_SCREENING
     return planned
 
 
@@ -106,10 +132,13 @@ class _Session:
         """Screen, confirm, judge."""
         if not self._stored:
             self._screen()
+            self._screen_longer()
         comparison = self._judged()
         suspects = [each for each in comparison.verdicts if each.suspect]
         if suspects and not self._turns.interrupted and not self._is_smoke():
             comparison = self._confirm(suspects)
+        if self._is_one:
+            comparison = replace(comparison, notes=(*noise_of_runner(comparison), *comparison.notes))
         folder = self._turns.folder
         _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
         return comparison
@@ -122,6 +151,12 @@ class _Session:
             notes += ("interrupted: judged by the pairs that were complete",)
         return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished)
 
+    @property
+    def _is_one(self) -> bool:
+        """Whether both sides are the same: what is compared is the runner with itself."""
+        base, new = self._turns.base, self._turns.new
+        return (base.interpreter, base.paths) == (new.interpreter, new.paths)
+
     def _spent_s(self) -> float:
         return self._turns.now() - self._began
 
@@ -130,9 +165,8 @@ class _Session:
 
     def _screen(self) -> None:
         expected_s = SCREENING_PAIRS * self._turns.pair_s()
-        _say(
-            f"screening: {SCREENING_PAIRS} pairs of all benchmarks, at most about {estimate_text(expected_s)} (estimated)"
-        )
+        expected = f"at most about {estimate_text(expected_s)} (estimated)"
+        _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
             if self._pairs > 1:
                 continue
@@ -146,6 +180,20 @@ class _Session:
             self._require_time()
             left_s = (SCREENING_PAIRS - 1) * self._spent_s()
             _say(f"pair 1 of {SCREENING_PAIRS} took {estimate_text(self._spent_s())}: {estimate_text(left_s)} left")
+
+    def _screen_longer(self) -> None:
+        """Give those that vary much more pairs, if there is time."""
+        if self._pairs < SCREENING_PAIRS:
+            return
+        planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
+        most = max(planned.values(), default=0)
+        rounds = [[key for key, count in planned.items() if count > number] for number in range(SCREENING_PAIRS, most)]
+        if rounds:
+            total_s = estimate_text(sum(map(self._pair_s, rounds)))
+            _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
+        for keys in rounds:
+            if self._spent_s() + self._pair_s(keys) > self._args.budget or not self._measure(SCREEN, keys):
+                return
 
     def _require_time(self) -> None:
         """Raise UsageError as soon as the budget is known to be too small for screening."""
@@ -229,6 +277,20 @@ class _Session:
         level = FALSE_DISCOVERIES / len(planned)
         complete = [each for each in comparison.verdicts if min(each.processes) == planned.get(each.key)]
         return any(not each.suspect and each.own_p <= level for each in complete)
+
+
+def noise_of_runner(comparison: Comparison) -> list[str]:
+    """What a machine can see, and how often it was wrong, by a comparison of unchanged code."""
+    seen = sorted(each.seen for each in comparison.verdicts if each.seen is not None)
+    if not seen:
+        return []
+    changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
+    lines = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    middle = f"{percent(seen[len(seen) // 2])} in the middle one, {percent(seen[-1])} in the noisiest"
+    return [
+        *lines,
+        f"screening on this machine sees a change of {percent(seen[0])} in the quietest benchmark, {middle}",
+    ]
 
 
 def _empty_folder(name: str | None) -> Path:

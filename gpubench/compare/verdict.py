@@ -83,7 +83,8 @@ class Verdict:
     come from the same evidence as the ratio, ``processes`` are those of base and new. For an inconclusive benchmark
     ``reason`` says why, up to a colon in the same words for all such; ``advice`` what makes it conclusive; ``more`` how
     many more runs a side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown;
-    ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet.
+    ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet; a change by the share
+    ``seen`` would have made it one in four of five cases.
     """
 
     key: CaseKey
@@ -99,6 +100,7 @@ class Verdict:
     spread: float = math.nan
     suspect: bool = False
     own_p: float = 1.0
+    seen: float | None = None
 
     @property
     def bounded(self) -> bool:
@@ -175,8 +177,11 @@ def _counting(
 
 
 def _gathered(all_runs: tuple[Cases, Cases], stage: bool, terms: Terms) -> dict[CaseKey, _Evidence]:
-    """Of the fresh runs or of the others the processes that count, and what the machine did to them. Nothing is taken off where base and new were measured
-    in turn, since drift affects both, nor between machines, where what all benchmarks share is the answer."""
+    """Of the fresh runs, or of the others, the processes that count, and what the machine did to them.
+
+    Nothing is taken off where base and new were measured in turn, since drift affects both, nor between machines, where
+    what all benchmarks share is the answer.
+    """
     base, new = (_of_stage(side, stage) for side in all_runs)
     in_turn, busy = terms.in_turn[stage], [busy_processes(side) for side in (base, new)]
     found = {}
@@ -373,8 +378,6 @@ def _is_same(each: Verdict, terms: Terms) -> bool:
 def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
     """A benchmark without fresh runs."""
     verdict = _plain(key, each)
-    if each.changes and _is_same(verdict, terms):
-        return replace(verdict, verdict=SAME)
     change, least = math.log(verdict.ratio.value), math.log(1 + terms.threshold)
     suspect, seen = bool(each.unfit) or abs(change) >= least, least
     if each.changes:
@@ -382,8 +385,11 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
         p = min(tested.larger_p(), tested.inverse().larger_p())
         suspect = p <= SUSPICION and abs(tested.log) >= least / 2 - 1e-9
         seen = max(statistics.detectable(tested, SUSPICION, POWER), least / 2)
+        verdict = replace(verdict, seen=math.expm1(seen))
+        if _is_same(verdict, terms):
+            return replace(verdict, verdict=SAME)
     if not suspect:
-        words = f"a change of {percent(math.exp(seen) - 1)} would have made it suspect in 4 of 5 cases"
+        words = f"a change of {percent(math.expm1(seen))} would have made it suspect in 4 of 5 cases"
         return replace(verdict, verdict=NOT_SUSPECT, reason=words)
     return replace(verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=BUSY if each.unfit else MORE_TIME)
 
