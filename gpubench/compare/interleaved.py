@@ -51,7 +51,7 @@ LARGE = 2.0
 LEAST_FRESH = 4
 """Fresh pairs of any suspect: with fewer, one that is held up leaves nothing to tell."""
 CONFIRMING_POWER = 0.9
-REGRESSION = 2 / 3
+REGRESSION = 0.5
 """What made a benchmark suspect is an overestimate: this share of its logarithm is to be confirmed."""
 MOST_TRIES = 3
 """Pairs in which other programs held a suspect up are replaced, until it was measured so many times as often."""
