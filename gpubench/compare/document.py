@@ -6,18 +6,14 @@ import json
 import math
 import os
 import posixpath
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from ..errors import UsageError
 from ..format import counted, shorten, text, writable
-from ..report.labels import listed
 from ..report.render import Summary, Table, escape, markdown_table, show_summary
 from ..runfile.writer import replace
 from ..statistics import Interval
@@ -42,10 +38,6 @@ _NAMED = 3
 _NOTED = 5
 """So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
-_LEFT_OUT = ((), ("processes",), ("reason",), ("processes", "reason"), ("interval", "processes", "reason"))
-"""Columns that a narrow terminal does without, as few as it can."""
-_PROSE = {"benchmark": 34, "reason": 24}
-"""Characters that a column needs which breaks between words."""
 _MOST_DRAWN = 20
 DRAWN = "Time after / time before"
 """How the titles of our pictures begin, by which they are known."""
@@ -91,29 +83,9 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (_fitting(table), *_remarks(comparison))
+    tables = (table, *_remarks(comparison))
     show_summary(Summary(tuple(table for table in tables if table.rows)))
     print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
-
-
-def _fitting(table: Table) -> Table:
-    """Without the columns of least worth that a terminal has no room for; a pipe has room for all."""
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        return table
-    width = shutil.get_terminal_size((120, 24)).columns
-    needed = {
-        name: min(max(map(cell_len, cells)), _PROSE.get(name, 1000))
-        for name, *cells in zip(table.columns, table.columns, *table.rows, strict=True)
-    }
-    for left in _LEFT_OUT:
-        kept = [name for name in table.columns if name not in left]
-        if sum(needed[name] + 3 for name in kept) < width:
-            break
-    if len(kept) == len(table.columns):
-        return table
-    rows = tuple(tuple(row[table.columns.index(name)] for name in kept) for row in table.rows)
-    lacking = listed([name for name in table.columns if name not in kept])
-    return Table(table.title, tuple(kept), rows, f"{table.note} A wider terminal shows {lacking} too.".strip())
 
 
 def lead_lines(comparison: Comparison) -> list[str]:

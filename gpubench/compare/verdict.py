@@ -84,7 +84,7 @@ class Verdict:
     ``reason`` says why, up to a colon in the same words for all such; ``advice`` what makes it conclusive; ``more`` how
     many more runs a side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown;
     ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet; a change by the share
-    ``seen`` would have made it one in four of five cases.
+    ``seen`` would have made it one four times out of five.
     """
 
     key: CaseKey
@@ -116,11 +116,9 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class _Drift:
     """What the machine did to some benchmarks. ``speed`` is taken off, logarithms by side and process; empty where
-    nothing is. ``shared`` is what they share between the sides, ``hidden`` the standard deviation from run to run of a
-    drift that can't be told from a change of a benchmark."""
+    nothing is. ``hidden`` is the standard deviation from run to run of a drift that can't be told from a change."""
 
     speed: Sequence[Mapping[_Process, float]] = ()
-    shared: float = 0.0
     hidden: float = 0.0
 
 
@@ -239,7 +237,7 @@ def _drift(cases: Mapping[CaseKey, _Evidence], crowded: bool) -> _Drift:
     before, after = (median(side.values()) for side in speeds)
     runs = [len({run for run, _ in side}) for side in speeds]
     limit = MOST_DRIFT * RUN_DRIFT * math.sqrt(1 / runs[0] + 1 / runs[1])
-    return _Drift(speeds, after - before) if crowded or abs(after - before) <= limit else _Drift()
+    return _Drift(speeds) if crowded or abs(after - before) <= limit else _Drift()
 
 
 # The test -------------------------------------------------------------------------------------------------------------
@@ -264,10 +262,10 @@ def _moderated(cases: Sequence[_Evidence], summary: str, corrected: bool) -> lis
     floor = LEAST_SPREAD**2
     variances, prior = statistics.moderated([max(each, floor) for each, _ in pooled], [n for _, n in pooled])
     found = []
-    for each, (base, new), variance, (_, freedom) in zip(cases, sides, variances, pooled, strict=True):
+    for each, (base, new), variance, (_, own) in zip(cases, sides, variances, pooled, strict=True):
         within = max(variance, floor) * (1 / len(base) + 1 / len(new))
         total = within + sum(_hidden_variance(each.drift, side) for side in each.sides)
-        freedom = min((freedom + prior) * (total / within) ** 2, 1e6)
+        freedom = min((own + prior) * (total / within) ** 2, 1e6)
         found.append(Change(sum(new) / len(new) - sum(base) / len(base), math.sqrt(total), freedom))
     return found
 
@@ -389,7 +387,7 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
     if not suspect:
-        words = f"a change of {percent(math.expm1(seen))} would have made it suspect in 4 of 5 cases"
+        words = f"a change of {percent(math.expm1(seen))} would have made it suspect 4 times out of 5"
         return replace(verdict, verdict=NOT_SUSPECT, reason=words)
     return replace(verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=BUSY if each.unfit else MORE_TIME)
 

@@ -557,23 +557,6 @@ def test_the_largest_changes_that_have_no_rows_are_named(save, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "left"), [(80, "interval, processes, reason"), (105, "processes, reason"), (170, "")]
-)
-def test_a_narrow_terminal_has_fewer_columns_and_whole_words(save, capsys, monkeypatch, width: int, left: str) -> None:
-    names = tuple(f"files.items_of_a_nested_thing_{i}" for i in range(4))
-    new = run_file(1.1, names=names)
-    for number, mark in enumerate(new["benchmarks"]):  # their processes differ
-        for i, process in enumerate(mark["extra_info"]["gpubench"]["processes"]):
-            process["median_s"] *= 1 + (0.1 + 0.01 * number) * i
-    monkeypatch.setenv("COLUMNS", str(width))
-    assert main(["compare", save("base.json", run_file(names=names)), save("new.json", new)]) == 0
-    table = capsys.readouterr().out.partition("\nComparison")[2]
-    assert table.count("│ inconclusive │") == 4
-    assert (f"A wider terminal shows {left} too." in " ".join(table.split())) == bool(left)
-    assert ("vary by" in table) == (not left)
-
-
-@pytest.mark.parametrize(
     ("names", "called"),
     [
         (("b/x_test.py::test_f[1]", "b/x_test.py::test_f[2]"), "test_f[1]"),
