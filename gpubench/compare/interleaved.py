@@ -31,6 +31,7 @@ from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_sid
 from .verdict import (
     FALSE_DISCOVERIES,
     FASTER,
+    INCONCLUSIVE,
     NOT_SUSPECT,
     POWER,
     SLOWER,
@@ -249,7 +250,7 @@ class _Session:
                 self._notes.append("ended at the first proven slowdown (--fail-fast)")
                 break
         comparison = self._judged()
-        if not self._notes and any(each.more for each in comparison.verdicts):
+        if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
             self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
         return self._judged()

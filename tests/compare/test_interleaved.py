@@ -208,7 +208,7 @@ def test_what_cannot_be_measured_any_more_is_judged_by_what_was(compare) -> None
 
 
 def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
-    code, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=4")
+    _, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=4")
     undecided = [case for case in document["cases"] if case["verdict"] == "inconclusive"]
     assert undecided
     assert all(
