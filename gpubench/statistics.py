@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import digamma, ndtr, ndtri, polygamma, stdtr, stdtrit
 
 from .intervals import CONFIDENCE, INTERVAL, WIDEST, Interval, quantile
 
+_LEAST_SHARED, _CERTAIN = 5, 1e6
+"""Variances that show what they share; degrees of freedom of one that is as good as known."""
 CROSSES, ALWAYS, NEVER, ABSENT = "crosses", "always", "never", "not in this range"
 _ENUMERATED, _DRAWS = 4096, 4000
 """Up to _ENUMERATED resamples all are taken (five processes have 3,125), else _DRAWS are drawn."""
@@ -171,13 +173,6 @@ class Change(NamedTuple):
         """Of the inverse ratio."""
         return self._replace(log=-self.log)
 
-    def plus(self, other: Change) -> Change:
-        """The product of both ratios, independently estimated (degrees of freedom after F. E. Satterthwaite, 1946)."""
-        squares = self.error**2, other.error**2
-        terms = sum(square**2 / change.freedom for square, change in zip(squares, (self, other), strict=True))
-        freedom = min(sum(squares) ** 2 / terms, 1e6) if terms else 1e6
-        return Change(self.log + other.log, math.sqrt(sum(squares)), freedom)
-
     def interval(self, below: float = (1 - CONFIDENCE) / 2, above: float = (1 - CONFIDENCE) / 2) -> Interval:
         """Leaves out the probability ``below`` its low end and ``above`` its high end; the default is 95 %."""
         low, high = (min(float(stdtrit(self.freedom, 1 - tail)) * self.error, WIDEST) for tail in (below, above))
@@ -185,42 +180,50 @@ class Change(NamedTuple):
         return Interval(value, value * math.exp(-low), value * math.exp(high), INTERVAL)
 
 
-def pooled_change(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Change:
-    """Ratio of geometric means by Student's pooled t; ``least`` is a lower bound on the standard deviation.
+def pooled_variance(one: Sequence[float], other: Sequence[float]) -> tuple[float, int]:
+    """Student's: the variance of two sets about their own means, three values or more in all, and its degrees of
+    freedom. Pooled, not Welch's: both are the same code on the same machine but for one change."""
+    sides = [np.asarray(values, dtype=float) for values in (one, other)]
+    freedom = len(sides[0]) + len(sides[1]) - 2
+    if min(map(len, sides)) < 1 or freedom < 1:
+        raise ValueError("a pooled variance needs a value on either side, and three in all")
+    return float(sum(((values - values.mean()) ** 2).sum() for values in sides)) / freedom, freedom
 
-    ``shared`` is the known variance of what all values of a side share, which their spread doesn't show: it is added
-    to the variance of the difference (degrees of freedom after F. E. Satterthwaite, 1946). Pooled, not Welch's: both
-    sides are the same code on the same machine but for one change, and Welch's interval of three against three is a
-    third wider. One side may have a single value if the other has two.
+
+def moderated(variances: Sequence[float], freedoms: Sequence[int]) -> tuple[list[float], float]:
+    """Variances of many things, each from few values, drawn towards what all share; and how many degrees of freedom
+    that adds to each. Fewer than five stay as they are: they don't show what they share.
+
+    The prior is fitted by the moments of the logarithms of the variances, as in the R package limma.
+    Source: G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, section 6.2.
     """
-    difference, spread, freedom = _pooled(top, bottom, least)
-    within = spread**2 * (1 / len(top) + 1 / len(bottom))
-    effective = freedom * ((within + shared) / within) ** 2 if within else math.inf
-    return Change(difference, math.sqrt(within + shared), min(effective, 1e6))
+    if len(variances) < _LEAST_SHARED:
+        return list(variances), 0.0
+    own, halves = np.asarray(variances, dtype=float), np.asarray(freedoms, dtype=float) / 2
+    logs = np.log(own) - digamma(halves) + np.log(halves)
+    excess = logs.var(ddof=1) - polygamma(1, halves).mean()
+    if excess <= 0:  # no more than chance explains: all have one variance
+        return [math.exp(logs.mean())] * len(own), _CERTAIN
+    half = _inverse_trigamma(excess)
+    prior = math.exp(logs.mean() + digamma(half) - math.log(half))
+    return list((half * prior + halves * own) / (half + halves)), 2 * half
 
 
-def paired_change(differences: Sequence[float], least: float = 0.0) -> Change:
-    """Ratio from two or more differences of logarithms by Student's t; ``least`` as in :func:`pooled_change`."""
-    values = np.asarray(differences, dtype=float)
-    if len(values) < 2:
-        raise ValueError("an interval needs two values or more")
-    spread = max(float(values.std(ddof=1)), least)
-    return Change(float(values.mean()), spread / math.sqrt(len(values)), len(values) - 1)
+def _inverse_trigamma(value: float) -> float:
+    """By Newton's method on 1 / trigamma, which is nearly straight (Smyth, 2004, appendix)."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        now = float(polygamma(1, x))
+        step = now * (1 - now / value) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-8 * x:
+            break
+    return x
 
 
-def pooled_ratio(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> Interval:
-    """The 95 % interval of :func:`pooled_change`."""
-    return pooled_change(top, bottom, least, shared).interval()
-
-
-def larger_p(top: Sequence[float], bottom: Sequence[float], least: float = 0.0, shared: float = 0.0) -> float:
-    """One-sided p of :func:`pooled_change` that ``top`` is no larger than ``bottom``."""
-    return pooled_change(top, bottom, least, shared).larger_p()
-
-
-def pooled_spread(top: Sequence[float], bottom: Sequence[float]) -> float:
-    """Standard deviation of the logarithms within both sets; NaN where neither has two values."""
-    return _pooled(top, bottom, 0.0)[1] if len(top) + len(bottom) > 2 else math.nan
+def detectable(change: Change, level: float, power: float) -> float:
+    """Logarithm of the ratio that a one-sided t test with the error of ``change`` finds with that power."""
+    return change.error * float(stdtrit(change.freedom, 1 - level) + stdtrit(change.freedom, power))
 
 
 def larger_p_of_one(ratio: float, spread: float) -> float:
@@ -250,58 +253,6 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
     reach = stdtrit(2 * counts - 2, 1 - level) + stdtrit(2 * counts - 2, power)
     enough = counts[reach * spread * np.sqrt(2 / counts) <= abs(math.log(ratio))]
     return int(enough[0]) if len(enough) else None
-
-
-def signed_rank_p(differences: Sequence[float]) -> float:
-    """One-sided exact p of the signed-rank test that differences are symmetric about 0 and positive by chance.
-
-    Zeros are dropped, equal sizes share their rank. It assumes only symmetry: a neighbour that makes some pairs ten
-    times noisier than others costs power, not validity.
-    Source: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80-83.
-    """
-    sizes = np.array([value for value in differences if value != 0])
-    if not len(sizes):
-        return 1.0
-    # twice the mean rank is a whole number
-    ranks = [int((abs(sizes) < abs(x)).sum() * 2 + (abs(sizes) == abs(x)).sum() + 1) for x in sizes]
-    chances = _signed_rank_chances(tuple(sorted(ranks)))
-    reached = sum(rank for rank, size in zip(ranks, sizes, strict=True) if size > 0)
-    return float(chances[reached:].sum())
-
-
-def paired_ratio(differences: Sequence[float], below: float = 0.025, above: float = 0.025) -> Interval:
-    """Ratio from differences of logarithms: the Hodges-Lehmann estimate and the interval of :func:`signed_rank_p`,
-    which leaves out the probabilities ``below`` and ``above``; unbounded where the pairs are too few for that.
-
-    Source: J. L. Hodges, E. L. Lehmann, Ann. Math. Statist. 34 (1963) 598-611.
-    """
-    values = np.array(differences, dtype=float)
-    means = np.sort(np.add.outer(values, values)[np.triu_indices(len(values))] / 2)
-    chances = np.cumsum(_signed_rank_chances(tuple(range(2, 2 * len(values) + 1, 2)))[::2])
-    first, last = (int(np.searchsorted(chances, tail, side="right")) for tail in (below, above))  # means left out
-    low, high = math.exp(means[first - 1]) if first else 0.0, math.exp(means[-last]) if last else math.inf
-    return Interval(math.exp(float(np.median(means))), low, high, INTERVAL)
-
-
-@functools.lru_cache(maxsize=64)
-def _signed_rank_chances(ranks: tuple[int, ...]) -> np.ndarray:
-    """Probability of each sum of positive ranks, each rank being positive with probability one half."""
-    chances = np.zeros(sum(ranks) + 1)
-    chances[0] = 1.0
-    for rank in ranks:
-        chances[rank:] += chances[: len(chances) - rank].copy()
-        chances /= 2
-    return chances
-
-
-def _pooled(top: Sequence[float], bottom: Sequence[float], least: float) -> tuple[float, float, int]:
-    """Difference of the means of the logarithms, the pooled standard deviation and its degrees of freedom."""
-    above, below = _logs(top), _logs(bottom)
-    freedom = len(above) + len(below) - 2
-    if min(len(above), len(below)) < 1 or freedom < 1:
-        raise ValueError("a pooled variance needs a value on either side, and three in all")
-    squares = ((above - above.mean()) ** 2).sum() + ((below - below.mean()) ** 2).sum()
-    return float(above.mean() - below.mean()), max(math.sqrt(squares / freedom), least), freedom
 
 
 def change_points(values: Sequence[float], level: float) -> list[int]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from gpubench.compare.comparison import Comparison, compare_sides
 from gpubench.compare.samples import read_side
+from gpubench.compare.verdict import Terms
 
 RUNS, CASES, ROUNDS = 5, 10, 20
 WALK, RUN, PROCESS, ROUND = 0.03, 0.02, 0.03, 0.02
@@ -84,7 +85,7 @@ def compared(random: np.random.Generator, slower: Sequence[float], processes: in
                     data = json.loads(path.read_text(encoding="utf-8"))
                     del data["gpubench"]["started"]
                     path.write_text(json.dumps(data), encoding="utf-8")
-            found.append(compare_sides(*(read_side(name, paths) for name, paths in files.items()), 0.05))
+            found.append(compare_sides(*(read_side(name, paths) for name, paths in files.items()), Terms()))
     return found[0], found[1]
 
 

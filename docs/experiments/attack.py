@@ -477,7 +477,7 @@ def named(number: int) -> Broken:
                 ["report", str(folder), "-o", str(out / "again"), "--no-charts"],
                 ["show", str(path)],
                 *(["export", str(path), "-o", f"{folder}/exported.{to}", f"--to={to}"] for to in EXPORTS),
-                ["compare", "--base", str(path), "--new", str(path), "--format=md"],
+                ["compare", "--base", str(path), "--new", str(path), "--format=markdown"],
                 ["compare", "--base", str(path), "--new", str(path)],
                 ["recover", str(path), "-o", str(folder / "made")],
                 ["run", "--resume", str(folder)],

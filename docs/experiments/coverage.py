@@ -22,6 +22,7 @@ from repeatability import measure, times
 from gpubench.intervals import INTERVAL, Interval, median, median_interval, quantile
 from gpubench.runfile.reader import read
 
+
 def mean_interval(values: Sequence[float]) -> Interval:
     """Geometric mean with Student's interval, which the median replaced."""
     logs = [math.log(value) for value in values]

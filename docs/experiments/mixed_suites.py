@@ -31,7 +31,7 @@ def run(random: np.random.Generator, suite: Suite, factor: float) -> dict[CaseKe
         times = np.exp(random.normal(0, WAITING if number < waiting else own, 3))
         times *= 1.0 if number < waiting else speeds
         times *= factor if number in (0, waiting) else 1.0
-        seen = [Observation(time, 0.97 * time, 0.96 * time, 0.0, (0, i)) for i, time in enumerate(times)]
+        seen = [Observation(time, 0.97 * time, 0.96 * time, (0, i)) for i, time in enumerate(times)]
         cases[CaseKey(f"a.b[n={number}]", "cpu", "torch")] = seen
     return cases
 

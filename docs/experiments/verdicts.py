@@ -1,36 +1,38 @@
-"""How often is a verdict wrong? Measures a pool of runs with a busy neighbour coming and going, then judges pairs.
+"""How often is a verdict wrong? Judges recorded and made-up runs, and measures pools of runs beside a busy neighbour.
 
+    python docs/experiments/verdicts.py recorded FOLDER       # series of pairs: FOLDER/NAME/base and /new, JSON or gzip
+    python docs/experiments/verdicts.py made-up               # a pool by stated figures instead of a measured one
     python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
     python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
-    python docs/experiments/verdicts.py judge ONES THREES            # the tables of docs/how-comparisons-are-decided.md
-    python docs/experiments/verdicts.py measure CORE0 --core 0 --neighbours 2       # while CORE1 is measured on core 1
-    python docs/experiments/verdicts.py disturbed CORE0 CORE1        # by how many processes of each side had neighbours
+    python docs/experiments/verdicts.py judge ONES THREES              # tables as in how-comparisons-are-decided.md
 
-A round is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work, once 20 %.
-Every other round takes them in reverse (A B B A), so that the pairs of a round are interleaved. The neighbour is a
-process that only counts, on for one to six runs, off for as many.
+A round of a pool is four runs of verdict_cases.py: twice unchanged code, once with a case that does 10 % more work,
+once 20 %. Every other round takes them in reverse (A B B A), so that the pairs of a round are interleaved. The
+neighbour is a process that only counts, on for one to six runs, off for as many.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import gzip
 import json
+import math
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 from pytest_benchmark.utils import PercentageRegressionCheck
 
-from gpubench.compare.interleaved import Sequential
-from gpubench.compare.samples import CaseKey, Observation, Side, merge_side, read_side
-from gpubench.compare.verdict import Verdict, judge
+from gpubench.compare.interleaved import MOST_SCREENING, SCREENING_PAIRS, planned_pairs, screening_pairs
+from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, merge_side, read_side
+from gpubench.compare.verdict import SLOWER, THRESHOLD, Terms, Verdict, judge
 from gpubench.runfile.ledger import assemble
 from gpubench.runfile.writer import write
 from gpubench.supervise.supervisor import Supervisor
@@ -86,6 +88,15 @@ def measure(pool: Path, args: argparse.Namespace) -> None:
 
 Row = tuple[str, int, int, int, int]
 """What was compared, how often, and how often ours, pytest-benchmark and github-action-benchmark raised an alarm."""
+IN_TURN = Terms(in_turn=(True, True))
+MADE_UP = (0.245, 0.22, 0.125, 0.12, 0.05, 0.05, 0.04, 0.04, 0.03, 0.03)
+"""Spreads between processes: those of 24 runs of unchanged code on two idle cores, as they were noted down."""
+DRIFT = 0.05
+"""Made up: the machine's speed wanders slowly by that much, for all benchmarks alike."""
+MEMORY_BOUND, DELAY = (2, 3), 0.5
+"""Made up: beside a neighbour these benchmarks are delayed in every other process, by this logarithm (half-normal): it
+doubled memory-bound times now and then, and hardly delayed others."""
+BLOCKS, SLOWED_PLACE = 400, 4
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class Measured:
     """One run of a pool: what ``gpubench compare`` reads of it, and the statistics that the others read."""
 
     side: Side
-    stats: dict[str, dict[str, float]]
+    stats: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def load(pool: Path) -> dict[str, dict[int, Measured]]:
@@ -106,11 +117,64 @@ def load(pool: Path) -> dict[str, dict[int, Measured]]:
     return found
 
 
-def together(runs: list[Measured]) -> dict[CaseKey, list[Observation]]:
+def made_up(processes: int, rounds: int, seed: int = 1) -> dict[str, dict[int, Measured]]:
+    """A pool as :func:`measure` makes it, of ten benchmarks with the spreads of :data:`MADE_UP`."""
+    chance = np.random.default_rng([seed, processes])
+    found: dict[str, dict[int, Measured]] = {kind: {} for kind in KINDS}
+    drift = 0.0
+    for number, kind, neighbours in schedule(rounds):
+        drift = 0.95 * drift + chance.normal(0, DRIFT * math.sqrt(1 - 0.95**2))
+        side = Side("pool", runs=[None])  # type: ignore[list-item]
+        for place, spread in enumerate(MADE_UP):
+            seen = []
+            for process in range(processes):
+                noise, delay = chance.normal(0, spread), abs(chance.normal(0, DELAY))
+                hit = chance.random() < 0.5 and neighbours and place in MEMORY_BOUND
+                time_s = np.exp(drift + noise) * (KINDS[kind] / 10 if place == SLOWED_PLACE else 1.0)
+                shares = ((1.0, 1.0), (0.7, 0.98), (0.2, 0.95))  # of the delay, and of the median
+                times = [float(time_s * least * np.exp(share * delay * hit)) for share, least in shares]
+                seen.append(Observation(*times, (0, process), busy=bool(neighbours)))
+            name = SLOWED if place == SLOWED_PLACE else f"b{place}["
+            side.cases[CaseKey(name, "cpu", "torch")] = seen
+        found[kind][number] = Measured(side)
+    return found
+
+
+def together(runs: Sequence[Measured]) -> Cases:
     side = Side("pool")
     for run in runs:
         merge_side(side, run.side)
     return side.cases
+
+
+def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None) -> Cases:
+    """As runs of that stage; of the ``chosen`` benchmarks alone, so many of each."""
+    return {
+        key: [replace(each, stage=stage) for each in seen[: chosen[key] if chosen else None]]
+        for key, seen in cases.items()
+        if chosen is None or key in chosen
+    }
+
+
+def interleave(base: Sequence[Measured], new: Sequence[Measured], most: int = 20) -> tuple[list[Verdict], int]:
+    """What ``compare --interleave`` would have said had it measured these pairs, and how many it would have taken."""
+    before, after = together(base), together(new)
+    first = dict.fromkeys(before, SCREENING_PAIRS)
+    verdicts = judge(*(staged(side, SCREEN, first) for side in (before, after)), IN_TURN)
+    longer = screening_pairs(verdicts, THRESHOLD)
+    first |= {key: max(SCREENING_PAIRS, count) for key, count in longer.items()}
+    screened = [staged(side, SCREEN, first) for side in (before, after)]
+    verdicts = judge(*screened, IN_TURN)
+    start = max(first.values())
+    planned = planned_pairs([each for each in verdicts if each.suspect], THRESHOLD, most)
+    if not planned:
+        return verdicts, start
+    fresh = [staged({key: seen[start:] for key, seen in side.items()}, CONFIRM, planned) for side in (before, after)]
+    sides = (
+        {key: [*seen, *more.get(key, [])] for key, seen in first.items()}
+        for first, more in zip(screened, fresh, strict=True)
+    )
+    return judge(*sides, IN_TURN), start + max(planned.values())
 
 
 def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:
@@ -150,88 +214,89 @@ def interleaved(pool: dict[str, dict[int, Measured]], kind: str, count: int, mos
     case = "" if kind == "again" else SLOWED
     hits, pairs = [0, 0, 0], 0
     for _ in range(count):
-        numbers = chance.sample(rounds, most)
-        seen, verdicts = Sequential(most, 0.05), []
-        for number in numbers:
-            base, new = pool["same"][number], pool[kind][number]
-            if kind == "again" and chance.random() < 0.5:  # of two that are the same either may be the new one
-                base, new = new, base
-            seen.add(base.side.cases, new.side.cases)
-            if seen.due:
-                verdicts = seen.look()
-                if not any(each.verdict == "inconclusive" for each in verdicts):
-                    break
-        pairs += seen.count
+        numbers = chance.sample(rounds, min(MOST_SCREENING + most, len(rounds)))
+        sides = [[pool[each][number] for number in numbers] for each in ("same", kind)]
+        if kind == "again" and chance.random() < 0.5:  # of two that are the same either may be the new one
+            sides.reverse()
+        verdicts, taken = interleave(*sides, most)
+        pairs += taken
         hits[0] += alarmed(verdicts, case)
-        for i, alarm in enumerate(others(pool["same"][numbers[0]], pool[kind][numbers[0]], case), 1):
+        for i, alarm in enumerate(others(sides[0][0], sides[1][0], case), 1):
             hits[i] += alarm
-    return (f"interleaved, up to {most} pairs", count, hits[0], hits[1], hits[2]), pairs / count
+    return (f"interleaved, up to {MOST_SCREENING + most} pairs", count, hits[0], hits[1], hits[2]), pairs / count
 
 
-def tables(ones: Path, threes: Path | None) -> None:
-    for pool in filter(None, (ones, threes)):
-        names = [path.stem for path in pool.glob("*.json")]
-        print(f"{pool.name}: {len(names)} runs, {sum('busy' in name for name in names)} of them with the neighbour")
-    pairs = load(ones)
-    runs = load(threes) if threes else pairs
+def tables(pairs: dict[str, dict[int, Measured]], runs: dict[str, dict[int, Measured]], times: int) -> None:
     print("\nUnchanged code: comparisons that raise an alarm\n")
-    row, length = interleaved(pairs, "again", 40)
-    _print([drawn(runs, "again", 1, 40), drawn(runs, "again", 3, 40), row])
+    row, length = interleaved(pairs, "again", 40 * times)
+    _print([drawn(runs, "again", 1, 40 * times), drawn(runs, "again", 3, 40 * times), row])
     print(f"\n({length:.1f} pairs on average.)\n\nOne case slower: comparisons that name it\n")
-    found = [drawn(runs, "slower20", side, 20) for side in (1, 3)]
-    found += [drawn(runs, "slower10", 3, 20)]
-    (ten, length), (twenty, shorter) = interleaved(pairs, "slower10", 20), interleaved(pairs, "slower20", 20)
+    found = [drawn(runs, "slower20", side, 20 * times) for side in (1, 3)]
+    found += [drawn(runs, "slower10", 3, 20 * times)]
+    (ten, length), (twenty, shorter) = (interleaved(pairs, kind, 20 * times) for kind in ("slower10", "slower20"))
     words = ["20 %", "20 %", "10 %", "10 %", "20 %"]
     _print([(f"{word}, {row[0]}", *row[1:]) for word, row in zip(words, [*found, ten, twenty], strict=True)])
     print(f"\n({length:.1f} and {shorter:.1f} pairs on average.)")
 
 
-Runs = dict[tuple[str, bool], list[Measured]]
-"""Runs of one process by kind, and whether they ran beside neighbours; unchanged code is one kind."""
-
-
-def by_company(pool: Path) -> Runs:
-    found: Runs = {(kind, busy): [] for kind in KINDS for busy in (False, True)}
-    for kind, runs in load(pool).items():
-        for number, run in runs.items():
-            busy = not (pool / f"{number:03d}-{kind}-quiet.json").exists()
-            found["same" if kind == "again" else kind, busy].append(run)
+def read_series(folder: Path) -> dict[str, list[Measured]]:
+    """The runs of base and of new in the order of their names."""
+    found: dict[str, list[Measured]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for side in ("base", "new"):
+            for path in sorted((folder / side).iterdir()):
+                plain = Path(scratch) / "run.json"
+                plain.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+                found.setdefault(side, []).append(Measured(read_side(side, [plain])))
     return found
 
 
-def as_processes(runs: list[Measured]) -> dict[CaseKey, list[Observation]]:
-    """Runs of one process as if they were the processes of one run."""
-    return {
-        key: [replace(each, process=(0, each.process[0])) for each in observations]
-        for key, observations in together(runs).items()
-    }
+def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:
+    """Windows of each series, in turn and one after the other; and whole series as they would have been interleaved."""
+    series = {path.name: read_series(path) for path in sorted(folder.iterdir()) if (path / "base").is_dir()}
+    print(
+        "| in turn, runs a side | windows | " + " | ".join(f"{name} slower, named" for name in slowed) + " | alarms |"
+    )
+    print("|---|---:|" + "---:|" * (len(slowed) + 1))
+    for size in (3, 5, 8):
+        for step, words in ((size, "apart"), (1, "overlapping")):
+            found = [
+                (
+                    name in slower_in,
+                    judge(together(runs["base"][at:][:size]), together(runs["new"][at:][:size]), IN_TURN),
+                )
+                for name, runs in series.items()
+                for at in range(0, len(runs["base"]) - size + 1, step)
+            ]
+            _print_named(f"{size}, {words}", found, slowed)
+    found = []
+    for name, runs in series.items():
+        for at in range(0, len(runs["base"]) - 11):
+            found.append((name in slower_in, interleave(runs["base"][at:], runs["new"][at:])[0]))
+    _print_named("interleaved, of 12 pairs or more", found, slowed)
+    print("\n| unchanged, one side after the other | comparisons | alarms |\n|---|---:|---:|")
+    for size in (3, 5):
+        alarms = [
+            alarmed(judge(together(side[one:][:size]), together(side[other:][:size])), "")
+            for runs in series.values()
+            for side in runs.values()
+            for at in range(len(side) - 2 * size + 1)
+            for one, other in ((at, at + size), (at + size, at))
+        ]
+        print(f"| {size}, overlapping | {len(alarms)} | {sum(alarms)} |")
 
 
-def disturbed(pools: list[Path], count: int) -> None:
-    """Comparisons of three processes a side, by how many of them ran beside neighbours."""
-    names = [path.stem for pool in pools for path in pool.glob("*.json")]
-    print(f"{len(names)} runs, {sum('busy' in name for name in names)} of them beside neighbours\n")
-    print("| beside neighbours: base, new | alarms | 10 % named | 20 % named |\n|---|---:|---:|---:|")
-    every = [by_company(pool) for pool in pools]
-    kinds = ("same", "slower10", "slower20")
-    for beside in itertools.product(range(4), repeat=2):
-        chance, hits = random.Random(repr(beside)), Counter[str]()
-        for runs, kind, _ in itertools.product(every, kinds, range(count)):
-            new = _picked(chance, runs, kind, beside[1], [])
-            base = _picked(chance, runs, "same", beside[0], new)
-            if len(base) + len(new) < 6:  # too small a pool
-                continue
-            hits[f"of {kind}"] += 1
-            hits[kind] += alarmed(judge(as_processes(base), as_processes(new)), "" if kind == "same" else SLOWED)
-        cells = f"{beside[0]}, {beside[1]} of 3", *(f"{hits[kind]} of {hits[f'of {kind}']}" for kind in kinds)
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
-def _picked(chance: random.Random, runs: Runs, kind: str, busy: int, used: list[Measured]) -> list[Measured]:
-    """Three runs that aren't ``used`` yet, so many of them beside neighbours."""
-    pools = ([run for run in runs[kind, company] if not any(run is each for each in used)] for company in (True, False))
-    wanted = zip(pools, (busy, 3 - busy), strict=True)
-    return [run for pool, size in wanted for run in chance.sample(pool, min(size, len(pool)))]
+def _print_named(words: str, found: Sequence[tuple[bool, list[Verdict]]], slowed: Sequence[str]) -> None:
+    changed = [verdicts for is_slower, verdicts in found if is_slower]
+    named = [f"{sum(alarmed(each, name) for each in changed)} of {len(changed)}" for name in slowed]
+    false = [
+        any(
+            each.verdict == SLOWER and not (is_slower and any(name in each.key.name for name in slowed))
+            for each in verdicts
+        )
+        for is_slower, verdicts in found
+    ]
+    print(f"| {words} | {len(found)} | {' | '.join(named)} | {sum(false)} |", flush=True)
 
 
 def _print(rows: list[Row]) -> None:
@@ -243,20 +308,25 @@ def _print(rows: list[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["measure", "judge", "disturbed"])
-    parser.add_argument("pools", type=Path, nargs="+")
+    parser.add_argument("what", choices=["recorded", "made-up", "measure", "judge"])
+    parser.add_argument("pools", type=Path, nargs="*")
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--neighbours", type=int, default=1, help="most counting processes at once")
-    parser.add_argument("--core", type=int, help="the core for all of it: two pools can be measured at once")
-    parser.add_argument("--count", type=int, default=40, help="how often to draw each comparison from each pool")
+    parser.add_argument("--core", type=int, help="the core for all of it")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop measuring after that long")
+    parser.add_argument("--slowed", nargs="+", default=["test_tokenize", "test_score"], help="recorded: slower tests")
+    parser.add_argument(
+        "--in", nargs="+", default=["j1", "j3"], dest="slower_in", help="recorded: the series with them"
+    )
     args = parser.parse_args()
-    if args.what == "disturbed":
-        disturbed(args.pools, args.count)
+    if args.what == "recorded":
+        recorded(args.pools[0], args.slowed, args.slower_in)
+    elif args.what == "made-up":
+        tables(made_up(1, BLOCKS), made_up(3, BLOCKS), 10)
     elif args.what == "judge":
-        tables(args.pools[0], args.pools[1] if len(args.pools) > 1 else None)
+        tables(load(args.pools[0]), load(args.pools[-1]), 1)
     else:
         measure(args.pools[0], args)
     return 0

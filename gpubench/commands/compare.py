@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--new", nargs="+", default=[], metavar="RUN", help=after)
     add_expression(parser)
     add("--threshold", type=threshold, metavar="T", help="smallest slowdown that matters (default: 5%%)")
-    add("--format", choices=("table", "md", "json"), default="table", help="what to print (default: table)")
+    add("--floor", type=duration, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
+    add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
     add("--github-summary", nargs="?", const=os.environ.get(_STEP_SUMMARY, ""), metavar="FILE", help=appended)
@@ -44,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--normalise", action="store_true", help=relative)
     measuring = parser.add_argument_group("measuring both alternately on this machine")
     add = measuring.add_argument
-    add("--interleave", action="store_true", help="alternate base and new (A B B A …) until the result is conclusive")
+    in_turn = "alternate base and new (A B B A …): a few pairs of all, then fresh pairs of what looks changed"
+    add("--interleave", action="store_true", help=in_turn)
+    confirm = "compare results files, then measure what looks changed alternately in these environments"
+    add("--confirm", nargs=2, metavar=("OLD", "NEW"), help=confirm)
+    add("--fail-fast", action="store_true", help="with these: end at the first proven slowdown")
     files = "benchmark files (default: those of each side's project; without any, the suite that comes with gpubench)"
     add("--paths", nargs="+", default=[], metavar="PATH", help=files)
     builtin = "the suite that comes with gpubench, although the sides have benchmarks"
@@ -52,23 +58,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     folder = "folder for the results files of all pairs (default: out-compare-1, -2 …)"
     add("-o", "--output", metavar="DIR", help=folder)
     add("--budget", type=float, metavar="S", help="time for measuring, in seconds (default: 900)")
-    most = "highest number of pairs (default: 20); one benchmark takes 7 at least, a hundred take 14"
-    add("--pairs", type=int, metavar="N", help=most)
+    add("--pairs", type=int, metavar="N", help="highest number of fresh pairs of a benchmark (default: 20)")
     options.declare(dict.fromkeys(options.GROUPS, measuring))
     parser.epilog = (
         "Exit code: 0 no proven slowdown; 1 a proven one (or, with --fail-missing, a missing benchmark); 2 unusable"
-        " input, or a budget too small for a proof; 3 nothing to compare. With --interleave, what follows -- goes to"
-        " pytest unchanged."
+        " input, or gave up for want of time or of a quiet machine; 3 nothing to compare. With --interleave or"
+        " --confirm, what follows -- goes to pytest unchanged."
     )
 
 
-_DEFAULTS = {"threshold": 0.05, "budget": 900.0, "pairs": 20}
+_DEFAULTS = {"threshold": 0.05, "floor": 0.0, "budget": 900.0, "pairs": 20}
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def _fill(args: argparse.Namespace) -> None:
     """What the command line leaves open: the project's options, then :data:`_DEFAULTS`."""
     project = read_project(Path.cwd(), upward=True, search=False)
-    options.fill(args, project.options, project.file, "" if args.interleave else "threshold")
+    options.fill(args, project.options, project.file, "" if _measures(args) else "threshold")
     if isinstance(args.threshold, str):
         try:
             args.threshold = threshold(args.threshold)
@@ -89,6 +95,19 @@ def threshold(text: str) -> float:
     if rest or not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"invalid threshold {text!r}: write 5% or 0.05")
     return value
+
+
+def duration(text: str) -> float:
+    """Seconds of ``10us`` or ``0.5 ms``."""
+    found = re.fullmatch(r"([0-9.eE+-]+) ?(ns|us|µs|ms|s)", text.strip())
+    try:
+        return abs(float(found[1])) * _UNITS[found[2]] if found else float("?")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid time {text!r}: write 10us or 0.5ms") from None
+
+
+def _measures(args: argparse.Namespace) -> bool:
+    return args.interleave or bool(args.confirm)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -124,21 +143,27 @@ def _name_sides(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> Comparison:
-    if args.interleave:
+    from ..compare.comparison import compare_sides, narrowed
+    from ..compare.samples import read_side
+    from ..compare.verdict import Terms
+
+    terms = Terms(args.threshold, args.floor)
+    if args.interleave and args.confirm:
+        raise UsageError("--confirm measures what results files make suspect: leave out --interleave")
+    if _measures(args):
         if args.builtin and args.paths:
             raise UsageError("--builtin measures the suite that comes with gpubench: leave out --paths")
         from ..compare.interleaved import compare_in_turn
 
-        return compare_in_turn(args, [*options.passed_on(args), *chosen(args), *args.pytest])
+        measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
+        return narrowed(measured, args.expression) if args.confirm and args.expression else measured
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
-    if args.pytest or args.paths or args.builtin or options.given(args):
-        raise UsageError("options of measuring, --paths and what follows -- are for --interleave")
-    from ..compare.comparison import compare_sides, narrowed
-    from ..compare.samples import read_side
-
+    if args.pytest or args.paths or args.builtin or args.fail_fast or options.given(args):
+        needed = "options of measuring, --paths, --fail-fast and what follows -- are for --interleave and --confirm"
+        raise UsageError(needed)
     base, new = read_side("base", args.base), read_side("new", args.new)
-    comparison = compare_sides(base, new, args.threshold, args.across_machines, args.normalise)
+    comparison = compare_sides(base, new, terms, args.across_machines, args.normalise)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 

@@ -6,20 +6,33 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import NamedTuple
 
 from ..errors import UsageError
 from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean, workload_of
-from .samples import CaseKey, Side, alternating_pairs, ceiling_ratios, doubts, machine_differences
-from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Conditions, Verdict, judge, overall, percent
+from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences, measured_in_turn
+from .verdict import (
+    FASTER,
+    INCONCLUSIVE,
+    LEAST_CASES,
+    NOT_SUSPECT,
+    SAME,
+    SLOWER,
+    Terms,
+    Verdict,
+    judge,
+    overall,
+    percent,
+)
 
-EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_NOTHING = 0, 1, 3
+EXIT_NO_SLOWDOWN, EXIT_SLOWDOWN, EXIT_UNABLE, EXIT_NOTHING = 0, 1, 2, 3
 NEW = "new"
 _NAMED = 3
 """So many workloads are named of each side where the sides have none in common."""
-ORDER = (SLOWER, INCONCLUSIVE, FASTER, SAME)
+ORDER = (SLOWER, INCONCLUSIVE, FASTER, NOT_SUSPECT, SAME)
 
 
 class Missing(NamedTuple):
@@ -33,8 +46,9 @@ class Missing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
-    says what each side has. With ``fail_missing`` a case that base measured and new didn't is as bad as a slowdown,
-    with ``fail_inconclusive`` one without a conclusive verdict."""
+    says what each side has. ``screened`` means that only what a screening made suspect could be called slower,
+    ``unfinished`` that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base
+    measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -44,6 +58,8 @@ class Comparison:
     fail_missing: bool = False
     fail_inconclusive: bool = False
     contents: tuple[str, ...] = ()
+    screened: bool = False
+    unfinished: bool = False
 
     @property
     def lost(self) -> list[Missing]:
@@ -51,13 +67,20 @@ class Comparison:
         return [each for each in self.missing if each.side == NEW]
 
     @property
+    def unable(self) -> list[Verdict]:
+        """Suspects that the comparison gave up: of which too few runs could be used, or that were out of time."""
+        undecided = [each for each in self.verdicts if each.verdict == INCONCLUSIVE and self.screened]
+        return [each for each in undecided if self.unfinished or each.held_up or each.suspect]
+
+    @property
     def exit_code(self) -> int:
-        """0 no proven slowdown, 1 a proven one or what else was said to fail, 3 nothing to compare."""
+        """0 no proven slowdown, 1 a proven one or what else was said to fail, 2 gave up, 3 nothing to compare."""
         if not self.verdicts:
             return EXIT_NOTHING
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
-        failed = self.verdict == SLOWER or undecided or (self.fail_missing and self.lost)
-        return EXIT_SLOWDOWN if failed else EXIT_NO_SLOWDOWN
+        if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
+            return EXIT_SLOWDOWN
+        return EXIT_UNABLE if self.unable else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:
@@ -74,6 +97,8 @@ class Comparison:
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
         line, lost = f"{head} at a threshold of {percent(self.threshold)}: {words}", len(self.lost)
+        if self.unable:
+            line += f"; gave up {counted(len(self.unable), 'suspect')}"
         if lost:
             why = ", ".join(sorted({each.reason.partition(":")[0] for each in self.lost}))
             line += f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
@@ -103,7 +128,7 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
 
 
 def compare_sides(
-    base: Side, new: Side, threshold: float, across_machines: bool = False, normalise: bool = False
+    base: Side, new: Side, terms: Terms, across_machines: bool = False, normalise: bool = False
 ) -> Comparison:
     """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
     UsageError where the machines differ and ``across_machines`` isn't set."""
@@ -124,17 +149,24 @@ def compare_sides(
         notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
         notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
     cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
-    pairs = [] if across_machines else alternating_pairs(base, new)
-    if pairs:
-        notes.append(f"the runs alternate by their time stamps: judged as {len(pairs)} pairs of base and new")
-    conditions = Conditions(base.cases, cases, across_machines, pairs)
-    if abs(conditions.shared) >= math.log(1 + threshold):
-        shared = f"over all benchmarks and processes times changed by {change_text(math.exp(conditions.shared))}"
+    stages = [False] * 2 if across_machines else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
+    terms = replace(terms, in_turn=(stages[0], stages[1]), moved=across_machines)
+    verdicts = judge(base.cases, cases, terms)
+    if not any(stages) and not across_machines and (change := shared_change(verdicts, terms)):
+        shared = f"over all benchmarks and processes times changed by {change_text(change)}"
         notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
-    verdicts = judge(base.cases, cases, threshold, conditions)
     verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
-    contents, missing = contents_of(base, new), missing_cases(base, new)
-    return Comparison(tuple(verdicts), missing, tuple(notes), threshold, len(pairs) or None, contents=contents)
+    return Comparison(
+        tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
+        pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
+        contents=contents_of(base, new), screened=any(run.stage for side in (base, new) for run in side.runs),
+    )  # fmt: skip
+
+
+def shared_change(verdicts: Sequence[Verdict], terms: Terms) -> float | None:
+    """The median change where it is as large as the threshold: nobody changes half of a suite by one commit."""
+    change = median([each.ratio.value for each in verdicts]) if len(verdicts) >= LEAST_CASES else 1.0
+    return change if abs(math.log(change)) >= math.log(1 + terms.threshold) else None
 
 
 def narrowed(comparison: Comparison, expression: str) -> Comparison:

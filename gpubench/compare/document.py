@@ -13,17 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from ..errors import UsageError
 from ..format import counted, shorten, text, writable
 from ..intervals import Interval
 from ..report.render import Table, escape, markdown as markdown_table, terminal
-from ..report.words import listed
 from ..runfile.writer import replace
 from .comparison import ORDER, Comparison, change_text
 from .samples import CaseKey
-from .verdict import FASTER, INCONCLUSIVE, SAME, SLOWER, Verdict, percent
+from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
 
 if TYPE_CHECKING:
     from ..report.charts.page import Figure
@@ -42,10 +39,6 @@ _NAMED = 3
 _NOTED = 5
 """So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
-_LEFT_OUT = ((), ("processes",), ("reason",), ("processes", "reason"), ("interval", "processes", "reason"))
-"""Columns that a narrow terminal does without, as few as it can."""
-_PROSE = {"benchmark": 34, "reason": 24}
-"""Characters that a column needs which breaks between words."""
 _MOST_DRAWN = 20
 
 
@@ -89,31 +82,11 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (_fitting(table), *_remarks(comparison))
+    tables = (table, *_remarks(comparison))
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (line for table in tables if table.rows for line in ("", *terminal(table, width))):
         print(writable(line, sys.stdout.encoding))
     print(f"gpubench compare: {writable(comparison.line, sys.stdout.encoding)}")
-
-
-def _fitting(table: Table) -> Table:
-    """Without the columns of least worth that a terminal has no room for; a pipe has room for all."""
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        return table
-    width = shutil.get_terminal_size((120, 24)).columns
-    needed = {
-        name: min(max(map(cell_len, cells)), _PROSE.get(name, 1000))
-        for name, *cells in zip(table.columns, table.columns, *table.rows, strict=True)
-    }
-    for left in _LEFT_OUT:
-        kept = [name for name in table.columns if name not in left]
-        if sum(needed[name] + 3 for name in kept) < width:
-            break
-    if len(kept) == len(table.columns):
-        return table
-    rows = tuple(tuple(row[table.columns.index(name)] for name in kept) for row in table.rows)
-    lacking = listed([name for name in table.columns if name not in kept])
-    return Table(table.title, tuple(kept), rows, f"{table.note} A wider terminal shows {lacking} too.".strip())
 
 
 def lead_lines(comparison: Comparison) -> list[str]:
@@ -169,8 +142,9 @@ def _rows(comparison: Comparison) -> list[Verdict]:
 def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
     verdicts = _sorted(comparison)
-    rows = [each for each in _rows(comparison) if each.verdict != SAME]
+    rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
     folded = {"the same": [each for each in verdicts if each.verdict == SAME]}
+    folded["not suspect"] = [each for each in verdicts if each.verdict == NOT_SUSPECT]
     shown = {each.key for each in rows}
     folded["inconclusive"] = [each for each in verdicts if each.verdict == INCONCLUSIVE and each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
@@ -307,7 +281,7 @@ def change_figure(comparison: Comparison, name: str) -> Figure:
         )
     caption += f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
     caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
-    counts = {word: sum(each.verdict == word for each in verdicts) for word in (SLOWER, FASTER, SAME, INCONCLUSIVE)}
+    counts = {word: sum(each.verdict == word for each in verdicts) for word in ORDER}
     keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
     chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
     title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"

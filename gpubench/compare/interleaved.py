@@ -1,9 +1,10 @@
-"""``gpubench compare --interleave``: alternate base and new, judge as the pairs come in.
+"""``gpubench compare --interleave``: screen all benchmarks in a few pairs, then confirm what these made suspect.
 
-The two runs of a pair share the machine's state, so their ratio is the observation. Judging repeatedly would raise
-false alarms, so each look spends a part of the level, and the parts add up to the level. After a share f of the pairs
-the part f² is spent (a power family: K. Kim, D. L. DeMets, Biometrika 74 (1987) 149-154; K. K. G. Lan, D. L. DeMets,
-Biometrika 70 (1983) 659-663). Parts are added up as if looks were exclusive, which is safe for dependent looks.
+How many fresh pairs a suspect gets follows from the spread that screening showed, and it is judged once, when it has
+them, on these alone (two-stage sampling: C. Stein, Ann. Math. Statist. 16 (1945) 243-258). So nobody looks again and
+again, and nothing is judged by the data that made it suspect: of unchanged code at most one comparison in forty says
+slower. The verdicts are those of :func:`~.comparison.compare_sides` on the run files, stage and all: comparing the
+files again says the same.
 """
 
 from __future__ import annotations
@@ -13,202 +14,101 @@ import itertools
 import math
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from .. import intervals, statistics
+from .. import statistics
 from ..errors import UsageError
 from ..format import counted
-from ..intervals import Interval
 from ..report.output import prepare_folder
 from ..runfile.reader import workload_of
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
-from .comparison import NEW, Comparison, Missing, change_text, content_text, contents_of, missing_cases
-from .samples import SMOKE, CaseKey, Cases, Side, doubts, machine_differences, merge_side, read_side
+from .comparison import Comparison, compare_sides, content_text
+from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_side
 from .verdict import (
+    FALSE_DISCOVERIES,
+    FASTER,
     INCONCLUSIVE,
-    MOST_NEEDED,
-    SAME,
-    SMOKE_RUN,
-    TRIED_ONLY,
-    Conditions,
+    NOT_SUSPECT,
+    POWER,
+    SLOWER,
+    SUSPICION,
+    USUAL_SPREAD,
+    Terms,
     Verdict,
-    decide,
-    doubt,
-    mean_times,
     percent,
-    tail,
 )
 
 TURN_DEADLINE_S = 600.0
 """Of one benchmark, as `gpubench run PATH` has it: a call of ten seconds is called several times."""
-PAIRED_FALSE_DISCOVERIES = 0.01
-"""The false discovery rate; lower than for separate runs, since pairs still show a slowdown of 10 %."""
+SCREENING_PAIRS, MOST_SCREENING = 3, 10
+"""Of all benchmarks, and of those whose noise needs more. Two would do, but on a busy machine one process in eight is
+held up."""
+LARGE = 2.0
+"""Screening is to see a change of so many thresholds."""
+LEAST_FRESH = 4
+"""Fresh pairs of any suspect: with fewer, one that is held up leaves nothing to tell."""
+CONFIRMING_POWER = 0.9
+REGRESSION = 0.5
+"""What made a benchmark suspect is an overestimate: this share of its logarithm is to be confirmed."""
+MOST_TRIES = 3
+"""Pairs in which other programs held a suspect up are replaced, until it was measured so many times as often."""
 RESERVE = 1.5
-"""Of the budget that is advised: pairs that other work disturbs don't count."""
-LOOKS = (0.3, 0.45, 0.6, 0.8, 1.0)
-"""When to judge, as shares of the greatest number of pairs."""
+"""Of the budget that is advised: other programs may slow it."""
 
 
-def least_pairs(cases: int, share: float = 1.0) -> int:
-    """Pairs below which a slowdown of one in so many cases can't be proven with that share of the level: the exact p
-    of n pairs is at least 2 to the power of -n."""
-    return math.ceil(math.log2(cases / (PAIRED_FALSE_DISCOVERIES * share)))
+def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> dict[CaseKey, int]:
+    """Fresh pairs that confirm each suspect with a probability of 90 %, at most ``most``."""
+    planned = {}
+    for each in suspects:
+        change = max(math.log(1 + threshold), REGRESSION * abs(math.log(each.ratio.value)))
+        spread = USUAL_SPREAD if math.isnan(each.spread) else each.spread
+        level = FALSE_DISCOVERIES / len(suspects)
+        needed = statistics.needed_values(spread, math.exp(change), level, CONFIRMING_POWER, most)
+        planned[each.key] = min(most, max(LEAST_FRESH, needed or most))
+    return planned
 
 
-class _Pair(NamedTuple):
-    base_s: float
-    new_s: float
-    smoke: bool
+def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
+    """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
+    by its noise alone, so that a longer screening favours no verdict."""
+    planned = {}
+    for each in verdicts:
+        if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
+            wanted = 1 + LARGE * threshold
+            needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, MOST_SCREENING)
+            planned[each.key] = needed or MOST_SCREENING
+    return planned
 
 
-class Sequential:
-    """Collects up to ``most`` pairs; a change that is proven once stays proven."""
-
-    def __init__(self, most: int, threshold: float) -> None:
-        self.most, self.threshold = most, threshold
-        self.looks = {max(1, math.ceil(share * most)) for share in LOOKS}
-        self.count = self.looked = 0
-        """The number of pairs, and of those at the latest look."""
-        self.disturbed: Counter[int] = Counter()
-        """By number of the pair, for how many cases it was left out because a neighbour disturbed just one side."""
-        self._pairs: dict[CaseKey, list[_Pair]] = {}
-        self._left_out: dict[CaseKey, list[_Pair]] = {}
-        self._proven: dict[CaseKey, Verdict] = {}
-        self._spent = 0.0
-
-    def add(self, base: Cases, new: Cases) -> None:
-        """A run of each side, of one process or several. A pair is left out for a case if a neighbour disturbed just
-        one side, or if it is of a smoke run."""
-        self.count += 1
-        conditions = Conditions(base, new)
-        for key in new:
-            if key in base:
-                smoke = any(each.smoke for each in (*base[key], *new[key]))
-                uneven = conditions.uneven(key, base, new)
-                kept = self._left_out if smoke or uneven else self._pairs
-                if uneven:
-                    self.disturbed[self.count] += 1
-                kept.setdefault(key, []).append(_Pair(*mean_times(base[key], new[key]), smoke))
-
-    @property
-    def cases(self) -> int:
-        """How many cases any pair measured."""
-        return len(self._pairs.keys() | self._left_out.keys())
-
-    @property
-    def due(self) -> bool:
-        """Whether to judge now. A look that too few pairs are left for is skipped, and the next one spends its part."""
-        pairs = max(map(len, self._pairs.values()), default=0)
-        share = (self.count / self.most) ** 2 - self._spent
-        return self.count in self.looks and pairs > 0 and pairs >= least_pairs(self.cases, share)
-
-    def look(self, last: bool = False) -> list[Verdict]:
-        """Judge the pairs so far. The ``last`` look, when time is up, spends all that is left of the level."""
-        reached = 1.0 if last else min(1.0, self.count / self.most) ** 2
-        share, self._spent, self.looked = reached - self._spent, reached, self.count
-        changes = {key: [math.log(pair.new_s / pair.base_s) for pair in pairs] for key, pairs in self._pairs.items()}
-
-        def adjusted(sign: int) -> list[float]:
-            """p values to be held against the whole level, of which this look may spend a share."""
-            ps = [statistics.signed_rank_p([sign * value for value in values]) for values in changes.values()]
-            return [min(1.0, p / share) if share > 0 else 1.0 for p in statistics.benjamini_hochberg(ps)]
-
-        slower, faster = adjusted(1), adjusted(-1)
-        tails = [share * tail(ps, PAIRED_FALSE_DISCOVERIES) for ps in (slower, faster)] if changes else []
-        verdicts = []
-        for (key, values), slower_p, faster_p in zip(changes.items(), slower, faster, strict=True):
-            verdict = self._judge(key, values, (slower_p, faster_p), share, tails)
-            if verdict.verdict not in (SAME, INCONCLUSIVE):
-                self._proven.setdefault(key, verdict)
-            verdicts.append(self._proven.get(key, verdict))
-        return [*verdicts, *(_unknown(key, pairs) for key, pairs in self._left_out.items() if key not in self._pairs)]
-
-    def _judge(
-        self, key: CaseKey, values: Sequence[float], ps: tuple[float, float], share: float, tails: Sequence[float]
-    ) -> Verdict:
-        ratio = statistics.paired_ratio(values, 0.025 * share, 0.025 * share)
-        word = decide(ratio, *ps, self.threshold, PAIRED_FALSE_DISCOVERIES)
-        if word != SAME:
-            ratio = statistics.paired_ratio(values, *tails)
-        words = self._explain(values, ratio) if word == INCONCLUSIVE else ()
-        times, count = _median_times(self._pairs[key], ratio.value), len(values)
-        return Verdict(key, word, ratio, *times, ps[0], (count, count), *words)
-
-    def _explain(self, values: Sequence[float], ratio: Interval) -> tuple[str, str, int | None]:
-        """Why a case is inconclusive; and how many more pairs would prove the change so far, or one that reaches the
-        threshold if that is larger, from their spread: 1.4826 median absolute deviations, a robust standard deviation.
-        """
-        change = max(ratio.value, 1 / ratio.value, 1 + self.threshold)
-        spread = 1.4826 * float(np.median(np.abs(np.asarray(values) - np.median(values))))
-        level = PAIRED_FALSE_DISCOVERIES * (1 - LOOKS[-2] ** 2) / len(self._pairs)
-        needed = statistics.needed_values(max(spread, 1e-6) / math.sqrt(2), change, level, most=MOST_NEEDED)
-        least = least_pairs(self.cases)
-        reason = f"too few pairs: less than {least}" if len(values) < least else _doubt(values, ratio, spread)
-        small = change == 1 + self.threshold
-        detected = f"would detect a change of {percent(self.threshold) if small else change_text(ratio.value)}"
-        if needed is None:
-            return reason, f"only more than {MOST_NEEDED} pairs {detected}: use a quieter machine", None
-        more = max(1, max(needed, least) - len(values))
-        return reason, f"about {counted(more, 'more pair')} {detected}", more
-
-
-def _doubt(values: Sequence[float], ratio: Interval, spread: float) -> str:
-    """Why so many pairs decide nothing: where they hardly vary it is their number, or a few that disagree."""
-    change = math.log(ratio.value)
-    opposite = sum(value * change < 0 for value in values)
-    if not ratio.low <= 1 <= ratio.high or abs(change) < 2 * spread or 2 * opposite >= len(values):
-        return doubt(ratio, spread, "pairs")
-    others = f"{opposite} of {len(values)} say{'s' * (opposite == 1)} the opposite"
-    return f"too few pairs: {others if opposite else f'{len(values)}, which all agree'}"
-
-
-def _median_times(pairs: Sequence[_Pair], ratio: float) -> tuple[float, float]:
-    """Seconds of base and new: the median pair's, split by the ratio. The means of the sides could contradict the
-    ratio, since one delayed pair moves a mean but not the estimate."""
-    middle = float(np.median([math.sqrt(pair.base_s * pair.new_s) for pair in pairs]))
-    return middle / math.sqrt(ratio), middle * math.sqrt(ratio)
-
-
-def _unknown(key: CaseKey, pairs: Sequence[_Pair]) -> Verdict:
-    """Of a case all of whose pairs were left out."""
-    ratio = Interval(float(np.median([pair.new_s / pair.base_s for pair in pairs])), 0.0, math.inf, intervals.SPREAD)
-    busy = "other work disturbed one side of every pair: use fewer --threads, or a quieter machine"
-    smoke = any(pair.smoke for pair in pairs)
-    words = (SMOKE_RUN, TRIED_ONLY) if smoke else ("machine busy: on one side of every pair", busy)
-    return Verdict(key, INCONCLUSIVE, ratio, *_median_times(pairs, ratio.value), None, (0, 0), *words)
-
-
-def compare_in_turn(args: argparse.Namespace, pytest_options: Sequence[str]) -> Comparison:
-    """Measure both environments until the verdicts are conclusive or the budget is spent. Raises UsageError for what
-    can't be measured or written."""
-    if len(args.base) > 1 or len(args.new) > 1:
+def compare_in_turn(
+    args: argparse.Namespace, terms: Terms, pytest_options: Sequence[str], now: Callable[[], float] = time.monotonic
+) -> Comparison:
+    """Measure both environments until the verdicts are conclusive or the budget is spent. With ``args.confirm`` the
+    stored runs of ``args.base`` and ``args.new`` are the screening. Raises UsageError for what can't be measured or
+    written."""
+    if not args.confirm and (len(args.base) > 1 or len(args.new) > 1):
         raise UsageError("--interleave takes one environment per side: a Python, or the folder of a checkout")
-    if args.pairs < least_pairs(1) or not args.budget > 0:
-        raise UsageError(f"--pairs must be {least_pairs(1)} or more and --budget above 0: fewer can't prove anything")
-    sides = {name: getattr(args, name)[0] for name in ("base", "new")}
-    before, after = (find_environment(name, side, args.paths, args.builtin) for name, side in sides.items())
+    if args.pairs < LEAST_FRESH or not args.budget > 0:
+        raise UsageError(f"--pairs must be {LEAST_FRESH} or more and --budget above 0: fewer can't prove anything")
+    names = args.confirm or (args.base[0], args.new[0])
+    before, after = (
+        find_environment(side, name, args.paths, args.builtin)
+        for side, name in zip(("base", "new"), names, strict=True)
+    )
+    stored = [read_side(side, getattr(args, side), SCREEN) for side in ("base", "new")] if args.confirm else []
     folder = _empty_folder(args.output)
-    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say)
+    turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
     _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
-    collected = turns.collect()
-    judge = _Judge(args, (before, after))  # collecting takes none of the budget
-    workloads = {side: [workload_of(name, shipped=True) for name in names] for side, names in collected.items()}
-    if turns.interrupted:
-        return judge.comparison(0, True)
-    if not set.intersection(*map(set, workloads.values())):
-        return Comparison(
-            (), (), (), args.threshold, 0, contents=tuple(content_text(*entry) for entry in workloads.items())
-        )
-    pairs = turns.measure(args.pairs, args.budget, judge.enough)
-    _say(f"{pairs} pairs in {time.monotonic() - judge.began:.0f} s; results files in {folder}/base and {folder}/new")
-    return judge.comparison(pairs, turns.interrupted)
+    turns.collect()
+    workloads = {side: [workload_of(name, shipped=True) for name in each] for side, each in turns.collected.items()}
+    if not turns.interrupted and not set.intersection(*map(set, workloads.values())):
+        contents = tuple(content_text(*entry) for entry in workloads.items())
+        return Comparison((), (), (), terms.threshold, 0, contents=contents)
+    return _Session(args, terms, turns, stored).compare()
 
 
 def _measuring(before: Environment, after: Environment, named: Sequence[str]) -> str:
@@ -219,81 +119,179 @@ def _measuring(before: Environment, after: Environment, named: Sequence[str]) ->
     return f"both measure {both[0]}; " if both[0] == both[1] else f"base measures {both[0]}, new {both[1]}; "
 
 
-class _Judge:
-    """Reads each pair's results files, and judges when a look is due."""
+class _Session:
+    """The pairs of one comparison; collecting takes none of its budget."""
 
-    def __init__(self, args: argparse.Namespace, environments: tuple[Environment, Environment]) -> None:
-        self._args, self._environments = args, environments
-        self.began = time.monotonic()
-        self._sequential = Sequential(args.pairs, args.threshold)
-        self._sides = Side("base"), Side("new")
-        self._verdicts: list[Verdict] = []
+    def __init__(self, args: argparse.Namespace, terms: Terms, turns: Interleave, stored: Sequence[Side]) -> None:
+        self._args, self._terms, self._turns = args, terms, turns
+        self._sides = list(stored) or [Side("base"), Side("new")]
+        self._stored, self._began, self._pairs = bool(stored), turns.now(), 0
+        self._notes: list[str] = []
+        self._unfinished = False
 
-    def enough(self, base_file: Path, new_file: Path) -> bool:
-        """Take a pair's run files; whether every verdict is conclusive."""
-        pair = [read_side(side.name, [path]) for side, path in zip(self._sides, (base_file, new_file), strict=True)]
-        for side, latest in zip(self._sides, pair, strict=True):
-            merge_side(side, latest)
-        self._sequential.add(pair[0].cases, pair[1].cases)
-        count = self._sequential.count
-        if count == 1:
-            before, after = (each.interpreter.python for each in self._environments)
-            _say(f"base measured with {before}, new with {after}")
-        if any(run.preset == SMOKE for side in pair for run in side.runs):
-            _say("smoke runs prove nothing: one pair shows that both sides can be measured")
-            return True
-        if not self._sequential.cases:
-            return True
-        self._require_enough_pairs()
-        if left_out := self._sequential.disturbed[count]:
-            benchmarks = counted(left_out, "benchmark")
-            _say(f"pair {count} is left out for {benchmarks}: other work disturbed only one side of it")
-        if not self._sequential.due:
-            _say(f"pair {count} of at most {self._args.pairs}{self._how_long() if count == 1 else ''}")
-            return False
-        self._verdicts = self._sequential.look()
-        cases, conclusive = len(self._verdicts), sum(each.verdict != INCONCLUSIVE for each in self._verdicts)
-        _say(f"pair {count} of at most {self._args.pairs}: {conclusive} of {cases} benchmarks conclusive")
-        return conclusive == cases
+    def compare(self) -> Comparison:
+        """Screen, confirm, judge."""
+        if not self._stored:
+            self._screen()
+            self._screen_longer()
+        comparison = self._judged()
+        suspects = [each for each in comparison.verdicts if each.suspect]
+        if suspects and not self._turns.interrupted and not self._is_smoke():
+            comparison = self._confirm(suspects)
+        if self._is_one:
+            comparison = replace(comparison, notes=(*noise_of_runner(comparison), *comparison.notes))
+        folder = self._turns.folder
+        _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
+        return comparison
 
-    def _how_long(self) -> str:
-        """``, 12 s each: up to 4 min 00 s in all``, by the first pair."""
-        pair_s = time.monotonic() - self.began
-        total_s = max(pair_s, min(self._args.budget, pair_s * self._args.pairs))
-        return f", {estimate_text(pair_s)} each: up to {estimate_text(total_s)} in all (--budget, --pairs)"
-
-    def _require_enough_pairs(self) -> None:
-        """Raise UsageError as soon as the budget allows too few pairs to prove anything."""
-        cases, count = self._sequential.cases, self._sequential.count
-        pair_s = (time.monotonic() - self.began) / count
-        allowed, needed = min(self._args.pairs, max(count, int(self._args.budget / pair_s))), least_pairs(max(cases, 1))
-        if cases and allowed < needed:
-            advised_s = math.ceil(needed * pair_s * RESERVE)
-            raise UsageError(
-                f"--budget and --pairs allow about {counted(allowed, 'pair')} of {pair_s:.2g} s, but proving a change"
-                f" takes {needed} with {counted(cases, 'benchmark')}: use --budget {advised_s}"
-                f"{f' --pairs {needed}' * (needed > self._args.pairs)} or more, or choose fewer (-k, --paths)"
-            )
-
-    def comparison(self, pairs: int, interrupted: bool) -> Comparison:
-        """The verdicts after so many ``pairs``."""
-        if pairs and self._sequential.looked < self._sequential.count:
-            self._verdicts = self._sequential.look(last=True)
+    def _judged(self) -> Comparison:
         base, new = self._sides
-        machine, software = machine_differences(base, new, (key.device for key in new.cases))
-        notes = [f"other software: {text}" for text in software]
-        notes += [f"measured with another configuration: {text}" for text in machine]
-        notes += doubts(base, new)
-        if numbers := ", ".join(map(str, self._sequential.disturbed)):
-            notes.append(f"left out for some benchmarks, because other work disturbed only one side: pair {numbers}")
-        if interrupted:
-            notes.append("interrupted: judged by the pairs that were complete")
-        judged = {each.key for each in self._verdicts}
-        apart = [key for key in new.cases if key in base.cases and key not in judged] if pairs else []
-        unjudged = tuple(Missing(key, NEW, "no pair measured it on both sides") for key in apart)
-        missing = (*missing_cases(base, new), *unjudged)
-        contents = contents_of(base, new)
-        return Comparison(tuple(self._verdicts), missing, tuple(notes), self._args.threshold, pairs, contents=contents)
+        comparison = compare_sides(base, new, self._terms)
+        notes = (*comparison.notes, *self._notes)
+        if self._turns.interrupted:
+            notes += ("interrupted: judged by the pairs that were complete",)
+        return replace(comparison, notes=notes, pairs=self._pairs, unfinished=self._unfinished)
+
+    @property
+    def _is_one(self) -> bool:
+        """Whether both sides are the same: what is compared is the runner with itself."""
+        base, new = self._turns.base, self._turns.new
+        return (base.interpreter, base.paths) == (new.interpreter, new.paths)
+
+    def _spent_s(self) -> float:
+        return self._turns.now() - self._began
+
+    def _is_smoke(self) -> bool:
+        return any(run.preset == SMOKE for side in self._sides for run in side.runs)
+
+    def _screen(self) -> None:
+        expected_s = SCREENING_PAIRS * self._turns.pair_s()
+        expected = f"at most about {estimate_text(expected_s)} (estimated)"
+        _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
+        while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
+            if self._pairs > 1:
+                continue
+            pythons = [each.interpreter.python for each in (self._turns.base, self._turns.new)]
+            _say(f"base measured with {pythons[0]}, new with {pythons[1]}")
+            if self._is_smoke():
+                _say("smoke runs prove nothing: one pair shows that both sides can be measured")
+                return
+            if not set(self._sides[0].cases) & set(self._sides[1].cases):
+                return
+            self._require_time()
+            left_s = (SCREENING_PAIRS - 1) * self._spent_s()
+            _say(f"pair 1 of {SCREENING_PAIRS} took {estimate_text(self._spent_s())}: {estimate_text(left_s)} left")
+
+    def _screen_longer(self) -> None:
+        """Give those that vary much more pairs, if there is time."""
+        if self._pairs < SCREENING_PAIRS:
+            return
+        planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
+        most = max(planned.values(), default=0)
+        rounds = [[key for key, count in planned.items() if count > number] for number in range(SCREENING_PAIRS, most)]
+        if rounds:
+            total_s = estimate_text(sum(map(self._pair_s, rounds)))
+            _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
+        for keys in rounds:
+            if self._spent_s() + self._pair_s(keys) > self._args.budget or not self._measure(SCREEN, keys):
+                return
+
+    def _require_time(self) -> None:
+        """Raise UsageError as soon as the budget is known to be too small for screening."""
+        pair_s = self._spent_s()
+        if SCREENING_PAIRS * pair_s <= self._args.budget:
+            return
+        advised_s = math.ceil((SCREENING_PAIRS + LEAST_FRESH) * pair_s * RESERVE)
+        raise UsageError(
+            f"--budget allows {self._args.budget / pair_s:.1f} pairs of {pair_s:.2g} s, but screening takes"
+            f" {SCREENING_PAIRS}: use --budget {advised_s} or more, or choose fewer benchmarks (-k, --paths)"
+        )
+
+    def _measure(self, stage: str, keys: Sequence[CaseKey] | None = None) -> bool:
+        """Measure a pair of all benchmarks, or of these; whether that was possible."""
+        chosen = None
+        if keys is not None:
+            chosen = {side.name: {side.fullnames[key] for key in keys} for side in self._sides}
+        try:
+            files = self._turns.pair(self._pairs, stage, chosen)
+        except UsageError as error:
+            if not self._pairs:
+                raise
+            _say(f"{error}; judged by the {counted(self._pairs, 'complete pair')}")
+            return False
+        if files is None:
+            return False
+        self._pairs += 1
+        for side, path in zip(self._sides, files, strict=True):
+            merge_side(side, read_side(side.name, [path]))
+        return True
+
+    def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
+        """Measure each suspect until it has its pairs, or the time is up."""
+        names = [set(self._turns.collected[side.name]) for side in self._sides]
+        here = [
+            each
+            for each in suspects
+            if all(side.fullnames[each.key] in known for side, known in zip(self._sides, names, strict=True))
+        ]
+        planned = planned_pairs(here, self._terms.threshold, self._args.pairs)
+        _say(f"{counted(len(suspects), 'suspect')}: {self._forecast(planned)}")
+        tries, comparison = 0, self._judged()
+        while todo := self._todo(comparison, planned, tries):
+            if self._spent_s() + self._pair_s(todo) > self._args.budget:
+                self._unfinished = True
+                self._notes.append(f"the budget of {self._args.budget:g} s is spent")
+                _say(self._notes[-1])
+                break
+            if not self._measure(CONFIRM, todo):
+                break
+            tries, comparison = tries + 1, self._judged()
+            if self._args.fail_fast and self._is_settled(comparison, planned):
+                self._notes.append("ended at the first proven slowdown (--fail-fast)")
+                break
+        comparison = self._judged()
+        if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
+            left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
+            self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
+        return self._judged()
+
+    def _pair_s(self, keys: Sequence[CaseKey]) -> float:
+        return self._turns.pair_s({side.name: {side.fullnames[key] for key in keys} for side in self._sides})
+
+    def _forecast(self, planned: dict[CaseKey, int]) -> str:
+        """How long confirming takes."""
+        most = max(planned.values(), default=0)
+        rounds = [[key for key, count in planned.items() if count > number] for number in range(most)]
+        total_s = sum(map(self._pair_s, rounds))
+        left_s = max(0.0, self._args.budget - self._spent_s())
+        more = f", of which --budget leaves {estimate_text(left_s)}" if total_s > left_s else ""
+        return f"confirming takes up to {counted(most, 'fresh pair')}, about {estimate_text(total_s)}{more}"
+
+    def _todo(self, comparison: Comparison, planned: dict[CaseKey, int], tries: int) -> list[CaseKey]:
+        """The suspects that lack usable pairs and weren't tried too often."""
+        usable = {each.key: 0 if each.suspect or each.held_up else min(each.processes) for each in comparison.verdicts}
+        return [key for key, count in planned.items() if usable.get(key, 0) < count and tries < MOST_TRIES * count]
+
+    def _is_settled(self, comparison: Comparison, planned: dict[CaseKey, int]) -> bool:
+        """Whether a suspect that has its pairs is slower beyond doubt. Each is tested once, at an equal share of the
+        level (Bonferroni), which is stricter than the verdict: stopping here raises no more false alarms."""
+        level = FALSE_DISCOVERIES / len(planned)
+        complete = [each for each in comparison.verdicts if min(each.processes) == planned.get(each.key)]
+        return any(not each.suspect and each.own_p <= level for each in complete)
+
+
+def noise_of_runner(comparison: Comparison) -> list[str]:
+    """What a machine can see, and how often it was wrong, by a comparison of unchanged code."""
+    seen = sorted(each.seen for each in comparison.verdicts if each.seen is not None)
+    if not seen:
+        return []
+    changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
+    lines = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    middle = f"{percent(seen[len(seen) // 2])} in the middle one, {percent(seen[-1])} in the noisiest"
+    return [
+        *lines,
+        f"screening on this machine sees a change of {percent(seen[0])} in the quietest benchmark, {middle}",
+    ]
 
 
 def _empty_folder(name: str | None) -> Path:

@@ -19,16 +19,12 @@ from ..runfile.utilisation import utilisation
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
-FASTEST = 0.1
-"""The share of a process's rounds that counts as undisturbed."""
+SCREEN, CONFIRM = "screen", "confirm"
+"""The stages of ``compare --interleave``: all benchmarks, then fresh runs of what that made suspect."""
 CONTENDED = "contended"
 """The flag of a case during whose rounds other programs used the cores."""
 MOSTLY = 0.5
 """Other programs used the cores of a process if that share of its cases is flagged for it."""
-LATE = 1.5
-"""A round that takes this many medians was delayed."""
-LEAST_PAIRS = 5
-"""Fewer pairs prove less than the same processes do as single observations."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {
     f"{name}_reduced_precision_reduction": f"{name} reduced-precision reduction" for name in ("fp16", "bf16")
 }
@@ -51,26 +47,26 @@ class CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A process's seconds per call of a case: the median of its rounds, their fastest tenth, the fastest.
+    """A process's seconds per call of a case: the median of its rounds, their lower quartile, the fastest.
 
-    ``late`` is the share of its delayed rounds; ``process`` numbers run and process within a side. A ``smoke`` run has
-    too few rounds to prove anything; in a ``contended`` process more threads were slower than one. ``busy`` means that
-    other programs used the cores while this case was timed.
+    ``process`` numbers run and process within a side. A ``smoke`` run has too few rounds to prove anything; in a
+    ``contended`` process more threads were slower than one. ``busy`` means that other programs used the cores while
+    this case was timed. ``stage`` is the run's, empty where there are no stages.
     """
 
     median_s: float
-    fast_s: float
+    quartile_s: float
     least_s: float
-    late: float = 0.0
     process: tuple[int, int] = (0, 0)
     smoke: bool = False
     contended: bool = False
     busy: bool = False
+    stage: str = ""
 
     def scaled(self, factor: float) -> Observation:
         """The same with all times multiplied."""
-        median_s, fast_s, least_s = (factor * seconds for seconds in (self.median_s, self.fast_s, self.least_s))
-        return replace(self, median_s=median_s, fast_s=fast_s, least_s=least_s)
+        median_s, quartile_s, least_s = (factor * each for each in (self.median_s, self.quartile_s, self.least_s))
+        return replace(self, median_s=median_s, quartile_s=quartile_s, least_s=least_s)
 
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
@@ -96,12 +92,15 @@ class Side:
     unmeasured: dict[CaseKey, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     contents: dict[bytes, Path] = field(default_factory=dict)
+    fullnames: dict[CaseKey, str] = field(default_factory=dict)
+    """What pytest calls the test of each case."""
 
 
-def read_side(name: str, paths: Iterable[str | Path]) -> Side:
+def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None) -> Side:
     """Read run files, and folders of them, one after the other. Raises UsageError or RunFileError.
 
-    A copy of a file counts once: otherwise it would pass for a further process.
+    A copy of a file counts once: otherwise it would pass for a further process. Runs are of that ``stage`` if one is
+    given.
     """
     side = Side(name)
     for path in map(Path, paths):
@@ -113,6 +112,7 @@ def read_side(name: str, paths: Iterable[str | Path]) -> Side:
                 side.notes.append(f"{name}: {run.path} is a copy of {side.contents[content]}: counted once")
                 continue
             side.contents[content] = run.path
+            run = structs.replace(run, stage=stage or run.stage)
             side.runs.append(structs.replace(run, results=()))
             _add(side, run)
     side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
@@ -126,6 +126,7 @@ def merge_side(side: Side, other: Side) -> None:
         side.cases.setdefault(key, []).extend(moved)
     side.runs += other.runs
     side.work |= other.work
+    side.fullnames |= other.fullnames
     side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
 
 
@@ -141,6 +142,7 @@ def _add(side: Side, run: Run) -> None:
             each = zip(result.times.processes, result.times.samples, strict=True)
             side.cases.setdefault(key, []).extend(_observation(*process, len(side.runs), run) for process in each)
             side.work[key] = result.work, result.case.dtype
+            side.fullnames[key] = result.fullname
 
 
 def key_of(result: Result) -> CaseKey:
@@ -155,30 +157,28 @@ def key_of(result: Result) -> CaseKey:
 def _observation(process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:
     samples = sorted(kept)
     samples = samples[bisect_right(samples, 0.0) :] or [process.median_s]
-    late = 1 - bisect_right(samples, LATE * process.median_s) / len(samples)
-    fast = samples[int(FASTEST * (len(samples) - 1))]
+    quartile = min(samples[(len(samples) - 1) // 4], process.median_s)
     place, contended = (number, process.index), process.index in run.slow_threads
     busy = any(flag.name == CONTENDED for flag in process.flags)
-    return Observation(process.median_s, fast, samples[0], late, place, run.preset == SMOKE, contended, busy)
+    terms = run.preset == SMOKE, contended, busy, run.stage or ""
+    return Observation(process.median_s, quartile, samples[0], place, *terms)
 
 
-def alternating_pairs(base: Side, new: Side) -> list[tuple[int, int]]:
-    """Numbers of the runs of base and new that follow one another, pair after pair; empty where the runs of both sides
-    don't alternate, or their time stamps don't tell."""
-    if len(base.runs) != len(new.runs) or len(base.runs) < LEAST_PAIRS:
-        return []
-    moments = [
-        (_moment(run.started), side, i) for side, each in enumerate((base, new)) for i, run in enumerate(each.runs)
+def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
+    """Whether the time stamps of the runs, or of the ``fresh`` ones, alternate: A B A B … or A B B A …, two pairs or
+    more."""
+    stamps = [
+        (_moment(run.started), side)
+        for side, each in enumerate((base, new))
+        for run in each.runs
+        if (run.stage == CONFIRM) == fresh
     ]
-    if any(moment is None for moment, _, _ in moments) or len({moment for moment, _, _ in moments}) < len(moments):
-        return []
-    order = sorted((moment, side, i) for moment, side, i in moments if moment is not None)
-    pairs = []
-    for (_, side, i), (_, other, j) in zip(order[::2], order[1::2], strict=True):
-        if side == other:
-            return []
-        pairs.append((j, i) if side else (i, j))
-    return pairs
+    if len(stamps) < 4 or len({moment for moment, _ in stamps}) < len(stamps):
+        return False
+    if len(stamps) % 2 or any(moment is None for moment, _ in stamps):
+        return False
+    order = [side for _, side in sorted(stamps, key=lambda stamp: stamp[0] or 0.0)]
+    return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
 
 
 def _moment(text: str | None) -> float | None:

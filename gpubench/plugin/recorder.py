@@ -242,8 +242,8 @@ class Recorder:
                 benchmark = _sound(stats)
             except Exception as error:  # a test can do anything to its own result, and alone pays for it
                 status, reason = "error", f"the result can't be kept: {type(error).__name__}: {text_of(error)}"
-                row = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, status, reason)
-                self.session.unmeasured[item.nodeid] = row
+                spoilt = Unmeasured(self._cases[item.nodeid], item.name, item.nodeid, status, reason)
+                self.session.unmeasured[item.nodeid] = spoilt
         facts = {"process": self.session.settings.process, "fullname": item.nodeid, "status": status}
         facts["library"] = shown_library(item)
         if status == OK:

@@ -94,7 +94,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
         results.append(row)
     processes = facts.processes or ()
-    known = {name: getattr(facts, name) for name in ("started", "preset", "version", "seed")}
+    known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
     known |= {
         "processes": len(processes) or 1,
         "ceilings": raise_peaks(results, facts.ceilings or {}),

@@ -314,6 +314,7 @@ class RunFacts(Struct, frozen=True):
     schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION, description="of this format")]
     version: Annotated[str | None, _is("the version of gpubench")] = None
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
+    stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
@@ -532,6 +533,7 @@ class Run(Struct, frozen=True):
     results: tuple[Result, ...]
     started: str | None = None
     preset: str | None = None
+    stage: str | None = None
     version: str | None = None
     processes: int = 1
     plain: bool = False

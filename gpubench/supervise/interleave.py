@@ -1,19 +1,21 @@
-"""Two environments measured in turn, A B B A …, on one machine, until it is enough.
+"""Two environments measured in turn, A B B A …, on one machine.
 
 So a drift of the machine, or a habit of the second turn, doesn't pass for a change.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from ..runfile.ledger import Event, assemble
@@ -93,9 +95,29 @@ def _file(text: str, folder: Path) -> str:
 class _Collected(Exception):
     """Ends a process that has said what it would measure."""
 
-    def __init__(self, names: list[str]) -> None:
-        super().__init__()
-        self.names = names
+
+@dataclass
+class _Clock:
+    """What takes how long in a measuring process: by full name each benchmark, and the rest of the process."""
+
+    now: Callable[[], float]
+    cases: dict[str, float] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    estimated_s: float = 0.0
+    rest_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._began = self._case_began = self.now()
+
+    def note(self, event: Event) -> None:
+        """An event of the process."""
+        if event["event"] == "session":
+            self.names, self.estimated_s = event["cases"], event.get("estimated_s") or 0.0
+        elif event["event"] == "start":
+            self._case_began = self.now()
+        elif event["event"] == "end":
+            self.cases[event["fullname"]] = self.now() - self._case_began
+        self.rest_s = self.now() - self._began - sum(self.cases.values())
 
 
 @dataclass
@@ -108,78 +130,83 @@ class Interleave:
     options: Sequence[str]
     deadline_s: float
     say: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
     interrupted: bool = False
+    collected: dict[str, list[str]] = field(default_factory=dict)
+    """By side, the full names of the tests that it would measure."""
 
-    def collect(self) -> dict[str, list[str]]:
-        """By side, the tests that it would measure; nothing is measured. Raises UsageError where a side can't
-        measure."""
-        return {side.name: self._collected(side) for side in (self.base, self.new)}
+    def __post_init__(self) -> None:
+        self._clocks: dict[str, _Clock] = {}
 
-    def _collected(self, side: Environment) -> list[str]:
+    def collect(self) -> None:
+        """Find out what there is to measure; nothing is measured. Raises UsageError where a side can't measure."""
+        for side in (self.base, self.new):
+            clock = self._clocks[side.name] = _Clock(self.now)
+            with tempfile.TemporaryDirectory() as folder, contextlib.suppress(_Collected):
+                note = self._until_collected(side, clock)
+                self.interrupted |= self._start(side, Path(folder), (), note).interrupted
+            self.collected[side.name] = clock.names
+
+    def _until_collected(self, side: Environment, clock: _Clock) -> Callable[[Event], None]:
         def note(event: Event) -> None:
+            clock.note(event)
             if event["event"] == "session":
                 if ignored := ignored_options(event):
                     self.say(f"{side.name}: {ignored}")
-                raise _Collected(event["cases"])
+                raise _Collected
 
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                self.interrupted |= self._start(side, Path(folder), note).interrupted
-            except _Collected as collected:
-                return collected.names
-        return []
+        return note
 
-    def measure(self, most: int, budget_s: float, enough: Callable[[Path, Path], bool]) -> int:
-        """Pairs measured: at most ``most``, no further one begun that wouldn't end within the budget, and none after
-        ``enough`` said so of the latest pair's run files. Raises UsageError where an environment can't measure."""
-        began = time.monotonic()
-        for number in range(most):
-            started = time.monotonic()
-            try:
-                files = self._pair(number)
-            except UsageError as error:
-                if not number:
-                    raise
-                self.say(f"{error}; judged by the {number} complete pairs")
-                return number
-            if files is None:
-                return number
-            if enough(*files):
-                return number + 1
-            took = time.monotonic() - started
-            if time.monotonic() - began + took > budget_s:
-                self.say(f"the budget of {budget_s:g} s is spent")
-                return number + 1
-        return most
+    def pair_s(self, chosen: Mapping[str, Collection[str]] | None = None) -> float:
+        """How long a pair of the ``chosen`` tests takes, of all without: by the latest turns, or by the estimate."""
+        total_s = 0.0
+        for side, clock in self._clocks.items():
+            names = self.collected[side] if chosen is None else chosen[side]
+            total_s += clock.rest_s + (sum(clock.cases.get(name, 0.0) for name in names) or clock.estimated_s)
+        return total_s
 
-    def _pair(self, number: int) -> tuple[Path, Path] | None:
-        """The run files of one pair, or None if it was interrupted."""
+    def pair(
+        self, number: int, stage: str, chosen: Mapping[str, Collection[str]] | None = None
+    ) -> tuple[Path, Path] | None:
+        """Measure the ``chosen`` tests, or all; the run files, or None if it was interrupted. Odd pairs begin with new.
+        Raises UsageError where an environment can't measure."""
         sides = (self.base, self.new)
-        files = {}
+        found: dict[str, Any] = {}
         for side in sides if number % 2 == 0 else reversed(sides):
-            files[side.name] = self._turn(side, number)
+            wanted = self.collected[side.name] if chosen is None else chosen[side.name]
+            left_out = [name for name in self.collected[side.name] if name not in wanted]
+            found[side.name] = self._turn(side, number, left_out)
             if self.interrupted:
                 return None
-        return files[self.base.name], files[self.new.name]
+        files = []
+        for side in sides:  # of a pair that isn't complete neither is kept
+            target = self.folder / side.name / f"{number:03d}.json"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            found[side.name]["gpubench"]["stage"] = stage
+            write(target, found[side.name])
+            files.append(target)
+        return files[0], files[1]
 
-    def _turn(self, side: Environment, number: int) -> Path:
+    def _turn(self, side: Environment, number: int, left_out: Sequence[str]) -> Any:
         folder = self.folder / "turns" / f"{number:03d}-{side.name}"
-        target = self.folder / side.name / f"{number:03d}.json"
         try:
             folder.mkdir(parents=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder}: can't write there: {error.strerror or error}") from None
-        supervisor = self._start(side, folder, lambda event: None)
+        clock = _Clock(self.now)
+        supervisor = self._start(side, folder, [f"--deselect={name}" for name in left_out], clock.note)
         self.interrupted = supervisor.interrupted
-        if any(event["event"] == "session" for event in supervisor.events):
-            write(target, assemble(supervisor.events))
-        return target
+        before = self._clocks.get(side.name, clock)
+        clock.cases = before.cases | clock.cases
+        self._clocks[side.name] = clock
+        return assemble(supervisor.events) if any(each["event"] == "session" for each in supervisor.events) else None
 
-    def _start(self, side: Environment, folder: Path, on_event: Callable[[Event], None]) -> Supervisor:
+    def _start(
+        self, side: Environment, folder: Path, more: Sequence[str], on_event: Callable[[Event], None]
+    ) -> Supervisor:
         """A run of one process of that side, once it has ended."""
         root = root_option(side.paths, side.interpreter.folder or Path.cwd(), self.options)
-        options = [*root, *self.options]
+        options = [*root, *self.options, *more]
         arguments = folder, side.paths, options, 1, self.deadline_s, on_event
         supervisor = Supervisor(*arguments, interpreter=side.interpreter)
         try:

@@ -11,7 +11,7 @@ import records
 from suites import NAMES, change, run_file
 
 from gpubench.commands.cli import main
-from gpubench.compare.samples import LEAST_PAIRS, Side, alternating_pairs, machine_differences
+from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn
 from gpubench.runfile.schema import DeviceFacts, Machine
 
 
@@ -112,40 +112,41 @@ def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:
     assert machine == ["CPU One CPU → Other CPU"]
 
 
-NEIGHBOURS = [(i, i) for i in range(LEAST_PAIRS)]
-
-
-def pairs_of(order, stamp="2026-01-31T12:{:02d}:00+00:00"):
+def in_turn(order, stamp="2026-01-31T12:{:02d}:00+00:00", fresh=False):
+    """A capital is a fresh run."""
     sides = {"a": Side("base"), "b": Side("new")}
     for turn, letter in enumerate(order):
-        sides[letter].runs.append(SimpleNamespace(started=stamp.format(turn)))  # type: ignore[arg-type]
-    return alternating_pairs(sides["a"], sides["b"])
+        stage = CONFIRM if letter.isupper() else None
+        sides[letter.lower()].runs.append(SimpleNamespace(started=stamp.format(turn), stage=stage))  # type: ignore[arg-type]
+    return measured_in_turn(sides["a"], sides["b"], fresh)
 
 
-@pytest.mark.parametrize(
-    ("order", "found"),
-    [
-        ("ab" * 5, NEIGHBOURS),
-        ("ba" * 5, NEIGHBOURS),
-        ("abba" * 3, [(i, i) for i in range(6)]),
-        ("ab" * 4, []),
-        ("aaaaabbbbb", []),
-        ("aabb" * 3, []),
-        ("ab" * 5 + "a", []),
-    ],
-)
-def test_pairs_are_neighbours_in_time(order, found):
-    assert pairs_of(order) == found
+@pytest.mark.parametrize("order", ["ab" * 5, "ba" * 2, "abba" * 3])
+def test_runs_that_alternate_in_time_were_measured_in_turn(order):
+    assert in_turn(order)
+
+
+@pytest.mark.parametrize("order", ["ab", "aaaaabbbbb", "aabb" * 3, "ab" * 5 + "a", "ab" * 5 + "aa"])
+def test_other_runs_were_not(order):
+    assert not in_turn(order)
+
+
+def test_fresh_runs_are_looked_at_by_themselves():
+    assert in_turn("aabbABBA", fresh=True)
+    assert not in_turn("aabbABBA")
+    assert in_turn("abbaAABB")
+    assert not in_turn("abbaAABB", fresh=True)
 
 
 @pytest.mark.parametrize("stamp", ["2026-01-31T12:00:00", "", "noon {}", "2026-01-31"])
-def test_without_time_stamps_that_differ_there_are_no_pairs(stamp):
-    assert pairs_of("ab" * 6, stamp) == []
+def test_time_stamps_that_do_not_differ_tell_nothing(stamp):
+    assert not in_turn("ab" * 6, stamp)
 
 
 def test_time_stamps_are_compared_across_zones_and_not_in_the_order_of_files():
     base, new = Side("base"), Side("new")
     for i in (3, 0, 2, 1, 4):
-        base.runs.append(SimpleNamespace(started=f"2026-01-31T1{i}:00:00+00:00"))  # type: ignore[arg-type]
-        new.runs.append(SimpleNamespace(started=f"2026-01-31T1{i + 2}:30:00+02:00"))  # type: ignore[arg-type]
-    assert alternating_pairs(base, new) == [(1, 1), (3, 3), (2, 2), (0, 0), (4, 4)]
+        early, late = f"2026-01-31T1{i}:00:00+00:00", f"2026-01-31T1{i + 2}:30:00+02:00"
+        base.runs.append(SimpleNamespace(started=early, stage=None))  # type: ignore[arg-type]
+        new.runs.append(SimpleNamespace(started=late, stage=None))  # type: ignore[arg-type]
+    assert measured_in_turn(base, new, fresh=False)

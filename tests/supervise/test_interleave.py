@@ -30,22 +30,29 @@ class Fake:
 
     seen: list[str] = []  # noqa: RUF012
     interrupt_at: int | None = None
-    break_at: int | None = None
+    options: list[list[str]] = []  # noqa: RUF012
+    note = staticmethod(lambda event: None)
 
-    def __init__(self, folder: Path, *_args: Any, interpreter: Interpreter, **_more: Any) -> None:
+    def __init__(self, folder: Path, *args: Any, interpreter: Interpreter, **_more: Any) -> None:
         self.folder, self.interpreter, self.events, self.interrupted = folder, interpreter, [], False
+        if args:
+            self.note = args[-1]
+            Fake.options.append(args[1])
 
     def measure(self) -> None:
-        if self.interpreter.python == "broken" or len(Fake.seen) == Fake.break_at:
+        if self.interpreter.python == "broken":
             raise Unable(4, "No module named gpubench")
         Fake.seen.append(self.folder.name)
         data = records.run_file([])
         mark = records.benchmark(CASE, 1e-3)
         session = {key: data[key] for key in ("machine_info", "commit_info", "datetime", "version", "gpubench")}
         self.events = [
-            {"event": "session", "process": 0, "cases": ["a"], **session},
+            {"event": "session", "process": 0, "cases": ["a", "b"], "estimated_s": 60.0, **session},
+            {"event": "start", "process": 0, "fullname": "a"},
             {"event": "end", "process": 0, "fullname": "a", "status": "ok", "benchmark": mark},
         ]
+        for event in self.events:
+            self.note(event)
         self.interrupted = len(Fake.seen) == Fake.interrupt_at
 
 
@@ -58,23 +65,28 @@ def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
 
 
 def test_the_order_turns_round_with_each_pair(turns: Interleave) -> None:
-    pairs: list[tuple[Path, Path]] = []
-    assert turns.measure(3, 1e9, lambda base, new: pairs.append((base, new)) or False) == 3
-    assert [name.partition("-")[2] for name in Fake.seen] == ["base", "new", "new", "base", "base", "new"]
-    assert all(base.parent.name == "base" and new.parent.name == "new" for base, new in pairs)
-    assert all(base.name == new.name for base, new in pairs)
-    assert len(read(pairs[2][1]).results) == 1
+    turns.collect()
+    pairs = [turns.pair(number, "screen") for number in range(3)]
+    assert [name.partition("-")[2] for name in Fake.seen[2:]] == ["base", "new", "new", "base", "base", "new"]
+    for number, (base, new) in enumerate(filter(None, pairs)):
+        assert (base.parent.name, new.parent.name) == ("base", "new")
+        assert base.name == new.name == f"{number:03d}.json"
+    run = read(turns.folder / "new/002.json")
+    assert ([result.status for result in run.results], run.stage) == (["ok", "skipped"], "screen")
 
 
-def test_it_ends_when_it_is_enough(turns: Interleave) -> None:
-    answers = iter([False, True])
-    assert turns.measure(10, 1e9, lambda base, new: next(answers)) == 2
-
-
-def test_it_ends_before_a_pair_that_would_exceed_the_budget(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 10_000, 10))  # the clock moves by 10 s whenever it is read
-    monkeypatch.setattr(interleave.time, "monotonic", lambda: float(next(now)))
-    assert turns.measure(100, 99.0, lambda base, new: False) == 3
+def test_a_pair_of_some_tests_leaves_the_others_out_and_its_time_is_foretold(turns: Interleave) -> None:
+    clock = iter(range(0, 10_000, 1))  # moves by 1 s whenever it is read
+    turns.now = lambda: float(next(clock))
+    turns.collect()
+    Fake.options = []
+    everything = turns.pair_s()
+    turns.pair(0, "confirm", {"base": ["b"], "new": ["a"]})
+    assert [[word for word in each if "deselect" in word] for each in Fake.options] == [
+        ["--deselect=a"],
+        ["--deselect=b"],
+    ]
+    assert 0 < turns.pair_s({"base": ["b"], "new": ["a"]}) < everything
 
 
 def test_collecting_measures_nothing(turns: Interleave, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +104,8 @@ def test_collecting_measures_nothing(turns: Interleave, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(interleave, "Supervisor", Collecting)
     turns.new = Environment("new", Interpreter(), ("y.py",))
-    assert turns.collect() == {"base": ["x.py::test_a"], "new": ["y.py::test_a"]}
+    turns.collect()
+    assert turns.collected == {"base": ["x.py::test_a"], "new": ["y.py::test_a"]}
     assert ended == []
     assert not (turns.folder / "turns").exists()
 
@@ -104,35 +117,27 @@ def test_an_environment_that_cant_collect_is_named(turns: Interleave) -> None:
 
 
 def test_an_interrupted_pair_does_not_count(turns: Interleave) -> None:
-    Fake.interrupt_at = 4
-    assert turns.measure(10, 1e9, lambda base, new: False) == 1
+    turns.collect()
+    Fake.seen, Fake.interrupt_at = [], 2
+    assert turns.pair(0, "screen") is None
     assert turns.interrupted
+    assert not (turns.folder / "base").exists()
 
 
 def test_a_folder_that_is_there_already_is_nobodys_to_remove(turns: Interleave, tmp_path: Path) -> None:
+    turns.collect()
     (tmp_path / "turns/000-base").mkdir(parents=True)
     (tmp_path / "turns/000-base/mine").touch()
     with pytest.raises(UsageError, match="turns/000-base: can't write there: File exists"):
-        turns.measure(3, 1e9, lambda base, new: False)
+        turns.pair(0, "screen")
     assert (tmp_path / "turns/000-base/mine").exists()
 
 
 def test_an_environment_that_cant_measure_is_named(turns: Interleave) -> None:
+    turns.collect()
     turns.new = Environment("new", Interpreter("broken"), ("x.py",))
-    with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench"):
-        turns.measure(10, 1e9, lambda base, new: False)
-
-
-def test_pairs_that_were_complete_are_judged_when_a_later_one_cant_be_measured(
-    turns: Interleave, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    turns.say = said.append
-    monkeypatch.setattr(Fake, "break_at", 5)
-    assert turns.measure(10, 1e9, lambda base, new: False) == 2
-    (line,) = said
-    assert "can't measure: No module named gpubench: see " in line
-    assert line.endswith("turns/002-new/run.log; judged by the 2 complete pairs")
+    with pytest.raises(UsageError, match=r"new: broken can't measure: No module named gpubench: see .*000-new/run.log"):
+        turns.pair(0, "screen")
 
 
 def python(folder: Path, *options: str) -> str:
@@ -207,7 +212,7 @@ def test_two_checkouts_with_real_processes(tmp_path: Path) -> None:
     done = compare(tmp_path, *WORDS, "--budget=0.1", "--format=json", "--", "--benchmark-max-time=0.05")
     assert done.returncode == 2, done.stderr
     assert not done.stdout  # one pair proves nothing
-    assert "--budget and --pairs allow about 1 pair of " in done.stderr.splitlines()[-1]
+    assert "but screening takes 3: use --budget " in done.stderr.splitlines()[-1]
     (base,), (new,) = (list((tmp_path / "out-compare-1" / side).iterdir()) for side in ("base", "new"))
     assert base.name == new.name == "000.json"
     before, after = (read(path).results[0].times.median_s for path in (base, new))
@@ -241,7 +246,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     [
         (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
         (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment per side"),
-        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 7 or more"),
+        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 4 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
         (

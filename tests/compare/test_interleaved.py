@@ -1,0 +1,254 @@
+"""Screening and confirming on a simulated machine: what is measured how often, when it ends, and what is said."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import records
+
+from gpubench.commands.cli import main
+from gpubench.compare import interleaved
+from gpubench.compare.interleaved import LEAST_FRESH, SCREENING_PAIRS, planned_pairs
+from gpubench.errors import UsageError
+from gpubench.runfile.reader import read
+from gpubench.runfile.schema import Case
+
+NAMES = tuple(f"w.w{i}" for i in range(12))
+STARTING_S, BENCHMARK_S = 2.0, 0.3
+"""What a simulated process takes to start, and to measure a benchmark."""
+
+
+class Machine:
+    """Stands in for :class:`~gpubench.supervise.interleave.Interleave`: a machine with a clock of its own.
+
+    ``slower`` are factors of new by name, ``spread`` is the noise from process to process; in the processes of
+    ``held_up`` (side, number of the pair) all rounds of a benchmark waited.
+    """
+
+    def __init__(self, spread: float = 0.02, seed: int = 1, slower: dict[str, float] | None = None) -> None:
+        self.random, self.spread, self.slower = np.random.default_rng(seed), spread, slower or {}
+        self.names: Sequence[str] = NAMES
+        self.held_up: dict[tuple[str, int], str] = {}
+        self.breaks_at: int | None = None
+        self.interrupted = False
+        self.measured: list[tuple[str, list[str]]] = []
+        self.clock_s = 0.0
+        self.turns = 0
+
+    def __call__(self, folder: Path, base: Any, new: Any, *_how: Any) -> Machine:
+        self.folder, self.base, self.new = folder, base, new
+        return self
+
+    def now(self) -> float:
+        return self.clock_s
+
+    def collect(self) -> None:
+        marks = [self.mark(name, 1.0)["fullname"] for name in self.names]
+        self.collected = {"base": marks, "new": marks}
+
+    def pair_s(self, chosen: dict[str, set[str]] | None = None) -> float:
+        return 2 * (STARTING_S + BENCHMARK_S * len(self.names if chosen is None else chosen["base"]))
+
+    def mark(self, name: str, factor: float) -> dict[str, Any]:
+        case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",))
+        return records.benchmark(case, 1e-3 * factor)
+
+    def run(self, side: str, number: int, names: Sequence[str], stage: str | None) -> Path:
+        marks = []
+        for name in names:
+            factor = float(np.exp(self.random.normal(0, self.spread)))
+            factor *= self.slower.get(name, 1.0) if side == "new" else 1.0
+            marks.append(self.mark(name, factor * (600 if self.held_up.get((side, number)) == name else 1)))
+        data = records.run_file(marks)
+        data["gpubench"] |= {"started": f"2026-01-31T12:{self.turns:02d}:00+00:00", "stage": stage}
+        self.turns += 1
+        path = self.folder / side / f"{number:03d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(data))
+        return path
+
+    def pair(self, number: int, stage: str, chosen: dict[str, set[str]] | None = None) -> tuple[Path, Path] | None:
+        if number == self.breaks_at:
+            raise UsageError("new: python can't measure")
+        names = [name for name in self.names if chosen is None or self.mark(name, 1)["fullname"] in chosen["base"]]
+        self.measured.append((stage, names))
+        self.clock_s += self.pair_s(chosen)
+        if self.interrupted:
+            return None
+        sides = ("base", "new") if number % 2 == 0 else ("new", "base")
+        files = {side: self.run(side, number, names, stage) for side in sides}
+        return files["base"], files["new"]
+
+    def fresh(self, name: str) -> int:
+        return sum(stage == "confirm" and name in names for stage, names in self.measured)
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs ``compare --interleave`` on a machine; the exit code, the JSON, and what was said meanwhile."""
+
+    monkeypatch.chdir(tmp_path)  # no project with benchmarks
+
+    def compared(machine: Machine, *more: str, sides: Sequence[str] = ("--interleave", sys.executable, sys.executable)):
+        monkeypatch.setattr(interleaved, "Interleave", machine)
+        code = main(["compare", *sides, "-o", str(tmp_path / "out"), "--format", "json", *more])
+        shown = capsys.readouterr()
+        return code, json.loads(shown.out) if shown.out else None, shown.err
+
+    return compared
+
+
+def words(document: dict[str, Any]) -> dict[str, str]:
+    return {case["id"].partition("[")[0]: case["verdict"] for case in document["cases"]}
+
+
+def test_only_what_is_suspect_is_measured_again(compare) -> None:
+    machine = Machine(0.004, slower={"w.w3": 1.25})
+    code, document, said = compare(machine)
+    assert code == 1
+    assert words(document) == dict.fromkeys(NAMES, "same") | {"w.w3": "slower"}
+    assert [stage for stage, _ in machine.measured] == ["screen"] * SCREENING_PAIRS + ["confirm"] * LEAST_FRESH
+    assert all(names == ["w.w3"] for stage, names in machine.measured if stage == "confirm")
+    assert document["cases"][3]["processes"] == {"base": LEAST_FRESH, "new": LEAST_FRESH}
+    assert "1 suspect: confirming takes up to 4 fresh pairs, about 18 s" in said
+
+
+def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys) -> None:
+    code, document, _ = compare(Machine(0.03, slower={"w.w3": 1.2, "w.w7": 0.8, "w.w9": 1.06}))
+    assert code == 1
+    assert {stage.stage for stage in map(read, (tmp_path / "out/new").iterdir())} == {"screen", "confirm"}
+    assert main(["compare", str(tmp_path / "out/base"), str(tmp_path / "out/new"), "--format=json"]) == code
+    again = json.loads(capsys.readouterr().out)
+    assert (again["cases"], again["pairs"]) == (document["cases"], document["pairs"])
+
+
+def test_unchanged_code_ends_after_screening_or_is_not_confirmed(compare, tmp_path: Path) -> None:
+    """Forty comparisons of twelve benchmarks that vary by 5 %."""
+    alarms = 0
+    for seed in range(40):
+        code, document, _ = compare(Machine(0.05, seed), "-o", str(tmp_path / f"out{seed}"))
+        alarms += code == 1
+        assert set(words(document).values()) <= {"same", "not suspect", "inconclusive", "slower", "faster"}
+    assert alarms <= 1
+
+
+def test_how_long_it_takes_is_told_before_and_after_the_first_pair(compare) -> None:
+    _, _, said = compare(Machine(0.004))
+    assert "screening: 3 pairs of all benchmarks, at most about 34 s" in said
+    assert "pair 1 of 3 took 11 s: 22 s left" in said
+    assert "3 pairs in 34 s" in said
+
+
+@pytest.mark.parametrize(("budget", "fresh", "code"), [(34, 0, 2), (46, 2, 1)])
+def test_the_budget_is_an_upper_bound_and_suspects_that_it_leaves_are_no_verdict(
+    compare, budget: int, fresh: int, code: int
+) -> None:
+    machine = Machine(0.02, slower={"w.w3": 1.15})
+    found, document, said = compare(machine, f"--budget={budget}")
+    assert machine.clock_s <= budget
+    assert (found, machine.fresh("w.w3")) == (code, fresh)
+    assert f"the budget of {budget} s is spent" in document["notes"]
+    assert words(document)["w.w3"] == ("slower" if code == 1 else "inconclusive")
+    assert "of which --budget leaves " in said
+
+
+def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
+    code, document, said = compare(Machine(), "--budget=20")
+    assert (code, document) == (2, None)
+    assert "--budget allows 1.8 pairs of 11 s, but screening takes 3: use --budget 118 or more" in said
+
+
+def test_the_first_proven_slowdown_ends_it_on_request(compare) -> None:
+    slower = {"w.w3": 1.5, "w.w5": 1.07}
+    plain, fast = Machine(0.02, slower=slower), Machine(0.02, slower=slower)
+    assert compare(plain)[0] == 1
+    code, document, _ = compare(fast, "--fail-fast", "-o", f"{plain.folder}-fast")
+    assert code == 1
+    assert words(document)["w.w3"] == "slower"
+    assert len(fast.measured) < len(plain.measured)
+    assert "ended at the first proven slowdown (--fail-fast)" in document["notes"]
+
+
+def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:
+    machine = Machine(0.01, slower={"w.w3": 1.3})
+    machine.held_up = {("new", 4): "w.w3", ("base", 5): "w.w3"}
+    code, document, _ = compare(machine, "--pairs=4")
+    assert (code, words(document)["w.w3"]) == (1, "slower")
+    assert machine.fresh("w.w3") == LEAST_FRESH + 1
+    assert min(document["cases"][3]["processes"].values()) == LEAST_FRESH
+
+
+def test_a_job_whose_pairs_cannot_be_used_gives_up_with_two(compare) -> None:
+    machine = Machine(0.01, slower={"w.w3": 1.3})
+    machine.held_up = {("new", number): "w.w3" for number in range(1, 100, 2)}
+    machine.held_up |= {("base", number): "w.w3" for number in range(1, 100)}
+    code, document, _ = compare(machine)
+    assert code == 2
+    (case,) = (case for case in document["cases"] if case["verdict"] == "inconclusive")
+    assert case["reason"].startswith("machine busy: something held up ")
+    assert machine.clock_s < 900
+
+
+def test_what_cannot_be_measured_any_more_is_judged_by_what_was(compare) -> None:
+    machine = Machine(slower={"w.w3": 1.3})
+    machine.breaks_at = 2
+    code, document, said = compare(machine)
+    assert (code, document["pairs"]) == (2, 2)
+    assert "can't measure; judged by the 2 complete pairs" in said
+    first = Machine()
+    first.breaks_at = 0
+    assert compare(first, "-o", str(first.clock_s))[0] == 2
+
+
+def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
+    _, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=4")
+    undecided = [case for case in document["cases"] if case["verdict"] == "inconclusive"]
+    assert undecided
+    assert all(
+        re.match(r"about \d+ more pairs would detect|only more than 100 pairs", case["advice"]) for case in undecided
+    )
+    assert any("min" in note and note.endswith("left") for note in document["notes"])
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.25])
+def test_stored_runs_are_a_screening_too(compare, tmp_path: Path, factor: float) -> None:
+    """In the stored runs w.w3 was slower, by chance or because it is."""
+    stored = Machine(0.02, slower={"w.w3": 1.25})
+    stored.folder = tmp_path / "stored"
+    files = {side: [str(stored.run(side, number, NAMES, None)) for number in range(3)] for side in ("base", "new")}
+    machine = Machine(0.004, slower={"w.w3": factor})
+    sides = ["--base", *files["base"], "--new", *files["new"], "--confirm", sys.executable, sys.executable]
+    code, document, _ = compare(machine, sides=sides)
+    assert (code, words(document)["w.w3"]) == ((0, "same") if factor == 1.0 else (1, "slower"))
+    assert all(stage == "confirm" and "w.w3" in names for stage, names in machine.measured)
+
+
+def test_an_interrupted_comparison_is_judged_by_its_complete_pairs(compare) -> None:
+    machine = Machine()
+    machine.interrupted = True
+    code, document, _ = compare(machine)
+    assert (code, document["pairs"]) == (3, 0)
+    assert "interrupted: judged by the pairs that were complete" in document["notes"]
+
+
+def test_noisy_suspects_get_more_pairs_than_quiet_ones() -> None:
+    from gpubench.compare.samples import CaseKey
+    from gpubench.compare.verdict import INCONCLUSIVE, Verdict
+    from gpubench.statistics import Interval
+
+    def suspect(name: str, ratio: float, spread: float) -> Verdict:
+        return Verdict(
+            CaseKey(name, "", ""), INCONCLUSIVE, Interval(ratio, 0.5, 2, ""), 1, ratio, None, (3, 3), spread=spread
+        )
+
+    planned = planned_pairs([suspect("a", 1.3, 0.01), suspect("b", 1.3, 0.08), suspect("c", 1.06, 0.08)], 0.05, 20)
+    quiet, noisy, hopeless = planned.values()
+    assert (quiet, hopeless) == (LEAST_FRESH, 20)
+    assert quiet < noisy < hopeless
