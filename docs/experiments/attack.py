@@ -52,7 +52,7 @@ STUB = ["gpubench of a fork"]
 """The same command line, journal, supervisor and report, see :class:`Fork`."""
 ONE_IN = 10
 """So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
-RUN_WORDS = ["run", "--no-charts", "--no-ceilings", "--device=cpu"]
+RUN_WORDS = ["run", "--charts=none", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
 REPORT = [*GPUBENCH, "report"]
 CASES = 10
@@ -113,7 +113,7 @@ def _import_all() -> None:
     """What a run and its report import."""
     with tempfile.TemporaryDirectory(prefix="imports-") as name:
         (Path(name) / "run.json").write_text(json.dumps(mutations.RUNS[0]))
-        _commands([["report", f"{name}/run.json", "-o", f"{name}/out", "--no-charts"], ["run", "--help"]])
+        _commands([["report", f"{name}/run.json", "-o", f"{name}/out", "--charts=none"], ["run", "--help"]])
 
 
 def _in_fork(words: list[str], folder: Path, output: Path) -> None:
@@ -245,7 +245,7 @@ def _resumed(folder: Path, program: list[str], start: list[str]) -> Broken:
             return [f"unreadable: {error}"]
         measured = [event for event in events if event["event"] == "end" and event["status"] == "ok"]
         ended = {(event["fullname"], event["process"]): event["benchmark"]["stats"]["data"] for event in measured}
-    done = call([*program, "run", "--no-charts", "--resume", "out"] if b'"event": "run"' in before else start, folder)
+    done = call([*program, "run", "--charts=none", "--resume", "out"] if b'"event": "run"' in before else start, folder)
     if not (folder / "out/run.json").exists():
         return [f"no run file after it was resumed: {done.stderr[-300:]}"]
     names, refused = rows_of(folder / "out/run.json")
@@ -298,7 +298,7 @@ def _judged(folder: Path, done: subprocess.CompletedProcess[str]) -> Broken:
     broken += [f"no reason: {case}" for case, reason in refused.items() if not reason]
     broken += _slower(folder / "out/run.json") + traceback_in(done) + left_over(folder)
     for again in (
-        ["report", "out/run.json", "-o", "again", "--no-charts"],
+        ["report", "out/run.json", "-o", "again", "--charts=none"],
         ["show", "out"],
         ["export", "out/run.json", "--to=csv"],
     ):
@@ -395,7 +395,7 @@ def damaged_file(number: int) -> Broken:
         export = ["export", str(path), "-o", f"{name}/exported", f"--to={EXPORTS[number % len(EXPORTS)]}"]
         compare = ["compare", "--base", str(sound), "--new", str(path), "--across-machines"]
         further = (["show", str(path)], export, compare)[number // len(EXPORTS) % 3]
-        broken = _commands([["report", str(path), "-o", f"{name}/out", "--no-charts"]])
+        broken = _commands([["report", str(path), "-o", f"{name}/out", "--charts=none"]])
         broken += _commands([further], (0, 1, 2, 3) if further is compare else (0, 2))
         return broken + _tables(Path(name) / "out")
 
@@ -430,7 +430,7 @@ def damaged_journal(number: int) -> Broken:
         journal.write_bytes(content)
         broken = _commands([["recover", str(journal), "-o", f"{name}/recovered.json"]])
         with _nothing_measured():
-            broken += _commands([["run", "--resume", str(out), "--no-charts"]], (0, 1, 2))
+            broken += _commands([["run", "--resume", str(out), "--charts=none"]], (0, 1, 2))
         broken += ["journal deleted"] if not journal.exists() else []
         broken += ["journal changed"] if not journal.read_bytes().startswith(content) else []
         return broken + _tables(out)
@@ -474,7 +474,7 @@ def named(number: int) -> Broken:
         broken = _commands(
             [
                 ["report", str(path), "-o", str(out), "--charts=all"],
-                ["report", str(folder), "-o", str(out / "again"), "--no-charts"],
+                ["report", str(folder), "-o", str(out / "again"), "--charts=none"],
                 ["show", str(path)],
                 *(["export", str(path), "-o", f"{folder}/exported.{to}", f"--to={to}"] for to in EXPORTS),
                 ["compare", "--base", str(path), "--new", str(path), "--format=markdown"],
@@ -605,7 +605,7 @@ def _writers(name: str, folder: Path) -> list[list[str]]:
     if "/x." in name:
         plain = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "test_suite.py"]
         return [[*plain, "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=out/x.json"]]
-    report = [*REPORT, str(ROOT / "results/xeon-2-cores/run.json"), "-o", "out", "--no-charts"]
+    report = [*REPORT, str(ROOT / "results/xeon-2-cores/run.json"), "-o", "out", "--charts=none"]
     drawn_too = [*report[:-1], "--charts=default"] if "charts" in name else report
     return [[*RUN, "test_suite.py", "--preset=smoke", "--processes=1"], drawn_too]
 
@@ -634,7 +634,7 @@ ODD = [
 """Commands that can do nothing, in a folder that :func:`odd_command` fills."""
 FULL = [
     *("--help", "--version", "env", "run --help", "show sound.json", "export sound.json --to=csv"),
-    *("report sound.json -o out --no-charts", "compare --base sound.json --new sound.json"),
+    *("report sound.json -o out --charts none", "compare --base sound.json --new sound.json"),
 ]
 """Commands that print, onto a full device."""
 

@@ -91,7 +91,7 @@ def by_magic(folder: Path) -> Result:
 
 def by_fixture(folder: Path) -> Result:
     (folder / "test_mine.py").write_text(TEST)
-    words = [*GPUBENCH, "run", "test_mine.py", "--processes", "1", "--no-charts", *OPTIONS.split(), "-o", "out"]
+    words = [*GPUBENCH, "run", "test_mine.py", "--processes", "1", "--charts=none", *OPTIONS.split(), "-o", "out"]
     subprocess.run(words, cwd=folder, capture_output=True, check=True)
     return first(gpubench.load(folder / "out/run.json"))
 

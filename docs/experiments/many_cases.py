@@ -33,8 +33,8 @@ def main() -> int:
             journals.made_up(folder / "run.ledger.jsonl", count, PROCESSES, SAMPLES)
             commands = {
                 "recover": ["recover", str(folder), "-o", f"{name}/recovered.json"],
-                "run --resume --no-charts": ["run", "--resume", str(folder), "--no-charts"],
-                "report --no-charts": ["report", str(folder / "run.json"), "-o", f"{name}/out", "--no-charts"],
+                "run --resume --charts none": ["run", "--resume", str(folder), "--charts=none"],
+                "report --charts none": ["report", str(folder / "run.json"), "-o", f"{name}/out", "--charts=none"],
             }
             for what, words in commands.items():
                 cost = measure_command(words)

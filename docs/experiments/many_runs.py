@@ -91,7 +91,7 @@ def measure_command(words: list[str]) -> Cost:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, nargs="+", default=[250, 500, 1000])
-    parser.add_argument("--no-charts", action="store_true", help="leave out the report with charts")
+    parser.add_argument("--charts=none", action="store_true", help="leave out the report with charts")
     args = parser.parse_args()
     print("| run files | command | time | CPU time | memory |\n|---:|---|---:|---:|---:|")
     for count in args.runs:
@@ -102,7 +102,7 @@ def main() -> int:
             half = [str(path) for path in sorted(folder.iterdir())]
             commands = {
                 "compare, half a side": ["compare", "--base", *half[: count // 2], "--new", *half[count // 2 :]],
-                "report --no-charts": ["report", str(folder), "-o", f"{name}/out", "--no-charts"],
+                "report --charts none": ["report", str(folder), "-o", f"{name}/out", "--charts=none"],
                 "report --format svg": ["report", str(folder), "-o", f"{name}/out", "--format", "svg"],
             }
             if args.no_charts:

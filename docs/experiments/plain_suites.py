@@ -69,7 +69,7 @@ def by_pytest(files: list[str], out: Path, *options: str) -> Path:
 
 
 def by_gpubench(files: list[str], out: Path, *options: str, folder: Path = Path()) -> Path:
-    command = [sys.executable, "-m", "gpubench", "run", *files, "--no-charts", "-o", str(out), *options]
+    command = [sys.executable, "-m", "gpubench", "run", *files, "--charts=none", "-o", str(out), *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if not (out / "run.json").exists():
         raise SystemExit(f"plain_suites: gpubench wrote no results: {done.stderr[-500:]}")

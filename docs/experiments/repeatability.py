@@ -38,7 +38,7 @@ def geometric(times: Times) -> float:
 
 
 def measure(processes: int, folder: Path) -> dict[str, Times]:
-    command = [sys.executable, "-m", "gpubench", "run", "--device=cpu", "--no-charts", f"--processes={processes}"]
+    command = [sys.executable, "-m", "gpubench", "run", "--device=cpu", "--charts=none", f"--processes={processes}"]
     command += ["-k", " or ".join(CASES), "-o", str(folder)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode:

@@ -358,12 +358,12 @@ def reference(call: Call, step: Step) -> str:
     files = [f"benchmarks/test_{name}.py" for name in step.families]
     files = [str(ROOT / name) for name in (call.suite or files)]
     preset = "smoke" if call.small else step.preset
-    fresh = [*files, f"--preset={preset}", "--processes=3", "--no-charts", "-o", str(folder)]
+    fresh = [*files, f"--preset={preset}", "--processes=3", "--charts=none", "-o", str(folder)]
     if call.device != "cuda":
         fresh.insert(len(files), f"--device={call.device}")
     ledger = folder / "run.ledger.jsonl"
     if adopt(ledger, files):
-        code = run(call, step, ["-m", "gpubench", "run", "--resume", str(folder), "--no-charts"], call.left_s)
+        code = run(call, step, ["-m", "gpubench", "run", "--resume", str(folder), "--charts=none"], call.left_s)
         if code == 2:  # another machine or code: what was measured elsewhere is kept beside
             number = sum(1 for _ in call.work.glob(f"{folder.name}.before-*")) + 1
             folder.rename(folder.with_name(f"{folder.name}.before-{number}"))

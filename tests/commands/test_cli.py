@@ -26,7 +26,7 @@ def odd(tmp_path):
 @pytest.mark.parametrize(
     "words",
     ["show GONE", "recover GONE", "report GONE -o out", "run --resume FOLDER", "run GONE", "show RUN --ODD", "ODD",
-     "compare --base RUN --new RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --no-charts"],
+     "compare --base RUN --new RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --charts none"],
 )  # fmt: skip
 def test_a_name_acts_on_no_terminal(odd, words, capsys):
     places = {"GONE": f"{odd}.gone", "FOLDER": str(odd.parent), "RUN": str(odd), "ODD": NAME}

@@ -106,7 +106,7 @@ def test_runs_in_folders_of_their_own(save, tmp_path: Path, capsys) -> None:
 def test_a_reader_that_has_gone_is_no_verdict(save, tmp_path: Path, words) -> None:
     run = save("run.json", run_file())  # fits into a buffer, so that the last flush fails
     more = {"compare": ["--base", run, "--new", run], "export": [run, "--to=bmf"]}
-    more["report"] = [run, "--no-charts", "-o", str(tmp_path / "out")]
+    more["report"] = [run, "--charts=none", "-o", str(tmp_path / "out")]
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "gpubench", *words, *more[words[0]]]
@@ -571,7 +571,7 @@ def test_tests_are_called_by_their_ids_without_what_all_share(save, capsys, name
         mark["fullname"] = name
     path = save("run.json", data)
     assert main(["compare", path, save("again.json", data | {"datetime": "2026-02-01T12:00:00+00:00"})]) == 0
-    assert f"│ {called} " in capsys.readouterr().out
+    assert f"  {called} " in capsys.readouterr().out.replace("\n", "\n  ")
     assert main(["compare", path, path.replace("run.json", "again.json"), "-k", "x.f or y.f"]) == 0
 
 

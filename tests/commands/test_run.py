@@ -33,7 +33,7 @@ def test_sleep(gpubench, n):
 
 
 FIRST = f"gpubench run: {FIRST_WORDS}"
-SMOKE = ("--preset=smoke", "--no-ceilings", "--no-charts")
+SMOKE = ("--preset=smoke", "--no-ceilings", "--charts=none")
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     text = (folder / "out/run.json").read_text()
     assert '"fullname": "test_mine.py::' in text
     assert str(tmp_path) not in text
-    again = gpubench("run", "--resume", str(folder / "out"), "--no-charts", cwd="/")
+    again = gpubench("run", "--resume", str(folder / "out"), "--charts=none", cwd="/")
     assert again.returncode == 0, again.stderr
     assert "nothing is missing" in again.stderr
 
@@ -197,7 +197,7 @@ def test_it(benchmark):
 
 def test_a_suite_without_torch_is_measured_without_it(folder):
     (folder / "test_mine.py").write_text(LIGHT)
-    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--no-charts", cwd=folder, start=True)
+    done = gpubench("run", "test_mine.py", "--preset=quick", "--processes=2", "--charts=none", cwd=folder, start=True)
     assert done.returncode == 0, done.stderr
     run = json.loads((folder / "out/run.json").read_text())
     (benchmark,) = run["benchmarks"]
@@ -226,7 +226,7 @@ def test_all_skipped_for_a_reason_is_no_failure(folder):
 
 
 def test_a_device_that_is_named_and_absent_ends_the_run(folder):
-    done = gpubench("run", "test_mine.py", "--device=cpu", "--device=xpu", "--no-charts", cwd=folder)
+    done = gpubench("run", "test_mine.py", "--device=cpu", "--device=xpu", "--charts=none", cwd=folder)
     assert done.returncode == 2
     assert "xpu:0 is not available: " in done.stderr.splitlines()[-1]
     assert not (folder / "out/run.json").exists()
@@ -416,7 +416,7 @@ def project(folder):
 
 def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     (project / "below").mkdir()
-    done = gpubench("run", "--no-charts", cwd=project / "below")
+    done = gpubench("run", "--charts=none", cwd=project / "below")
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     files = ", ".join(f"../checks/test_{name}.py" for name in ("mine", "plain"))

@@ -143,7 +143,7 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     assert [row[3] for row in rows] == ["n=8", "n=16", "n=32"]
     assert "On the CPU, n=32: torch.mm(a, b) is " in done.stdout
     shown = gpubench("show", "mine.json", cwd=tmp_path)
-    reported = gpubench("report", "mine.json", "-o", "out", "--no-charts", cwd=tmp_path)
+    reported = gpubench("report", "mine.json", "-o", "out", "--charts=none", cwd=tmp_path)
     assert (shown.returncode, reported.returncode) == (0, 0)
     summary, page = ((tmp_path / "out" / name).read_text() for name in ("summary.md", "report.html"))
     read_by_people = done.stdout, done.stderr, shown.stdout, reported.stdout, summary, page

@@ -88,7 +88,7 @@ def backend_and_suite(folder: Path) -> Iterator[None]:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--no-charts", *options]
+    words = ["run", "test_theirs.py", "--preset=smoke", "--no-ceilings", "--charts=none", *options]
     with backend_and_suite(folder):
         return gpubench(*words, cwd=folder)
 

@@ -22,7 +22,7 @@ def stub(monkeypatch):
 
 def run(folder, *options):
     (folder / "test_good.py").touch()
-    return gpubench("run", "--no-charts", "--processes=1", "test_good.py", *options, cwd=folder)
+    return gpubench("run", "--charts=none", "--processes=1", "test_good.py", *options, cwd=folder)
 
 
 @pytest.mark.parametrize(

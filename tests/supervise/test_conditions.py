@@ -36,7 +36,7 @@ def gpubench(folder, *arguments, without=(), limit=None, **changes):
     environment.pop("PYTEST_CURRENT_TEST", None)
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # with no room, Python would leave half a .pyc for everybody after
     return subprocess.run(
-        [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--preset=smoke", "--processes=1", "--no-charts",
+        [sys.executable, "-m", "gpubench", "run", "test_mine.py", "--preset=smoke", "--processes=1", "--charts=none",
          *([] if limit else ["--no-ceilings"]), *arguments],
         capture_output=True, cwd=folder, timeout=120, env=environment, stdin=subprocess.DEVNULL,
         preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) if limit else None,
@@ -263,7 +263,7 @@ def test_no_home_folder(folder, home):
 
 def without_streams(folder):
     """The command started by something that gave it no standard input, output or errors at all."""
-    command = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --no-charts --no-ceilings"
+    command = f"{sys.executable} -m gpubench run test_mine.py --preset=smoke --processes=1 --charts none --no-ceilings"
     return subprocess.run(["sh", "-c", f"exec {command} <&- >&- 2>&-"], cwd=folder, capture_output=True, timeout=120)
 
 

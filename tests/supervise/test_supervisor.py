@@ -129,7 +129,7 @@ SMOKE = ("--preset=smoke", "--no-ceilings")
 
 
 def run(folder, *arguments):
-    return gpubench("run", "--no-charts", *arguments, cwd=folder)
+    return gpubench("run", "--charts=none", *arguments, cwd=folder)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def stub(monkeypatch):
 
 def start(folder, *arguments):
     return subprocess.Popen(
-        [sys.executable, "-m", "gpubench", "run", "--no-charts", *arguments],
+        [sys.executable, "-m", "gpubench", "run", "--charts=none", *arguments],
         cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -221,7 +221,7 @@ def test_a_process_that_hangs_outside_of_a_case_is_ended(child, monkeypatch):
 def test_a_hang_before_the_first_case_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measuring, "SILENCE_S", 1.0)
     (tmp_path / "test_hang.py").write_text("import time\ntime.sleep(1000)\n")
-    told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--no-charts"])
+    told = cli.main(["run", str(tmp_path), "-o", str(tmp_path / "out"), "--deadline=2", "--charts=none"])
     assert told == 1
     assert "measuring no benchmark and said nothing for 2 s: it was ended" in capsys.readouterr().err
 
