@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
 from ..format import bytes_text, seconds_text
-from ..runfile.flags import FEW, NOISY, Flag
+from ..runfile.flags import FEW, NOISY, WAITING, Flag
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, most, utilisation
 from .budget import MIN_WAITS
@@ -215,7 +215,7 @@ def waiting(rounds_s: Sequence[float], threads: int, contended: bool) -> Iterato
         several = sum(times > 1 for times in Counter(met).values()) > 1
         if len(met) > max(MANY_ON_TICKS if several else ALL_ON_TICKS, 3 / count) * count and (several or contended):
             seen = f"{len(met)} of {count} rounds lasted whole ticks of {seconds_text(tick_s)} of the scheduler"
-            yield Flag("waiting", f"{seen}, in which {threads} threads waited for each other")
+            yield Flag(WAITING, f"{seen}, in which {threads} threads waited for each other")
             return
 
 

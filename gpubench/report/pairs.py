@@ -142,6 +142,8 @@ class Pair:
     @property
     def doubt(self) -> Doubt | None:
         """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
+        if self.base.waited or self.other.waited:
+            return Doubt.WAITED
         return Doubt.TOO_NOISY if _says_nothing(self.values) else None
 
     @property

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
 from ..intervals import Interval, median_interval
+from ..runfile.flags import WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
@@ -33,6 +34,7 @@ class Doubt(StrEnum):
     """Why no number of a result, or no speedup of a pair, is shown to people."""
 
     TOO_NOISY = "unknown (too noisy)"
+    WAITED = "unknown (threads waited)"
     ABOVE_PEAK = "above the measured peak"
 
 
@@ -199,7 +201,12 @@ class Measured(Row):
     @property
     def doubt(self) -> Doubt | None:
         """Why none of its rates is shown to people."""
-        return Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
+        return Doubt.WAITED if self.waited else Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
+
+    @property
+    def waited(self) -> bool:
+        """Whether its time is that of threads which waited for the scheduler."""
+        return WAITING in self.flags
 
 
 def too_noisy(low: float | None, high: float | None) -> bool:

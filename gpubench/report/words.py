@@ -225,6 +225,8 @@ def with_copies(pair: Pair) -> str:
     """The speedup with inputs and results copied for every call."""
     if pair.copies is None:
         return NO_VALUE
+    if pair.doubt is Doubt.WAITED:
+        return pair.doubt
     return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
 
 
@@ -250,6 +252,8 @@ def starred_time(seconds: float, doubtful: bool) -> str:
 
 def precision(row: Measured) -> str:
     """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range."""
+    if row.waited:
+        return "waited"
     width = row.interval.high - row.interval.low if row.interval else row.times.iqr_s
     share, sign = width / 2 / row.time_s, "±" if row.interval else "~"
     return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"

@@ -27,6 +27,8 @@ class Advice:
     remedy: str
 
 
+WAITING = "waiting"
+"""The flag of a time that is the scheduler's: it is compared with nothing."""
 NOISY = 0.15
 """Spread (IQR over median) above which a median of a few rounds says little."""
 FEW = 5
@@ -60,7 +62,7 @@ ADVICE = {
         "other programs used the same cores or the same GPU",
         "close other programs, or leave a core free (--threads); on a shared machine use compare --interleave",
     ),
-    "waiting": Advice(
+    WAITING: Advice(
         "other programs used the cores, and the threads of one operation waited for each other until the scheduler let"
         " them go on: the time is the scheduler's, not the code's",
         "measure with one thread: --threads 1",

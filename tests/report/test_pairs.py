@@ -10,9 +10,9 @@ import pytest
 import records
 
 from gpubench.errors import UsageError
-from gpubench.report import pairs
+from gpubench.report import pairs, words
 from gpubench.report.columns import speedup_columns
-from gpubench.report.pairs import LeftOut, Pair
+from gpubench.report.pairs import LeftOut, Pair, Verdict
 from gpubench.report.render import csv_text
 from gpubench.report.study import Study
 from gpubench.runfile import reader
@@ -373,3 +373,13 @@ def test_another_library_leads_only_where_torch_has_no_pair(tmp_path: Path) -> N
     assert [pair.other.library for pair in pairs.leading(both)] == [""]
     across = compared([run(tmp_path, marks)], "cuda:0")
     assert pairs.leading(across) == across
+
+
+def test_a_time_of_threads_that_waited_is_compared_with_nothing(tmp_path: Path) -> None:
+    """28 ms of a product that takes 0.3 ms on one thread gave a GPU a hundred times its speedup, ±<1%."""
+    marks = [mark("cpu", 28e-3, flags=("waiting",)), mark("cuda:0", 1e-3)]
+    study = Study([run(tmp_path, marks)])
+    (pair,) = study.pairs
+    assert words.ratio(pair) == words.speedup(pair) == "unknown (threads waited)"
+    assert pair.verdict is Verdict.UNSURE
+    assert [words.precision(row) for row in study.measured] == ["waited", "~2%"]
