@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 specification = importlib.util.spec_from_file_location("tutorial", ROOT / "docs/tutorial.py")
 tutorial = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(tutorial)
-SIMULATED = "WARNING: Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
+SIMULATED = "WARNING: Times of the Simulated accelerator come from a model, not from hardware. Don't quote them."
 NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
 FINDINGS = ("size", "copies", "precision", "allocation", "launch", "first")
 

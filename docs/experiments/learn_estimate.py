@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.estimate.cards import Gpu, find_card, read_cards
+from gpubench.estimate.datasheets import Gpu, find_card, read_cards
 from gpubench.estimate.model import LEARNED, Factor, arithmetic_s, crowding_of, likely, memory_s, shortest
 from gpubench.runfile.schema import Operators, Work
 

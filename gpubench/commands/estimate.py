@@ -17,7 +17,7 @@ from ..runfile.matching import matcher, nothing_matches
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    from ..estimate.cards import Gpu
+    from ..estimate.datasheets import Gpu
     from ..estimate.outlook import Job, MeasuredRun, Outlook
     from ..runfile.schema import Run
 
@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
-    from ..estimate import tables
-    from ..estimate.cards import read_cards
+    from ..estimate import printing
+    from ..estimate.datasheets import read_cards
 
     cards, sources = read_cards(args.cards)
     if args.listed:
-        print(writable(tables.list_text(cards, sources), sys.stdout.encoding))
+        print(writable(printing.list_text(cards, sources), sys.stdout.encoding))
         return 0
     if args.run is None:
         raise UsageError("name a results file: gpubench estimate out/run.json --gpu L4; --list shows the GPUs")
@@ -64,20 +64,20 @@ def main(args: argparse.Namespace) -> int:
     jobs = _chosen_jobs(run, args.expression)
     estimates = estimates_of(jobs, targets)
     if form == "table" and not args.output:
-        tables.show(estimates, prices, every=args.expression is not None)
+        printing.show(estimates, prices, every=args.expression is not None)
         return 0
     _write(_text(form, estimates, prices, run, args), args)
     return 0
 
 
 def _text(form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace) -> str:
-    from ..estimate import tables
+    from ..estimate import printing
 
     if form == "csv":
-        return tables.as_csv(estimates, prices)
+        return printing.as_csv(estimates, prices)
     if form == "json":
-        return tables.as_json(estimates, prices, run.machine.label)
-    return tables.as_markdown(estimates, prices, every=args.expression is not None)
+        return printing.as_json(estimates, prices, run.machine.label)
+    return printing.as_markdown(estimates, prices, every=args.expression is not None)
 
 
 def _form_of(output: str | None) -> str:
@@ -102,7 +102,7 @@ def _write(text: str, args: argparse.Namespace) -> None:
 
 def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
     """What ``--gpu`` names. Raises UsageError or RunFileError."""
-    from ..estimate.cards import read_cards
+    from ..estimate.datasheets import read_cards
 
     cards = read_cards()[0] if names else {}
     return [target_of(name, cards) for name in dict.fromkeys(names)]
@@ -110,10 +110,10 @@ def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
 
 def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
     """Print what these GPUs could bring to all that a run timed on its CPU."""
-    from ..estimate import tables
+    from ..estimate import printing
 
     print()
-    tables.show(estimates_of(_chosen_jobs(run, None), targets), {}, every=True)
+    printing.show(estimates_of(_chosen_jobs(run, None), targets), {}, every=True)
 
 
 def sole_run(path: str) -> Run:
@@ -128,7 +128,7 @@ def sole_run(path: str) -> Run:
 
 def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
     """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
-    from ..estimate.cards import find_card
+    from ..estimate.datasheets import find_card
     from ..estimate.outlook import MeasuredRun
     from ..runfile.folder import not_there
 
@@ -143,8 +143,8 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
 
 
 def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
-    from ..estimate.cards import find_card
-    from ..estimate.tables import CPU_PRICE
+    from ..estimate.datasheets import find_card
+    from ..estimate.printing import CPU_PRICE
 
     prices = {}
     for words in given:
@@ -180,7 +180,7 @@ def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
 
 def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
     """Every job on every card, card by card."""
-    from ..estimate.cards import Gpu
+    from ..estimate.datasheets import Gpu
     from ..estimate.outlook import outlook_of
 
     return [

@@ -21,6 +21,7 @@ from .verdict import (
     NOT_SUSPECT,
     SAME,
     SLOWER,
+    SMOKE_RUN,
     Terms,
     Verdict,
     judge,
@@ -80,7 +81,13 @@ class Comparison:
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
             return EXIT_SLOWDOWN
-        return EXIT_UNABLE if self.unable else EXIT_NO_SLOWDOWN
+        return EXIT_UNABLE if self.unable and not self.tried else EXIT_NO_SLOWDOWN
+
+    @property
+    def tried(self) -> bool:
+        """Whether nothing but smoke runs was compared, which prove nothing and only show that both sides can be
+        measured."""
+        return all(each.reason == SMOKE_RUN for each in self.verdicts)
 
     @property
     def verdict(self) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from ..runfile.schema import Operators, Work
-from .cards import Gpu
+from .datasheets import Gpu
 
 LEARNED = Path(__file__).with_name("factors.json")
 SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3

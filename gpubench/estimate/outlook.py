@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
 from ..runfile.utilisation import compute_dtype
-from .cards import Figures, Gpu, Sourced
+from .datasheets import Figures, Gpu, Sourced
 from .model import likely, shortest
 
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (

@@ -36,7 +36,7 @@ PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 LONG_RUN_S, SUSTAINED_IN = 60.0, ("quick", "full")
 """What a process has to take before its devices' sustained rates are measured, and the presets that do."""
 MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-MEASURING_FILES = ("format.py", "options.py", "statistics.py")
+MEASURING_FILES = ("format.py", "intervals.py", "options.py", "statistics.py")
 """Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
 
 

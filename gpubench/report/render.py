@@ -78,7 +78,7 @@ def terminal(table: Table, width: int, title: bool = True) -> list[str]:
         grid.add_column(Text(head), justify="right" if right else "left", overflow="fold")
     for row in table.rows:
         grid.add_row(*map(Text, row))
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False)
     console.print(*([Text(table.title)] if title and table.title else []), grid, sep="\n")
     if table.footnote:
         console.print(Text(table.footnote))

@@ -151,7 +151,7 @@ def _name_of(row: Row, threads: int | None, labels: Mapping[tuple[str, str], str
         return shorten(brief_name(device_label(row.run, "")) or "unknown device", _LONGEST_DEVICE)
     known = labels.get((device.name, device.label)) or brief_name(device.label)
     known = shorten(known or ("CPU" if device.name == "cpu" else device.name), _LONGEST_DEVICE)
-    if device.simulated:
+    if device.simulated and "simulated" not in known.lower():
         known += " (simulated)"
     if row.library:
         label = implementation_label(row.library)

@@ -88,7 +88,7 @@ def test_times_copies_and_peaks_are_those_of_the_model(results):
 
 
 def test_every_screen_says_that_it_is_simulated(results):
-    warning = "Times of the Simulated accelerator come from a model, not from hardware: don't quote them."
+    warning = "Times of the Simulated accelerator come from a model, not from hardware. Don't quote them."
     assert f"WARNING: {warning}" in str(results)
     assert "Simulated" in results._repr_html_()
     assert set(results.df["device_name"].dropna()) > {"Simulated accelerator"}
@@ -105,7 +105,7 @@ def test_every_picture_says_that_it_is_simulated(tmp_path):
     ]
     results = Results.load(run_file(tmp_path / "run.json", True, marks))
     for kind in ("speedup", "rate", "time"):
-        (svg,) = render(figures_of(results.table, kind, {})[:1], ["svg"], ["light"]).values()
+        (svg,) = render(figures_of(results.study, kind)[:1], ["svg"], ["light"]).values()
         assert b"Simulated accelerator" in svg
     title = results.plot(ax=Figure().subplots()).get_title()
     assert title == "Simulated accelerator: times of a model, not of hardware"

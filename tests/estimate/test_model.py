@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.estimate.cards import Figures, Gpu, Sourced, find_card, read_cards
+from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_cards
 from gpubench.estimate.model import (
     LEAST_CALL_S,
     SAFETY,

@@ -218,9 +218,8 @@ def test_what_no_reader_takes_costs_one_case_and_not_the_file(pytester, supervis
         }
         assert sorted(statuses.values()) == ["error", "error", "ok", "ok"]
     reasons = [row["reason"] for row in json.loads(Path("made.json").read_text())["gpubench"]["unmeasured"]]
-    assert [reason.partition(":")[2].split(":")[0] for reason in reasons] == [
-        " stats.min", " extra_info.gpubench.processes[0].median_s"
-    ]  # fmt: skip
+    places = ("stats.min", "extra_info.gpubench.processes[0].median_s")
+    assert [place in reason for place, reason in zip(places, reasons, strict=True)] == [True, True]
 
 
 def test_more_benchmarks_than_can_be_read_again_are_refused_before_measuring(pytester, monkeypatch):
@@ -347,7 +346,7 @@ def test_a_result_that_nobody_could_read_costs_its_test_alone_and_says_why(pytes
     run = assemble(read_ledger(journal))
     assert [benchmark["name"] for benchmark in run["benchmarks"]] == ["test_sound"]
     reasons = {row["name"]: row["reason"] for row in run["gpubench"]["unmeasured"]}
-    negative = "RunFileError: result: benchmarks[0].stats.min: expected a finite number of at least 0, found -5.0"
+    negative = "RunFileError: its result: stats.min: expected a number >= 0.0"
     assert reasons.pop("test_negative") == f"the result can't be kept: {negative}"
     assert reasons.pop("test_no_extra").startswith("the result can't be kept: TypeError: 'NoneType' object")
     assert reasons.pop("test_cleared").startswith("the result can't be kept: ")

@@ -316,6 +316,8 @@ def test_each_side_has_its_own_root_and_a_line_on_the_options_it_leaves_out(
         folder.mkdir(parents=True)
     said: list[str] = []
     sides = [Environment(name, Interpreter(folder=each.parent), (str(each),)) for name, each in folders.items()]
-    assert Interleave(turns.folder, *sides, ["-q"], 1.0, said.append).collect() == {"base": ["a"], "new": ["a"]}
+    both = Interleave(turns.folder, *sides, ["-q"], 1.0, said.append)
+    both.collect()
+    assert both.collected == {"base": ["a"], "new": ["a"]}
     assert started == [[f"--rootdir={turns.folder / name}", "-q"] for name in folders]
     assert said == ["new: ignoring options of pytest that don't go with measuring: -n, --cov"]

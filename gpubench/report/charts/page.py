@@ -136,6 +136,16 @@ class Page:
         assert engine is not None
         engine.execute(self.canvas)
 
+    def settle(self) -> None:
+        """Lay the panels out for good, to a millionth of the page: constrained layout's last digits differ from one
+        process to the next, and a file that is drawn anew shall be the same."""
+        if self.canvas.get_layout_engine() is None:
+            return
+        self.lay_out()
+        self.canvas.set_layout_engine("none")
+        for axes in self.canvas.axes:
+            axes.set_position([round(float(each), 6) for each in axes.get_position().bounds])
+
     def halo(self) -> dict[str, Any]:
         """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
         return {"boxstyle": "square,pad=0.1", "facecolor": self.ink("page"), "edgecolor": "none", "alpha": 0.7}

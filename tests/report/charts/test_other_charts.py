@@ -40,7 +40,7 @@ def test_the_headline_names_10_to_16_settings_and_writes_their_values(tmp_path: 
     entries = rows_of(figure).entries
     assert 10 <= len(entries) <= 16
     assert [*dict.fromkeys(entry.group for entry in entries)] == [
-        "n × n matrix products", "Other matrix products", "Running networks", "Elementwise work"
+        "Matrix products", "Networks", "Other matrix products", "Elementwise work"
     ]  # fmt: skip
     assert all(entry.detail for entry in entries)
     shown = words(drawn(figure))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..format import counted, ratio_text, seconds_text
 from ..runfile.matching import shown_name
-from .cards import Figures, Gpu
+from .datasheets import Figures, Gpu
 from .outlook import (
     MODELLED,
     NO,
