@@ -368,6 +368,10 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
     return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count, spread=spread)
 
 
+def _remedy(unfit: str) -> str:
+    return TRIED_ONLY if unfit == SMOKE_RUN else BUSY
+
+
 def _is_same(each: Verdict, terms: Terms) -> bool:
     """Whether the whole interval lies within the threshold, or within the floor."""
     most = max(terms.threshold, terms.floor / each.base_s)
@@ -390,13 +394,15 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
     if not suspect:
         words = f"a change of {percent(math.expm1(seen))} would have made it suspect 4 times out of 5"
         return replace(verdict, verdict=NOT_SUSPECT, reason=words)
-    return replace(verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=BUSY if each.unfit else MORE_TIME)
+    return replace(
+        verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=_remedy(each.unfit) if each.unfit else MORE_TIME
+    )
 
 
 def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:
     """Why it is inconclusive, and how many more runs a side would prove a change as large as the threshold."""
     if each.unfit:
-        return replace(verdict, reason=each.unfit, advice=TRIED_ONLY if each.unfit == SMOKE_RUN else BUSY)
+        return replace(verdict, reason=each.unfit, advice=_remedy(each.unfit))
     least = math.log(1 + terms.threshold) - 1e-9
     if each.changes and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
         return replace(verdict, reason=SHARED, advice="what all benchmarks share may be drift: use --interleave")

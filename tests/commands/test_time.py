@@ -139,9 +139,9 @@ def test_measures_keeps_the_results_and_draws(tmp_path):
     }
     assert all(each.check.status == "passed" and each.work.flops == 2 * each.params["n"] ** 3 for each in run.results)
     assert all(len(each.times.processes) == 2 for each in run.results)
-    rows = [line.split()[:-1] for line in done.stdout.splitlines() if line.startswith("  a @ b  n=")]
+    rows = [line.split()[:-1] for line in done.stdout.splitlines() if line.startswith("a @ b  n=")]
     assert [row[3] for row in rows] == ["n=8", "n=16", "n=32"]
-    assert "On the CPU, n=32: torch.mm(a, b) is " in done.stdout
+    assert ", float32, n=32: torch.mm(a, b) is " in done.stdout
     shown = gpubench("show", "mine.json", cwd=tmp_path)
     reported = gpubench("report", "mine.json", "-o", "out", "--charts=none", cwd=tmp_path)
     assert (shown.returncode, reported.returncode) == (0, 0)
@@ -171,7 +171,7 @@ def test_where_every_expression_was_skipped_it_ends_with_2_and_the_reason(tmp_pa
     done = gpubench("time", "a + a", "a * a", *words, *SMOKE, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()[-1:]
-    assert line.startswith("gpubench time: needs 40.0 TB more on cpu, ")
+    assert "needs 40.0 TB more on cpu, " in line
     assert {each.status for each in read(tmp_path / "r.json").results} == {"skipped"}
     done = gpubench("time", "a + a", words[0], "--size=n=8,1e13", *SMOKE, cwd=tmp_path)
     assert done.returncode == 0, "one of two sizes was measured"

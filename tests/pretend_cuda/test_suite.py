@@ -20,7 +20,17 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @pytest.mark.parametrize("count", [1, 2])
 def test_every_benchmark_ends_without_an_error(count, tmp_path, capsys):
     """All of smoke on all devices, eager, under autocast and as graphs; Triton, which compiles, isn't there."""
-    command = [sys.executable, "-m", "gpubench", "run", "--preset=smoke", "--device=all", "--charts=none", "-o", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "gpubench",
+        "run",
+        "--preset=smoke",
+        "--device=all",
+        "--charts=none",
+        "-o",
+        tmp_path,
+    ]
     command += [f"--variant={variant}" for variant in ("eager", "autocast", "graph")]
     environment = os.environ | {"PRETEND_CUDA_DEVICES": str(count)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment)

@@ -313,7 +313,8 @@ class NamedRows:
         at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width
         if at - text_width(f"◂ {before}", TINY) - 6 >= MARGIN:  # there is room left of a line at the edge
             page.text(at - 6, page.top + 12, f"◂ {before}", TINY, "muted", ha="right")
-        page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
+        if at + 6 + text_width(f"{after} ▸", TINY) <= page.width - MARGIN:
+            page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
 
 
 def row_pitch(marks: int) -> float:

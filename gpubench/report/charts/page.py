@@ -144,7 +144,8 @@ class Page:
         self.lay_out()
         self.canvas.set_layout_engine("none")
         for axes in self.canvas.axes:
-            axes.set_position([round(float(each), 6) for each in axes.get_position().bounds])
+            left, bottom, width, height = (round(float(each), 6) for each in axes.get_position().bounds)
+            axes.set_position((left, bottom, width, height))
 
     def halo(self) -> dict[str, Any]:
         """A box behind words that lie on lines; a stroke around the letters would turn them into paths."""
