@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean, workload_of
-from .samples import CaseKey, Side, ceiling_ratios, doubts, machine_differences, measured_in_turn
+from .samples import CaseKey, Side, ceiling_ratios, cpu_changes, doubts, machine_differences, measured_in_turn
 from .verdict import (
     FASTER,
     INCONCLUSIVE,
@@ -146,6 +146,7 @@ def compare_sides(
     notes = [*base.notes, *new.notes]
     notes += [f"another machine: {text}" for text in machine]
     notes += [f"other software: {text}" for text in software]
+    notes += [f"the CPU was used otherwise: {text}" for text in cpu_changes(base, new)]
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ..errors import UsageError
 from ..runfile import folder
+from ..runfile.host import cpu_differences
 from ..runfile.reader import read
 from ..runfile.schema import Ceilings, Process, Result, Run, Work
 from ..runfile.utilisation import utilisation
@@ -223,6 +224,12 @@ def _facts(run: Run, names: Sequence[str]) -> dict[str, str | None]:
         value = str(machine.precision.get(name))
         facts[_MODES[name]] = {"True": "on", "False": "off", "None": None}.get(value, value)
     return facts
+
+
+def cpu_changes(base: Side, new: Side) -> list[str]:
+    """What decides a CPU's times and differs: variables, kernels of libraries, governor, allocator, the CPUs in use."""
+    before, after = ({str(run.machine.cpu): run.machine.cpu for run in side.runs}.values() for side in (base, new))
+    return list(dict.fromkeys(text for one in before for other in after for text in cpu_differences(one, other)))
 
 
 def doubts(base: Side, new: Side) -> list[str]:

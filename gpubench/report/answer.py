@@ -12,6 +12,7 @@ from functools import cached_property
 
 from ..format import counted, seconds_text
 from ..runfile.kinds import KINDS
+from ..runfile.utilisation import slow_products
 from . import words
 from .cards import Card, WorkRow, cards
 from .pairs import WORTHWHILE, LeftOut, Pair, Verdict, times_and_ratio
@@ -44,6 +45,7 @@ class Concern(Enum):
     NOISY = auto()
     ONE_PROCESS = auto()
     ABOVE_PEAK = auto()
+    SLOW_LIBRARY = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    return [*found, *_noisy(study, judged), *_one_process(study), *_above_peak(judged)]
+    return [*found, *_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -242,6 +244,17 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     if busy:
         return [Warning(Concern.BUSY, f"The machine was busy: {count}", remedy)]
     return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", remedy)]
+
+
+def _slow_library(study: Study) -> list[Warning]:
+    """PyTorch's, as all that is compared with a CPU is compared with it; of a busy machine nothing is claimed."""
+    found: list[str] = []
+    for run in study.runs:
+        peaks = run.ceilings.get("cpu")
+        if peaks is not None and not run.flags and not run.slow_threads:
+            found += [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
+    more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
+    return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/fair-cpu.md.")] if found else []
 
 
 def _one_process(study: Study) -> list[Warning]:

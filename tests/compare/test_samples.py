@@ -36,6 +36,14 @@ def test_other_machines_are_refused_by_what_differs(save, capsys, path, to, says
     assert f"another machine: {says}" in json.loads(capsys.readouterr().out)["notes"]
 
 
+def test_a_variable_that_slows_a_library_is_named(save, capsys) -> None:
+    """Two libraries of one CPU are 30 times apart under some; unchanged code would be called slower."""
+    known = [change(run_file(), "cpu", "variables", to=each) for each in ({}, {"MKL_CBWR": "COMPATIBLE"})]
+    assert main(["compare", *(save(f"{i}.json", data) for i, data in enumerate(known)), "--format=json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert "the CPU was used otherwise: MKL_CBWR not set → COMPATIBLE" in notes
+
+
 @pytest.mark.parametrize(
     ("path", "to", "notes"),
     [

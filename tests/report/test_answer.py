@@ -189,6 +189,15 @@ def test_a_warning_says_where_and_what_to_try(tmp_path: Path) -> None:
     assert warning.try_
 
 
+def test_a_slow_library_is_named_unless_the_machine_was_busy(tmp_path: Path) -> None:
+    """A GPU that is held against it would win by as much more."""
+    slow = {"throughput": {"float32": 1e11}, "ways": {"float32": {"torch": 4e10, "numpy": 1e11}}}
+    marks, peaks = [mark("mine.work", "cpu", 1.0)], {"cpu": records.ceilings("cpu") | slow}
+    (warning,) = answered(tmp_path, marks, ceilings=peaks).warnings
+    assert "PyTorch's float32 products run at 40% of what NumPy reaches" in warning.where
+    assert concerns(answered(tmp_path, marks, ceilings=peaks, flags=("contended",))) == [Concern.BUSY]
+
+
 def test_a_smoke_run_answers_nothing(tmp_path: Path) -> None:
     found = answered(tmp_path, both("matmul.square", 1.0, 0.01), preset="smoke")
     assert (found.cards, "--preset quick" in found.sentence) == ([], True)
