@@ -75,4 +75,4 @@ def test_report_has_speedups_and_charts_of_both(run_file, tmp_path):
     charts = list((tmp_path / "out/charts").glob("*-light.svg"))
     assert len(charts) >= 4
     headline = (tmp_path / "out/charts/headline-light.svg").read_text(encoding="utf-8")
-    assert "Speedup of " in headline  # its axis is a speedup; two sizes make no line
+    assert "Speedup over " in headline  # its axis is a speedup; two sizes make no line

@@ -62,6 +62,7 @@ class State:
             _modules.clear()
             _modules.update(sys.modules)
         self._settings, self._modules = _settings("torch" in sys.modules), len(_modules)
+        self._latest = next(reversed(sys.modules))
         self._before = self._read()
         self._changed: dict[str, Any] = {}
         self._lost: list[str] = []  # modules that were taken away
@@ -73,7 +74,8 @@ class State:
         doesn't survive.
         """
         grown = len(sys.modules) > self._modules
-        if not _modules.keys() <= sys.modules.keys():
+        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # none came, none went
+        if not same and not _modules.keys() <= sys.modules.keys():
             lost = sorted(_modules.keys() - sys.modules.keys())
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
             sys.modules.update({name: _modules[name] for name in self._lost})
@@ -105,8 +107,8 @@ class State:
 
     def _read(self) -> dict[str, Any]:
         """All settings by name; environment variables have a dollar sign."""
-        kept = (name for name in os.environ if not name.lstrip("_").startswith(OF_LIBRARIES))
-        variables = {f"${name}": os.environ[name] for name in kept}
+        known = os.environ.items()
+        variables = {f"${name}": value for name, value in known if not name.lstrip("_").startswith(OF_LIBRARIES)}
         with _bare():
             return {name: _value(read) for name, (read, _) in self._settings.items()} | variables
 
