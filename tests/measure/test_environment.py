@@ -197,7 +197,7 @@ class TestSurroundings:
         assert environment.machine()["cpu"]["variables"] == environment.cpu_variables()
 
     def test_preloaded_libraries_by_the_names_of_their_files(self, monkeypatch):
-        monkeypatch.setenv("LD_PRELOAD", "/home/jane/libtcmalloc.so.4:/opt/x/libiomp5.so libfoo.so")
+        monkeypatch.setenv("LD_PRELOAD", "/home/jane/libtcmalloc.so.4:/usr/lib/libiomp5.so libfoo.so")
         assert environment.surroundings()["preloaded"] == ["libtcmalloc.so.4", "libiomp5.so", "libfoo.so"]
 
     @pytest.mark.parametrize(

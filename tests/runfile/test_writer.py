@@ -17,8 +17,8 @@ from gpubench.runfile.writer import without_homes, without_paths, write
 
 
 def test_homes_of_different_people_stay_different(monkeypatch):
-    monkeypatch.setenv("HOME", "/work/of/alice")
-    given = ["/work/of/alice/x", "PosixPath('/home/bob/x')", r"C:\\Users\\carol\\x", "/home/bob", "a/home/b", "/root-x"]
+    monkeypatch.setenv("HOME", "/srv/homes/alice")
+    given = ["/srv/homes/alice/x", "PosixPath('/home/bob/x')", r"C:\\Users\\carol\\x", "/home/bob", "a/home/b", "/root-x"]
     left = ["~/x", "PosixPath('~1/x')", r"~2\\x", "~1", "a/home/b", "/root-x"]
     assert without_homes({"/home/bob/key": given, "stats": given[:1]}) == {"~1/key": left, "stats": given[:1]}
 
@@ -33,7 +33,7 @@ def test_homes_of_different_people_stay_different(monkeypatch):
         ("17 FLOP at 3 GB/s and 1/2", "17 FLOP at 3 GB/s and 1/2"),
         ("benchmarks/test_x.py::test_y[a/b]", "benchmarks/test_x.py::test_y[a/b]"),
         ("gcc -I/opt/secret/include -DX=1", "gcc -Iinclude -DX=1"),
-        ("no ~jane/work/a.py, ~1.5 GB", "no a.py, ~1.5 GB"),
+        ("no ~jane/code/a.py, ~1.5 GB", "no a.py, ~1.5 GB"),
         ("from https://jane:token@pypi.corp.example/simple?key=x failed", "from (url) failed"),
         ("see https://pytorch.org/docs/stable/notes/cuda.html", "see https://pytorch.org/docs/stable/notes/cuda.html"),
         ("https://pytorch.org@corp.example/x", "(url)"),
@@ -91,7 +91,7 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
     monkeypatch.setattr(platform, "node", lambda: "skynet-7")
     pytester.makepyfile(test_it=CASES)
     options = ["--gpubench-preset=smoke", "--benchmark-json=run.json", *(["--gpubench-identify"] if identify else [])]
-    monkeypatch.setenv("HOME", "/work/of/alice")
+    monkeypatch.setenv("HOME", "/srv/homes/alice")
     (pytester.path / ".git").mkdir()
     (pytester.path / ".git/HEAD").write_text("ref: refs/heads/alice/secret")
     pytester.runpytest_inprocess(*options)
