@@ -107,10 +107,12 @@ def one_thread():
     """With a busy neighbour several threads wait for each other far longer than they compute."""
     import torch
 
+    from gpubench.measure import environment
+
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    environment.set_threads(1)  # NumPy's too
     yield
-    torch.set_num_threads(before)
+    environment.set_threads(before)
 
 
 @pytest.fixture

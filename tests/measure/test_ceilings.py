@@ -27,14 +27,6 @@ print(json.dumps(msgspec.to_builtins(facts)))
 """
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    environment.set_threads(1)
-    yield
-    environment.set_threads(before)
-
-
 def test_a_cpus_products_are_computed_in_several_ways_and_the_fastest_counts(one_thread):
     found = ceilings.measure_products(["float32", "float64", "tf32"])
     assert set(found.ways["float32"]) >= {"torch", "numpy"}

@@ -17,8 +17,8 @@ from gpubench.runfile.writer import without_homes, without_paths, write
 
 
 def test_homes_of_different_people_stay_different(monkeypatch):
-    monkeypatch.setenv("HOME", "/srv/homes/alice")
-    given = ["/srv/homes/alice/x", "PosixPath('/home/bob/x')", r"C:\\Users\\carol\\x", "/home/bob", "a/home/b", "/root-x"]
+    monkeypatch.setenv("HOME", "/srv/alice")
+    given = ["/srv/alice/x", "PosixPath('/home/bob/x')", r"C:\\Users\\carol\\x", "/home/bob", "a/home/b", "/root-x"]
     left = ["~/x", "PosixPath('~1/x')", r"~2\\x", "~1", "a/home/b", "/root-x"]
     assert without_homes({"/home/bob/key": given, "stats": given[:1]}) == {"~1/key": left, "stats": given[:1]}
 
@@ -91,7 +91,7 @@ def test_a_run_file_says_where_it_was_made_only_when_asked(pytester, monkeypatch
     monkeypatch.setattr(platform, "node", lambda: "skynet-7")
     pytester.makepyfile(test_it=CASES)
     options = ["--gpubench-preset=smoke", "--benchmark-json=run.json", *(["--gpubench-identify"] if identify else [])]
-    monkeypatch.setenv("HOME", "/srv/homes/alice")
+    monkeypatch.setenv("HOME", "/srv/alice")
     (pytester.path / ".git").mkdir()
     (pytester.path / ".git/HEAD").write_text("ref: refs/heads/alice/secret")
     pytester.runpytest_inprocess(*options)
