@@ -48,7 +48,9 @@ def caption(
     if any(item.noisy for item in items) and not notice(items):
         note += f"{flagged}: noisy measurement. "
     if left_out:
-        note += f"{counted(left_out, 'result')} not drawn: too noisy, or above the measured peak, which can't be. "
+        # a ratio of two times needs no peak
+        why = "too noisy" if pairs else "too noisy, or above the measured peak, which can't be"
+        note += f"{counted(left_out, 'result')} not drawn: {why}. "
     if differing := sorted({pair.differs for pair in pairs if pair.differs}):
         note += f"Compared although they differ: {listed(differing)}. "
     return f"{' · '.join(filter(None, facts))}. {note}".strip()
