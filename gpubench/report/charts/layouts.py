@@ -182,7 +182,9 @@ def _label_end(page: Page, axes: Axes, curve: Curve) -> Annotation:
         curve.label, (last.x, last.y), (axes.get_xlim()[1], last.y), textcoords="data", annotation_clip=False,
         va="center", ha="left", fontsize=(TINY if curve.dashed else SMALL) * PX, color=ink,
         fontweight="normal" if curve.dashed or curve.cut else "bold", zorder=7,
-        arrowprops={"arrowstyle": "-", "linewidth": 0.8, "color": ink, "shrinkA": 1, "shrinkB": 5},
+        # patchA: the leader begins at the label's edge and isn't cut off there, which takes longer than to draw it
+        arrowprops={"arrowstyle": "-", "linewidth": 0.8, "color": ink, "shrinkA": 1, "shrinkB": 5,
+                    "relpos": (0, 0.5), "patchA": None},
     )  # fmt: skip
 
 

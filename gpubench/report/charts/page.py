@@ -131,17 +131,15 @@ class Page:
         return x / self.width, 1 - bottom / self.height, width / self.width, (bottom - top) / self.height
 
     def lay_out(self) -> None:
-        """Give the panels their places now and not only when the page is saved."""
-        engine = self.canvas.get_layout_engine()
-        assert engine is not None
-        engine.execute(self.canvas)
+        """Give the panels their places, once and for good: what is placed among them later doesn't move them.
 
-    def settle(self) -> None:
-        """Lay the panels out for good, to a millionth of the page: constrained layout's last digits differ from one
-        process to the next, and a file that is drawn anew shall be the same."""
-        if self.canvas.get_layout_engine() is None:
+        To a millionth of the page: constrained layout's last digits differ from one process to the next, and a file
+        that is drawn anew shall be the same.
+        """
+        engine = self.canvas.get_layout_engine()
+        if engine is None:
             return
-        self.lay_out()
+        engine.execute(self.canvas)
         self.canvas.set_layout_engine("none")
         for axes in self.canvas.axes:
             left, bottom, width, height = (round(float(each), 6) for each in axes.get_position().bounds)

@@ -117,7 +117,7 @@ def _picture(figure: Figure, theme: str, kind: str) -> bytes:
         matplotlib.rcParams.update(rc_settings(theme))
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in other scripts still read in the CSV
         page = figure.chart.draw(figure, theme)
-        page.settle()
+        page.lay_out()
         canvas: Any
         if kind == "svg":
             facts = {"Date": None, "Title": figure.title, "Description": figure.caption, "Creator": "gpubench"}
