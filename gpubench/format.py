@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
@@ -67,20 +66,6 @@ def counted(count: int, noun: str) -> str:
 def shorten(name: str, longest: int = 40) -> str:
     """A name of at most ``longest`` characters."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
-
-def aligned(rows: Iterable[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table whose first row is its heading: the first column is cut where a line would be too long, the
-    others are aligned to the right."""
-    cells = [list(row) for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    first = max(1, min(widths[0], width - 2 - sum(each + 2 for each in widths[1:])))
-    lines = []
-    for row in cells:
-        name = row[0] if len(row[0]) <= first else row[0][: first - 1] + "…"
-        rest = [cell.rjust(each) for cell, each in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(["", name.ljust(first), *rest]).rstrip())
-    return lines
 
 
 def writable(text: str, encoding: str | None) -> str:

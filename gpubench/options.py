@@ -115,7 +115,6 @@ OPTIONS = (
     Option("machine", "machine", OUTPUT, "name of this machine in reports (default: its CPU and GPU models)", "LABEL"),
     Option("identify", "identify", OUTPUT, "keep host name and paths in the results file", default=False),
 )  # fmt: skip
-BY_NAME = {option.name: option for option in OPTIONS}
 _OF_COMMANDS = (
     Option("processes", "processes", CARE, "", type=int),
     Option("deadline", "deadline", ADVANCED, "", type=float),
