@@ -13,9 +13,10 @@ from functools import cached_property
 from ..format import counted, seconds_text
 from ..runfile.kinds import KINDS
 from ..runfile.utilisation import slow_products
+from ..runfile.ways import times_and_ratio
 from . import words
 from .cards import Card, WorkRow, cards
-from .pairs import WORTHWHILE, LeftOut, Pair, Verdict, times_and_ratio
+from .pairs import WORTHWHILE, LeftOut, Pair, Verdict
 from .rows import Measured, grouped, too_noisy
 from .scaling import ONE_THREAD, SINGLE, parallel_of
 from .study import Study
@@ -29,9 +30,9 @@ _NOISY_SHARE = 1 / 3
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
 _SUFFIXES = {
-    Verdict.IF_IT_STAYS: " (only if the data stays on the device)",
-    Verdict.NOT_WORTH_IT: " (not worth it)",
-    Verdict.UNSURE: " (unsure)",
+    Verdict.IF_IT_STAYS: "only if the data stays on the device",
+    Verdict.NOT_WORTH_IT: "not worth it",
+    Verdict.UNSURE: "unsure",
 }
 NO_GPU = "No GPU was measured; gpubench env says why."
 
@@ -136,8 +137,11 @@ def _named(card: Card) -> list[WorkRow]:
 
 
 def _part(row: WorkRow, alike: bool) -> str:
-    suffix = "" if alike else _SUFFIXES.get(row.verdict, "")
-    return f"{row.ratio} on {_in_words(row)}{suffix}"
+    notes = [] if alike else [_SUFFIXES.get(row.verdict, "")]
+    if row.typical and row.typical.like:
+        notes.append(f"against {words.way(row.typical)}; {words.like_with_like(row.typical)}")
+    told = "; ".join(filter(None, notes))
+    return f"{row.ratio} on {_in_words(row)}" + (f" ({told})" if told else "")
 
 
 def _in_words(row: WorkRow) -> str:
@@ -331,6 +335,7 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     subject, base = study.names.subject(pair), study.names.of(pair.base)
     if pair.doubt:
         return f"{_who(pair.other)}: {subject} against {base}: {pair.doubt}."
+    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
     return f"{_who(pair.other)}: {subject} is {_faster(pair.speedup, pair.ratio.low, pair.ratio.high)} {base}."
 
 

@@ -91,7 +91,7 @@ class Study:
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
         shown = [row for row in self.measured if row.source in sources or row.source[::2] == (sources[0].run, "")]
-        return pairs.compare(shown, Baseline("source", sources[0]), self.allow)[0]
+        return pairs.compare(shown, Baseline("source", sources[0]), self.allow, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:
