@@ -30,7 +30,7 @@ def forward(gpubench, build, inputs, items, unit="sample"):
         gpubench(network, inputs, items=items, unit=unit)
 
 
-@pytest.mark.gpubench(title="MLP")
+@pytest.mark.gpubench(title="MLP", quick_variants="compile")
 @SMALL_BATCHES
 def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
@@ -49,7 +49,7 @@ def test_cifar(gpubench, width, batch):
     forward(gpubench, lambda: models.CifarNet(width), gpubench.randn(batch, 3, 32, 32), batch)
 
 
-@pytest.mark.gpubench(title="Encoder layer")
+@pytest.mark.gpubench(title="Encoder layer", quick_variants="compile")
 @pytest.mark.gpubench_sweep("length", smoke=[8], quick=[128], full=[128, 512])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1, 8], full=[1, 4, 16, 64])
 def test_encoder(gpubench, length, batch):
@@ -102,7 +102,7 @@ def cudnn_benchmark(wanted):
 
 @HALF
 @pytest.mark.gpubench(kind="details", title="ResNet-50, tuned", variants=["eager", "autocast"])
-@pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=[], full=TUNINGS)
+@pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=TUNINGS[:1], full=TUNINGS)
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32, 256])
 def test_resnet50_tuned(gpubench, tuning, batch):
     """As convolutions like it: a pixel's channels side by side in memory, and cuDNN's algorithms tried out."""

@@ -27,6 +27,8 @@ MOST_TIMES, MOST_OWN = 10, 40
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
+LASTS = 0.9
+"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
 _SUFFIXES = {
@@ -47,6 +49,7 @@ class Concern(Enum):
     ONE_PROCESS = auto()
     ABOVE_PEAK = auto()
     SLOW_LIBRARY = auto()
+    SUSTAINED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,8 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    return [*found, *_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
+    found += [*_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
+    return [*found, *_sustained(study)]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -259,6 +263,17 @@ def _slow_library(study: Study) -> list[Warning]:
             found += [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/fair-cpu.md.")] if found else []
+
+
+def _sustained(study: Study) -> list[Warning]:
+    """Devices that get slower when a product runs for seconds on end: a benchmark is over before."""
+    slowed = [(row, rates) for row, rates in study.sustained if rates.lasting < LASTS * rates.burst]
+    told = [
+        f"{study.names.short(row)} {words.sustained(rates)}"
+        for row, rates in sorted(slowed, key=lambda each: each[1].lasting / each[1].burst)
+    ]
+    where = f"Slower when it works for long: {words.listed(told, 3)}"
+    return [Warning(Concern.SUSTAINED, where, "The times here are those of short work.")] if told else []
 
 
 def _one_process(study: Study) -> list[Warning]:

@@ -15,9 +15,11 @@ from .flags import WAITING
 from .schema import Result, Times
 from .utilisation import compute_dtype
 
-HOW = ("form", "layout")
+HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that say how a job is done, and not what it is: where the result is written,
-and the order of values in memory."""
+and what was tuned."""
+LAYOUT, TUNED = "_channels_last", "_tuned"
+"""Ends of the names of benchmarks that do the job of that without it, in another order in memory, or tuned."""
 IN_PLACE = "inplace"
 """The form that writes over an input, and so does another job than the others."""
 FASTER = 1.03
@@ -31,7 +33,8 @@ def job(result: Result) -> Hashable:
     own = not result.kind  # nobody told us what the parameters of one's own benchmark mean
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
-    terms = result.workload, result.device, result.regime, result.cache, in_place
+    workload = result.workload if own else result.workload.removesuffix(LAYOUT).removesuffix(TUNED)
+    terms = workload, result.device, result.regime, result.cache, in_place
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
 
 

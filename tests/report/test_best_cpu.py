@@ -109,7 +109,8 @@ def pair_of(folder: Path, cpu_way: dict[str, Any], **base: Any) -> Pair:
         {"seconds": 4.0, "kind": terms["kind"]} | {n: terms[n] for n in ("dtype", "variant") if n in terms} | cpu_way
     )
     params = other.pop("params", {})
-    marks = [mark("a.b", "cpu", 8.0, **terms), mark("a.b", "cuda:0", 1.0, **terms), mark("a.b", "cpu", **other)]
+    workload = other.pop("workload", "a.b")
+    marks = [mark("a.b", "cpu", 8.0, **terms), mark("a.b", "cuda:0", 1.0, **terms), mark(workload, "cpu", **other)]
     marks[2]["extra_info"]["gpubench"]["params"] |= params
     (pair,) = Study([run(folder, marks)]).device_pairs
     return pair
@@ -122,7 +123,8 @@ def pair_of(folder: Path, cpu_way: dict[str, Any], **base: Any) -> Pair:
         ({"implementation": "numpy", "threads": 1}, {"threads": 2}, "NumPy"),
         ({"variant": "compile"}, {}, "PyTorch, compiled"),
         ({"params": {"form": "out"}}, {}, "PyTorch, out"),
-        ({"params": {"layout": "channels last"}}, {}, "PyTorch, channels last"),
+        ({"workload": "a.b_channels_last"}, {}, "PyTorch, channels last"),
+        ({"workload": "a.b_tuned", "params": {"tuning": "channels last"}}, {}, "PyTorch, channels last"),
         ({"dtype": "float32"}, {"dtype": "float16"}, "PyTorch, float32"),
         ({"variant": "eager"}, {"variant": "autocast"}, "PyTorch, eager"),
         ({"implementation": "numpy", "flags": ("noisy",)}, {}, "NumPy"),
