@@ -314,9 +314,9 @@ def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allow
         row for row in jobs.get(_job(cpu), ()) if not row.doubt and _differences(row, gpu).keys() <= {*allowed, "dtype"}
     ]
     best = fastest_way(cpu.result, (row.result for row in able))
-    row = next((row for row in able if row.result is best and row is not cpu), None)
-    if row is None:
+    if best is cpu.result:
         return like
+    row = Measured(cpu.run, cpu.run_name, best, cpu.size_name)
     found = _pair(like.base, row, {}) if cpu is like.other else _pair(row, like.other, {})
     return replace(found, base=like.base, other=like.other, differs=like.differs, best_cpu=row, like=like)
 

@@ -13,7 +13,7 @@ from ..devices.implementations import implementation_label
 from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.matching import shown_name
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
-from ..runfile.ways import HOW, LAYOUT
+from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
 from .rows import Doubt, Measured, Row, Source, Values, too_noisy
 from .sweeps import Crossing
@@ -263,6 +263,7 @@ def _way(row: Measured) -> dict[str, str]:
     case = row.result
     how = {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
     how |= {"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {}
+    how |= {"instances": "one process a core"} if case.kind and case.workload.endswith(PER_CORE) else {}
     library = implementation_label(case.implementation)
     return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how
 

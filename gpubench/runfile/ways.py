@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+from msgspec.structs import replace
+
 from .. import intervals
 from ..intervals import INTERVAL, Interval
 from .flags import WAITING
-from .schema import Result, Times
+from .schema import Process, Result, Times
 from .utilisation import compute_dtype
 
 HOW = ("form", "tuning")
 """Parameters of the suite's own benchmarks that say how a job is done, and not what it is: where the result is written,
 and what was tuned."""
-LAYOUT, TUNED = "_channels_last", "_tuned"
-"""Ends of the names of benchmarks that do the job of that without it, in another order in memory, or tuned."""
+LAYOUT, TUNED, PER_CORE = "_channels_last", "_tuned", "_per_core"
+"""Ends of names of benchmarks that do the job of that without it: in another order in memory, tuned, or on each core
+at a time."""
 IN_PLACE = "inplace"
 """The form that writes over an input, and so does another job than the others."""
 FASTER = 1.03
@@ -33,7 +36,9 @@ def job(result: Result) -> Hashable:
     own = not result.kind  # nobody told us what the parameters of one's own benchmark mean
     params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
     in_place = not own and result.params.get(HOW[0]) == IN_PLACE
-    workload = result.workload if own else result.workload.removesuffix(LAYOUT).removesuffix(TUNED)
+    workload = result.workload
+    for end in () if own else (LAYOUT, TUNED, PER_CORE):
+        workload = workload.removesuffix(end)
     terms = workload, result.device, result.regime, result.cache, in_place
     return *terms, frozenset((name, type(value), value) for name, value in params.items())
 
@@ -43,7 +48,7 @@ def fastest_way(result: Result, others: Iterable[Result]) -> Result:
 
     What waited for the scheduler or can't be true is no way, nor what wasn't verified where the result was.
     """
-    able = [each for each in others if _stands_for(each, result)]
+    able = [_of_one_job(each) for each in others if _stands_for(each, result)]
     faster = [each for each in able if _surely_faster(each, result)]
     return min((*faster, result), key=lambda each: each.times.median_s if each.times else float("inf"))
 
@@ -71,6 +76,22 @@ def _stands_for(other: Result, result: Result) -> bool:
     passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
     same = not itself and job(other) == job(result) and _computed(other) in exact
     return same and not doubtful and passed[0] <= passed[1]
+
+
+def _of_one_job(result: Result) -> Result:
+    """With the time of one of those jobs that its processes do at once, each on a core."""
+    count = result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
+    if result.times is None or count == 1:
+        return result
+
+    def shared(entry: Process) -> Process:
+        return replace(entry, median_s=entry.median_s / count, latency_s=entry.latency_s and entry.latency_s / count)
+
+    names = ("median_s", "mean_s", "min_s", "iqr_s", "q1_s", "q3_s")
+    seconds = {name: getattr(result.times, name) / count for name in names}
+    latency_s = result.times.latency_s and result.times.latency_s / count
+    processes = tuple(map(shared, result.times.processes))
+    return replace(result, times=replace(result.times, **seconds, latency_s=latency_s, processes=processes, samples=()))
 
 
 def _computed(result: Result) -> str:
