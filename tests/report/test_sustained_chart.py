@@ -35,7 +35,7 @@ def test_a_device_that_falls_by_more_than_a_tenth_is_named_and_drawn(tmp_path: P
         assert "Synthetic 1.00" not in told[0]
     (figure,) = sustained_figures(made)
     assert figure.default == said
-    assert [line[-1] for line in figure.chart.lines] == pytest.approx([100 * share, 100])
+    assert [line[-1] for line in figure.chart.lines] == pytest.approx([100, 100 * share])
     assert len(render([figure], ["svg"], ["light"])) == 1
 
 
