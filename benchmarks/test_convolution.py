@@ -32,7 +32,7 @@ def test_conv2d(gpubench, kind, batch):
 
 @pytest.mark.gpubench(title="Convolution, channels last", size="batch")
 @pytest.mark.parametrize("kind", list(SHAPES))
-@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[], full=[1, 8, 32, 128])
+@pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[8], full=[1, 8, 32, 128])
 def test_conv2d_channels_last(gpubench, kind, batch):
     """The same with a pixel's channels side by side in memory, as oneDNN and cuDNN like it."""
     convolve(gpubench, kind, batch, torch.channels_last)

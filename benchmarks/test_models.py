@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from gpubench.errors import Unmeasurable
+from gpubench.measure import environment
 from gpubench.measure.verify import in_float64
 from gpubench.measure.work import count
+from gpubench.parallel.distributed import Inference
+from gpubench.runfile.schema import Work
 from gpubench.workloads import models
 
 pytestmark = pytest.mark.gpubench(kind="networks", variants=["eager", "autocast", "compile", "graph"], size="batch")
@@ -30,7 +33,7 @@ def forward(gpubench, build, inputs, items, unit="sample"):
         gpubench(network, inputs, items=items, unit=unit)
 
 
-@pytest.mark.gpubench(title="MLP")
+@pytest.mark.gpubench(title="MLP", quick_variants="compile")
 @SMALL_BATCHES
 def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
@@ -49,7 +52,7 @@ def test_cifar(gpubench, width, batch):
     forward(gpubench, lambda: models.CifarNet(width), gpubench.randn(batch, 3, 32, 32), batch)
 
 
-@pytest.mark.gpubench(title="Encoder layer")
+@pytest.mark.gpubench(title="Encoder layer", quick_variants="compile")
 @pytest.mark.gpubench_sweep("length", smoke=[8], quick=[128], full=[128, 512])
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1, 8], full=[1, 4, 16, 64])
 def test_encoder(gpubench, length, batch):
@@ -85,6 +88,32 @@ def test_gpt2(gpubench, length, batch):
     forward(gpubench, models.gpt2, gpubench.randint(50257, (batch, length)), batch * length, "token")
 
 
+PER_CORE = pytest.mark.gpubench_sweep("batch", smoke=[], quick=[], full=[1, 4, 16, 64])
+
+
+def on_each_core(gpubench, ranks, network, batch, *shape):
+    """One process a core, each with a batch of its own: a CPU's best throughput in small work, which has too little for
+    several threads."""
+    count = environment.cores()
+    job = Inference(network, (batch, *shape), gpubench.case.dtype, gpubench.data.seed)
+    work = Work(items=count * batch, unit="sample")
+    ranks.measure(gpubench, job, count, work=work, method="one process a core", mode="weak")
+
+
+@pytest.mark.gpubench_parallel
+@pytest.mark.gpubench(kind="details", title="MLP, one process a core", variants=["eager"], devices="cpu")
+@PER_CORE
+def test_mlp_per_core(gpubench, gpubench_ranks, batch):
+    on_each_core(gpubench, gpubench_ranks, "mlp", batch, 784)
+
+
+@pytest.mark.gpubench_parallel
+@pytest.mark.gpubench(kind="details", title="LeNet, one process a core", variants=["eager"], devices="cpu")
+@PER_CORE
+def test_lenet_per_core(gpubench, gpubench_ranks, batch):
+    on_each_core(gpubench, gpubench_ranks, "LeNet", batch, 1, 32, 32)
+
+
 CHANNELS_LAST, CUDNN_BENCHMARK = "channels last", "cudnn.benchmark"
 TUNINGS = [CHANNELS_LAST, CUDNN_BENCHMARK, f"{CHANNELS_LAST} and {CUDNN_BENCHMARK}"]
 
@@ -102,7 +131,7 @@ def cudnn_benchmark(wanted):
 
 @HALF
 @pytest.mark.gpubench(kind="details", title="ResNet-50, tuned", variants=["eager", "autocast"])
-@pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=[], full=TUNINGS)
+@pytest.mark.gpubench_sweep("tuning", smoke=TUNINGS[:1], quick=TUNINGS[:1], full=TUNINGS)
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[1], full=[1, 32, 256])
 def test_resnet50_tuned(gpubench, tuning, batch):
     """As convolutions like it: a pixel's channels side by side in memory, and cuDNN's algorithms tried out."""

@@ -228,7 +228,6 @@ class NumPy(Implementation):
     """Calls are done when they return."""
 
     name, label, module, distributions = "numpy", "NumPy", "numpy", ("numpy",)
-    variants = ("eager", "autocast", "compile", "graph")
 
     @classmethod
     def why_not_on(cls, device: Device) -> str | None:

@@ -30,7 +30,8 @@ from ..runfile.writer import text_of
 from .fixtures import PARAMETERS, fixture_names
 
 FULL_ONLY = frozenset({"compile", "graph"})
-"""Variants that no other preset has, unless asked for: slow, or of interest to few."""
+"""Variants that no other preset has, unless asked for: slow, or of interest to few. The CPU's ``quick_variants`` are in
+the preset quick, as an honest opponent of a GPU would compile, too."""
 GLANCE = "glance"
 """The preset of those tests that choose it."""
 _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
@@ -38,7 +39,8 @@ _FIXTURES = [f"gpubench_{name}" for name in PARAMETERS]
 _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
     "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None, "full_implementations": None,
-    "variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS, "title": None,
+    "variants": VARIANTS, "quick_variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS,
+    "title": None,
 }  # fmt: skip
 _TEXTS = ("devices", "size", "kind", "title")
 """Keys whose value is a text; that of others but ``writing`` becomes a tuple."""
@@ -50,9 +52,10 @@ class Markers:
 
     ``dtypes`` are those it can do; a test that names none does float32, and others when asked. In the preset ``full``
     it does ``full_dtypes`` too. ``implementations`` are measured where they are installed, ``full_implementations`` in
-    the preset ``full`` and when asked. ``writing``: values of parameters with which the call writes into an array that
-    it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them. ``kind`` is a key of
-    :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name.
+    the preset ``full`` and when asked. ``quick_variants`` are measured in the preset ``quick`` too, on the CPU alone:
+    those that pay there, and take few seconds to compile. ``writing``: values of parameters with which the call writes
+    into an array that it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them.
+    ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -60,6 +63,7 @@ class Markers:
     implementations: tuple[str, ...] = (TORCH,)
     full_implementations: tuple[str, ...] = ()
     variants: tuple[str, ...] = ("eager",)
+    quick_variants: tuple[str, ...] = ()
     devices: str = "any"
     size: str | None = None
     writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
@@ -195,6 +199,8 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
             continue  # the workload's own list says what to run where it exists
         variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
+        if session.settings.preset == "quick" and not session.settings.variants and not _on_cpu(choice):
+            variants = [each for each in variants if each not in FULL_ONLY]
         for implementation, variant, cache in itertools.product(_implementations(markers, session), variants, caches):
             if _library_can(implementation, choice, dtype, variant):
                 reason = choice.reason or _lacking(choice, dtype, variant)
@@ -262,7 +268,12 @@ def _variants(markers: Markers, session: Session) -> list[str]:
     if session.settings.variants:
         return [variant for variant in markers.variants if variant in session.settings.variants]
     left_out = {"full": frozenset(), GLANCE: FULL_ONLY | {"autocast"}}.get(session.settings.preset, FULL_ONLY)
-    return [variant for variant in markers.variants if variant not in left_out]
+    kept = markers.quick_variants if session.settings.preset == "quick" else ()
+    return [variant for variant in markers.variants if variant not in left_out or variant in kept]
+
+
+def _on_cpu(choice: Choice) -> bool:
+    return choice.device is not None and not choice.device.accelerator
 
 
 def _nothing(markers: Markers, session: Session) -> Any:

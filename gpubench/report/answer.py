@@ -13,9 +13,10 @@ from functools import cached_property
 from ..format import counted, seconds_text
 from ..runfile.kinds import KINDS
 from ..runfile.utilisation import slow_products
+from ..runfile.ways import times_and_ratio
 from . import words
 from .cards import Card, WorkRow, cards
-from .pairs import WORTHWHILE, LeftOut, Pair, Verdict, times_and_ratio
+from .pairs import WORTHWHILE, LeftOut, Pair, Verdict
 from .rows import Measured, grouped, too_noisy
 from .scaling import ONE_THREAD, SINGLE, parallel_of
 from .study import Study
@@ -26,12 +27,14 @@ MOST_TIMES, MOST_OWN = 10, 40
 _NAMED = 3
 """Kinds of work in a sentence."""
 _NOISY_SHARE = 1 / 3
+LASTS = 0.9
+"""A sustained rate below that share of the burst rate is worth a line and a picture."""
 _FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
 """A first call is worth a line where it takes so many times a later one, and so many seconds."""
 _SUFFIXES = {
-    Verdict.IF_IT_STAYS: " (only if the data stays on the device)",
-    Verdict.NOT_WORTH_IT: " (not worth it)",
-    Verdict.UNSURE: " (unsure)",
+    Verdict.IF_IT_STAYS: "only if the data stays on the device",
+    Verdict.NOT_WORTH_IT: "not worth it",
+    Verdict.UNSURE: "unsure",
 }
 NO_GPU = "No GPU was measured; gpubench env says why."
 
@@ -46,6 +49,7 @@ class Concern(Enum):
     ONE_PROCESS = auto()
     ABOVE_PEAK = auto()
     SLOW_LIBRARY = auto()
+    SUSTAINED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,11 @@ def _named(card: Card) -> list[WorkRow]:
 
 
 def _part(row: WorkRow, alike: bool) -> str:
-    suffix = "" if alike else _SUFFIXES.get(row.verdict, "")
-    return f"{row.ratio} on {_in_words(row)}{suffix}"
+    notes = [] if alike else [_SUFFIXES.get(row.verdict, "")]
+    if row.typical and row.typical.like:
+        notes.append(f"against {words.way(row.typical)}; {words.like_with_like(row.typical)}")
+    told = "; ".join(filter(None, notes))
+    return f"{row.ratio} on {_in_words(row)}" + (f" ({told})" if told else "")
 
 
 def _in_words(row: WorkRow) -> str:
@@ -228,7 +235,8 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    return [*found, *_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
+    found += [*_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
+    return [*found, *_sustained(study)]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -255,6 +263,17 @@ def _slow_library(study: Study) -> list[Warning]:
             found += [str(each) for each in slow_products(peaks, run.machine.cpu) if each.library == "torch"]
     more = f"; and {counted(len(found) - 1, 'other dtype')}" if len(found) > 1 else ""
     return [Warning(Concern.SLOW_LIBRARY, f"{found[0]}{more}", "See docs/fair-cpu.md.")] if found else []
+
+
+def _sustained(study: Study) -> list[Warning]:
+    """Devices that get slower when a product runs for seconds on end: a benchmark is over before."""
+    slowed = [(row, rates) for row, rates in study.sustained if rates.lasting < LASTS * rates.burst]
+    told = [
+        f"{study.names.short(row)} {words.sustained(rates)}"
+        for row, rates in sorted(slowed, key=lambda each: each[1].lasting / each[1].burst)
+    ]
+    where = f"Slower when it works for long: {words.listed(told, 3)}"
+    return [Warning(Concern.SUSTAINED, where, "The times here are those of short work.")] if told else []
 
 
 def _one_process(study: Study) -> list[Warning]:
@@ -331,6 +350,7 @@ def _pair_sentence(study: Study, pair: Pair) -> str:
     subject, base = study.names.subject(pair), study.names.of(pair.base)
     if pair.doubt:
         return f"{_who(pair.other)}: {subject} against {base}: {pair.doubt}."
+    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
     return f"{_who(pair.other)}: {subject} is {_faster(pair.speedup, pair.ratio.low, pair.ratio.high)} {base}."
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ..runfile.schema import Scalar
+from . import words
 from .metrics import METRICS
 from .pairs import RESIDENT, Pair
 from .render import Column, csv_text
@@ -53,7 +54,14 @@ def speedup_columns(study: Study) -> list[Column[Pair]]:
     names = (name for row in study.rows for name in row.result.params)
     named: list[Column[Pair]] = _parameters(names, lambda pair: pair.other)
     what = other([_DEVICE[1], *_WHAT[1:], *_SETTING])
-    return [*what, *_RATIO, *other(sides), *base(sides), *_BASIS, *other(_CONFIGURATION[1:3]), *named, *_COPIED]
+    alike = [_of_like(column) for column in (*_RATIO, *_COPIED)]
+    ratio, copied = alike[: len(_RATIO)], alike[len(_RATIO) :]
+    last = [*other(_CONFIGURATION[1:3]), *named, *copied, *_BEST_CPU]
+    return [*what, *ratio, *other(sides), *base(sides), *_BASIS, *last]
+
+
+def _of_like(column: Column[Pair]) -> Column[Pair]:
+    return Column(column.head, lambda pair: column.cell(pair.like_with_like))
 
 
 def crossover_columns(study: Study) -> list[Column[Crossing]]:
@@ -182,6 +190,14 @@ _COPIED: list[Column[Pair]] = [
         lambda pair: pair.copies and pair.copies.pinned_s and pair.copies.base_s / pair.copies.pinned_s,
     ),
 ]
+_BEST_CPU: list[Column[Pair]] = [
+    Column("best_cpu", lambda pair: words.way(pair) or None),
+    Column("best_cpu_speedup", lambda pair: pair.speedup),
+    Column("best_cpu_low", lambda pair: pair.ratio.low),
+    Column("best_cpu_high", lambda pair: pair.ratio.high),
+    Column("best_cpu_one_shot_speedup", lambda pair: pair.copies and pair.copies.speedup),
+    Column("best_cpu_flags", lambda pair: pair.best_cpu and (" ".join(pair.best_cpu.flags) or None)),
+]
 
 
 def _end(value: float | None, found: Crossing) -> float | None:
@@ -199,6 +215,7 @@ _CROSSED: list[Column[Crossing]] = [
     Column("kind", lambda found: found.crossover.kind),
     Column("processes", lambda found: found.processes),
     Column("note", lambda found: found.note or None),
+    Column("best_cpu", lambda found: "; ".join(words.ways(found.line.items)) or None),
 ]  # fmt: skip
 
 
@@ -245,7 +262,9 @@ SCALING: list[Column[Scaled]] = [
     Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
     _of_parallel("interconnect"),
 ]
-_OURS = (_RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _CROSSED)
+_OURS = (
+    _RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED,
+)  # fmt: skip
 _RESERVED = {*METRICS, *(column.head for columns in _OURS for column in columns)}
 _RESERVED |= {f"baseline_{column.head}" for column in (*_RUN, *_DEVICE, *_CONFIGURATION)}
 """Heads of columns that no parameter may have."""

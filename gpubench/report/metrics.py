@@ -124,18 +124,24 @@ _OTHER_COLUMNS = {
         "implementation, regime, cache, threads": "torch, numpy, …; resident or one-shot; hot or cold; CPU threads",
     },
     "speedup.csv": {
-        "speedup, low, high": "time of the baseline / time_s, and the ends of its interval (`uncertainty` says which)",
+        "speedup, low, high": "like with like: time of the baseline / time_s, and the ends of its interval"
+        " (`uncertainty` says which)",
         "one_shot_speedup": "the same with inputs and results copied for every call",
         "break_even_calls": "calls on the same data until its copies are amortized; empty for never",
         "baseline_s, time_s": "seconds per call of both",
         "flags, id": "flags of both; the benchmark's name without its device",
         "baseline_run … baseline_threads": "what it is compared with",
         "differs": "in what the two differ, where that was allowed",
+        "best_cpu_speedup, …_low, …_high, …_one_shot_speedup": "the same over the fastest way that the CPU was measured"
+        " to do the job: what every sentence, table and picture shows",
+        "best_cpu, best_cpu_flags": "that way, `NumPy` or `PyTorch, compiled`, and its flags; empty where it is the"
+        " other side's",
     },
     "crossover.csv": {
         "crossover, low, high": "the size from which on the device stays ahead, and its interval",
         "kind": "crosses, always, never, or not in this range",
         "processes, note": "how many processes the interval rests on, and what it leaves open",
+        "best_cpu": "the CPU's ways that it is held against, where they aren't the other side's",
     },
 }
 

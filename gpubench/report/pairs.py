@@ -3,6 +3,9 @@
 The same means equal workload, parameters and variant, and equal implementation unless the baseline is one. A ratio of
 benchmarks that differ in dtype, precision, regime, cache, threads or seed is no speedup: such pairs are left out unless
 the difference is allowed and named. An unknown fact is no difference, except TF32 that is on at the other side.
+
+Between a GPU and a CPU, what counts is the fastest way that the CPU was measured to do the job (``runfile/ways``):
+another library, a compiler, another form. The speedup of like with like is kept beside it.
 """
 
 from __future__ import annotations
@@ -10,14 +13,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
 from .. import intervals
 from ..errors import UsageError
-from ..intervals import INTERVAL, Interval
+from ..intervals import Interval
 from ..runfile.schema import REGIMES, Result, Times
+from ..runfile.ways import fastest_way, job, times_and_ratio
 from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES
@@ -26,7 +30,6 @@ WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
 _FALLBACK = "float32"
 """The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
-_WITHIN = "spread within one process"
 _HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -93,7 +96,11 @@ class Copies:
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A benchmark against its baseline. ``ratio`` is the speedup, ``uncertainty`` says what its range is, ``differs``
-    in what the two differ, where that was allowed."""
+    in what the two differ, where that was allowed.
+
+    Where the CPU of the two has a faster way than the one that is compared, all numbers are those of ``best_cpu``, and
+    ``like`` is the pair of like with like.
+    """
 
     base: Measured
     other: Measured
@@ -103,6 +110,20 @@ class Pair:
     uncertainty: str
     copies: Copies | None
     differs: str
+    best_cpu: Measured | None = None
+    like: Pair | None = None
+
+    @property
+    def sides(self) -> tuple[Measured, Measured]:
+        """The two whose times are compared."""
+        if self.best_cpu is None:
+            return self.base, self.other
+        return (self.base, self.best_cpu) if self.base.on_accelerator else (self.best_cpu, self.other)
+
+    @property
+    def like_with_like(self) -> Pair:
+        """Itself where the CPU has no faster way."""
+        return self.like or self
 
     @property
     def subject(self) -> Measured:
@@ -132,7 +153,8 @@ class Pair:
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """Those of both."""
-        return tuple(dict.fromkeys((*self.other.flags, *self.base.flags)))
+        base, other = self.sides
+        return tuple(dict.fromkeys((*other.flags, *base.flags)))
 
     @property
     def noisy(self) -> bool:
@@ -142,7 +164,7 @@ class Pair:
     @property
     def doubt(self) -> Doubt | None:
         """Why its speedup isn't shown. A ratio of two times needs no peak, so none is in doubt for that."""
-        if self.base.waited or self.other.waited:
+        if any(side.waited for side in self.sides):
             return Doubt.WAITED
         return Doubt.TOO_NOISY if _says_nothing(self.values) else None
 
@@ -196,15 +218,21 @@ def _role(row: Measured, role: str) -> object:
 
 
 def compare(
-    rows: Sequence[Measured], baseline: Baseline | None = None, allow: Collection[str] = ()
+    rows: Sequence[Measured],
+    baseline: Baseline | None = None,
+    allow: Collection[str] = (),
+    ways: Sequence[Measured] | None = None,
 ) -> tuple[list[Pair], list[LeftOut]]:
     """Pairs that differ in nothing, or only in the terms of ``allow``; and what has no such baseline.
 
-    A baseline implementation brings its own number of threads: NumPy's elementwise work has one.
+    ``ways`` of a CPU to do the same job are looked for among all rows, or these; a baseline implementation is the way
+    that was asked for. A library brings its own number of threads: NumPy's elementwise work has one.
     """
     allowed, of_libraries = set(allow), bool(baseline and baseline.role == "implementation")
+    any_threads = {*allowed, "threads"}
+    jobs = grouped((row for row in ways or rows if not (of_libraries or row.on_accelerator)), _job)
     if of_libraries:
-        allowed.add("threads")
+        allowed = any_threads
     first = rows[0].run_name if rows else ""
     if baseline and baseline.role in ("machine", "run"):
         first = next(row.run_name for row in rows if baseline.holds(row))
@@ -212,7 +240,7 @@ def compare(
     for row, tiers in (each for group in _alike(rows, of_libraries) for each in _partners(group, baseline, first)):
         base, differences = _closest(row, tiers, allowed)
         if base is not None:
-            pairs.append(_pair(base, row, differences))
+            pairs.append(_against_best(_pair(base, row, differences), jobs, any_threads))
         elif differences:
             left_out.append(LeftOut(row, differences))
     return pairs, left_out
@@ -230,22 +258,6 @@ def leading(pairs: Sequence[Pair]) -> list[Pair]:
         for pair in pairs
         if not (pair.other.on_accelerator and pair.other.library and pair.other.library == pair.base.library)
     ] or list(pairs)
-
-
-def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
-    """Both times, their ratio and the words for its uncertainty.
-
-    With two processes or more on either side a process is one observation, and a side's time is the median
-    of their medians; else there is nothing but the spread of the rounds, which is no interval.
-    """
-    tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
-    if min(len(tops), len(bottoms)) < 2:
-        quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
-        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
-    counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
-    ratio = intervals.ratio_interval(tops, bottoms)
-    times = intervals.median(tops), intervals.median(bottoms)
-    return *times, ratio, f"{INTERVAL}, {counts} processes"
 
 
 def observations(result: Result, regime: str) -> dict[int, float]:
@@ -291,6 +303,26 @@ def _pair(base: Measured, other: Measured, differences: _Differences) -> Pair:
     accelerated = other.on_accelerator and not base.on_accelerator
     copies = _with_copies(base, other, base_s - time_s) if accelerated else None
     return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()))
+
+
+def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]) -> Pair:
+    """With the fastest way of the CPU, where a GPU is compared with one."""
+    if like.base.on_accelerator == like.other.on_accelerator:
+        return like
+    gpu, cpu = sorted((like.base, like.other), key=lambda row: not row.on_accelerator)
+    able = [
+        row for row in jobs.get(_job(cpu), ()) if not row.doubt and _differences(row, gpu).keys() <= {*allowed, "dtype"}
+    ]
+    best = fastest_way(cpu.result, (row.result for row in able))
+    if best is cpu.result:
+        return like
+    row = Measured(cpu.run, cpu.run_name, best, cpu.size_name)
+    found = _pair(like.base, row, {}) if cpu is like.other else _pair(row, like.other, {})
+    return replace(found, base=like.base, other=like.other, differs=like.differs, best_cpu=row, like=like)
+
+
+def _job(row: Measured) -> Hashable:
+    return row.run_name, job(row.result)
 
 
 def _closest(

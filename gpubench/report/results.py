@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..runfile import folder, reader
 from ..runfile.schema import Run
+from ..runfile.ways import times_and_ratio
 from . import words
 from .answer import rivals
 from .columns import results_columns, speedup_columns
-from .pairs import times_and_ratio
 from .render import Column
 from .rows import Measured, Values, grouped
 from .screen import Ending, screen

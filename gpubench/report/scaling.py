@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ..runfile.schema import Parallel
-from .pairs import times_and_ratio
+from ..runfile.ways import times_and_ratio
 from .rows import Measured, Values, grouped
 
 SINGLE, ONE_THREAD, REPLICATED = "single", "one thread", "data_parallel"

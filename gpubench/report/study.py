@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
-from ..runfile.schema import Run
+from ..runfile.schema import Run, Sustained
 from . import history, pairs, scaling, sweeps
 from .history import Trend
 from .pairs import Baseline, LeftOut, Pair
@@ -91,7 +91,7 @@ class Study:
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
         shown = [row for row in self.measured if row.source in sources or row.source[::2] == (sources[0].run, "")]
-        return pairs.compare(shown, Baseline("source", sources[0]), self.allow)[0]
+        return pairs.compare(shown, Baseline("source", sources[0]), self.allow, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:
@@ -123,6 +123,13 @@ class Study:
         """Results of workloads that use one device; the others have pictures of their own."""
         several = {row.result.workload for row in self.measured if parallel_of(row).devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
+
+    @cached_property
+    def sustained(self) -> list[tuple[Measured, Sustained]]:
+        """Products that ran for seconds on end, each with a result of its device, which names it."""
+        firsts = grouped((row for row in self.measured if not row.library), lambda row: row.source).values()
+        known = ((rows[0], rows[0].run.sustained.get(rows[0].result.device)) for rows in firsts)
+        return [(row, rates) for row, rates in known if rates]
 
     @cached_property
     def trends(self) -> list[Trend]:

@@ -172,7 +172,7 @@ def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
     paired = all(pair.within_run for pair in line.items)
     sides = [
         [observations(row.result, regime) for row in rows]
-        for rows in ([pair.base for pair in line.items], [pair.other for pair in line.items])
+        for rows in zip(*(pair.sides for pair in line.items), strict=True)
     ]
     common = [set.intersection(*map(set, side)) for side in sides]
     if paired:

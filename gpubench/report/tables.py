@@ -29,6 +29,7 @@ _MOST_ROWS = 40
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
 _COPIES = "With copies: inputs and results copied for every call."
+_LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
 _NO_INTERVAL = "(range of one process, not a confidence interval; use --processes 3)"
 
 
@@ -43,6 +44,7 @@ ANSWER: list[Column[WorkRow]] = [
     Column("typically", lambda row: row.ratio),
     Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, whose median is"
            " given."),
+    Column("like with like", lambda row: words.like_with_like(row.typical) if row.typical else "", _LIKE),
     _WITH_COPIES,
     Column("faster from", lambda row: row.faster_from),
     Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
@@ -208,6 +210,8 @@ def speedup_table(study: Study, pairs: Sequence[Pair], most: int | None = _MOST_
         Column("against", lambda pair: study.names.of(pair.base) + (f" ({pair.differs})" if pair.differs else "")),
         Column("time", lambda pair: f"{seconds_text(pair.base_s)} → {seconds_text(pair.time_s)}{'*' * pair.noisy}"),
         Column("speedup", words.speedup),
+        Column("against the CPU's", words.way),
+        Column("like with like", words.like_with_like, _LIKE),
         Column("with copies", words.with_copies),
         Column("calls", words.calls, "Calls: on the same data on the device, until its copies are amortized."),
         Column("faster from", lambda pair: _crossing(study, pair),

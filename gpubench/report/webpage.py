@@ -223,7 +223,8 @@ def _cells(
         cells |= {"low_s": row.interval.low, "high_s": row.interval.high} if row.interval else {}
         cells |= {"rate": rate.value, "rate_unit": row.rate.unit} if rate and row.rate else {}
     if pair:
-        cells |= {"baseline": study.names.of(pair.base), "baseline_s": pair.base_s, "doubt": pair.doubt}
+        base = ": ".join(filter(None, [study.names.of(pair.base), words.way(pair)]))
+        cells |= {"baseline": base, "baseline_s": pair.base_s, "doubt": pair.doubt}
         copies = pair.copies if not pair.doubt else None
         if not pair.doubt:
             cells |= {"speedup": pair.speedup, "speedup_low": pair.ratio.low, "speedup_high": pair.ratio.high}

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..devices.implementations import implementation_label
 from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.matching import shown_name
-from ..runfile.schema import Case, DeviceFacts, Run, Scalar
+from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
+from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
 from .rows import Doubt, Measured, Row, Source, Values, too_noisy
 from .sweeps import Crossing
@@ -20,6 +21,9 @@ from .sweeps import Crossing
 NO_VALUE = "—"
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
+OTHER_WAY = "†"
+"""A speedup over a way of the CPU that isn't the other side's."""
+_VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
     r"\((?!modelled|simulated)[^)]*\)|\b(NVIDIA|AMD|Intel|GeForce|Tesla|Processor|CPU|GPU|Graphics)\b"
     r"|@.*$|\b\d+-Core\b|[- ](SXM\d?|PCIe|HBM\d\w*|\d+ ?GB)\b",
@@ -230,6 +234,40 @@ def with_copies(pair: Pair) -> str:
     return Doubt.TOO_NOISY if pair.copies.too_noisy else _ratio(pair.copies.values)
 
 
+def way(pair: Pair) -> str:
+    """``NumPy``: the fastest way of the CPU, where it isn't that of the other side; empty where it is."""
+    return _ways(pair)[0] if pair.like else ""
+
+
+def ways(pairs: Iterable[Pair]) -> list[str]:
+    """Those of several pairs, each once."""
+    return sorted({way(pair) for pair in pairs} - {""})
+
+
+def like_with_like(pair: Pair) -> str:
+    """``150× against PyTorch``: the same way on both sides, where the CPU has a faster one."""
+    return f"{ratio(pair.like)} against {_ways(pair)[1]}" if pair.like else ""
+
+
+def _ways(pair: Pair) -> tuple[str, str]:
+    """The fastest way and that of the other side, each by its library and by what tells it from the other."""
+    if pair.best_cpu is None:
+        return "", ""
+    ways = [_way(row) for row in (pair.best_cpu, pair.other if pair.base.on_accelerator else pair.base)]
+    told = [name for name in ways[0] | ways[1] if name == "library" or ways[0].get(name) != ways[1].get(name)]
+    best, like = (", ".join(filter(None, (of.get(name, "") for name in told))) for of in ways)
+    return best, like
+
+
+def _way(row: Measured) -> dict[str, str]:
+    case = row.result
+    how = {name: str(case.params[name]) for name in HOW if case.params.get(name) is not None}
+    how |= {"layout": "channels last"} if case.kind and case.workload.endswith(LAYOUT) else {}
+    how |= {"instances": "one process a core"} if case.kind and case.workload.endswith(PER_CORE) else {}
+    library = implementation_label(case.implementation)
+    return {"library": library, "variant": _VARIANTS.get(case.variant, case.variant), "dtype": case.dtype} | how
+
+
 def _ratio(values: Values) -> str:
     return times_range(values.low, values.high) if too_noisy(values.low, values.high) else times(values.value)
 
@@ -264,6 +302,12 @@ def throughput(row: Measured) -> str:
     if not row.rate or not row.throughput:
         return ""
     return NO_VALUE if row.doubt else text(row.throughput.value, row.rate.unit)
+
+
+def sustained(rates: Sustained) -> str:
+    """``48 of 58 TFLOP/s in float32 (83%)``: what lasts, and the best second."""
+    last, burst = text(rates.lasting, "FLOP/s"), text(rates.burst, "FLOP/s")
+    return f"{last} of {burst} in {rates.dtype} ({rates.lasting / rates.burst:.0%})"
 
 
 def share_of_peak(row: Measured) -> str:

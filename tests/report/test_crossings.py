@@ -179,7 +179,8 @@ def test_crossovers_as_csv(tmp_path: Path) -> None:
     lines = csv_text(crossover_columns(study), study.crossings).splitlines()
     assert lines[0] == (
         "run,machine,device,workload,implementation,variant,cache,form,n,dtype,baseline_run,baseline_machine,"
-        "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note"
+        "baseline_device,baseline_implementation,differs,regime,size_parameter,crossover,low,high,kind,processes,note,"
+        "best_cpu"
     )
     assert [line.removeprefix(same).partition(",")[0] for line in lines[1:]] == ["resident", "one-shot"]
     resident, shot = crossovers(write(tmp_path, ratios((0.25,), (4.0,), moved=0.25)))

@@ -57,10 +57,11 @@ def test_exact_text(tmp_path: Path) -> None:
         "device_name,workload,dtype,variant,setting,size_name,size,speedup,low,high,one_shot_speedup,break_even_calls,"
         "baseline_s,time_s,flags,id,run,machine,device,implementation,threads,baseline_run,baseline_machine,"
         "baseline_device,baseline_implementation,baseline_threads,differs,uncertainty,regime,cache,n,one_shot_low,"
-        "one_shot_high,baseline_one_shot_s,one_shot_s,one_shot_pinned_s,one_shot_pinned_speedup\n"
+        "one_shot_high,baseline_one_shot_s,one_shot_s,one_shot_pinned_s,one_shot_pinned_speedup,best_cpu,best_cpu_speedup,"
+        "best_cpu_low,best_cpu_high,best_cpu_one_shot_speedup,best_cpu_flags\n"
         "Synthetic H-GPU,a.b,float32,eager,n=64,,,4.0,2.8,6.0,0.5,3,8.0,2.0,noisy,a.b[float32-n=64],run,Synthetic CPU "
         "(synthetic),cuda:0,torch,2,run,Synthetic CPU (synthetic),cpu,torch,2,,spread within one process,resident,hot,"
-        "64,,,9.0,18.0,8.0,1.125\n"
+        "64,,,9.0,18.0,8.0,1.125,,4.0,2.8,6.0,0.5,\n"
     )
 
 
@@ -284,7 +285,7 @@ def test_a_like_baseline_comes_before_an_allowed_one(tmp_path: Path) -> None:
     marks = [mark("cpu", 9.0, dtype="bfloat16"), mark("cpu", 8.0), mark("cpu", 7.0, threads=1)]
     marks += [mark("cuda:0", 1.0, dtype=dtype) for dtype in ("bfloat16", "float16", "float32")]
     rows = pairing([run(tmp_path, marks)], "dtype", "threads")[0]
-    assert [(row.other.dtype, row.base_s, row.differs) for row in rows] == [
+    assert [(row.other.dtype, row.base.time_s, row.differs) for row in rows] == [
         ("bfloat16", 9.0, ""),
         ("float16", 8.0, "dtype float16 against float32"),
         ("float32", 8.0, ""),

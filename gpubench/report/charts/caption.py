@@ -9,7 +9,7 @@ from ...format import counted, shorten
 from ..pairs import Pair
 from ..rows import Measured, grouped
 from ..study import Study
-from ..words import device_label, listed
+from ..words import OTHER_WAY, device_label, listed, ways
 
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns, and no mark is drawn hollow."""
@@ -30,7 +30,7 @@ def caption(
     ``flagged`` is how noisy results are marked, ``left_out`` how many aren't drawn.
     """
     pairs = [item for item in items if isinstance(item, Pair)]
-    rows = [*(item.subject for item in items), *(pair.base for pair in pairs)]
+    rows = [*(item.subject for item in items), *(side for pair in pairs for side in pair.sides)]
     runs = list({row.run_name: row.run for row in rows}.values())
     dtypes = sorted({row.dtype for row in rows})
     variants = sorted({row.result.variant for row in rows if row.result.variant}, reverse=True)
@@ -47,6 +47,8 @@ def caption(
     )
     if any(item.noisy for item in items) and not notice(items):
         note += f"{flagged}: noisy measurement. "
+    if found := ways(pairs):
+        note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {listed(found)}. "
     if left_out:
         # a ratio of two times needs no peak
         why = "too noisy" if pairs else "too noisy, or above the measured peak, which can't be"

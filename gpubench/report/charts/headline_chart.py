@@ -71,7 +71,7 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
     if pair.doubt:
         return RowMark(None, look, _ABOVE if pair.doubt == Doubt.ABOVE_PEAK else str(pair.doubt))
     copied = pair.copies.speedup if pair.copies and not pair.copies.too_noisy else None
-    told = words.times(pair.speedup) + "*" * pair.noisy
+    told = words.times(pair.speedup) + "*" * pair.noisy + words.OTHER_WAY * bool(pair.like)
     return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
 
 

@@ -121,6 +121,7 @@ def curve(
     shown = line.shown
     cut = not shown or shown[-1][1] is not line.items[-1]
     last = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy" if cut else value(shown[-1][0].y)
+    last += words.OTHER_WAY * bool(words.ways(item for _, item in shown if isinstance(item, Pair)))
     points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
     label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
     return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)

@@ -124,7 +124,8 @@ def crossing(name: str = "a.b") -> dict[str, Any]:
 
 def test_captions_name_the_terms(tmp_path: Path) -> None:
     for figure in plan(tmp_path, records.gpu_run(3)).values():
-        facts = ["float32", "2 CPU threads", "TF32 off", "PyTorch 2.13.0", "2026-01-31", "3 processes"]
+        threads = "CPU threads: torch 2, numpy 1" if "NumPy" in figure.caption else "2 CPU threads"
+        facts = ["float32", threads, "TF32 off", "PyTorch 2.13.0", "2026-01-31", "3 processes"]
         facts.append("Synthetic CPU" if figure.name == "roofline-cpu" else "Synthetic H-GPU")
         for fact in facts:
             assert fact in figure.caption, figure.name

@@ -1,0 +1,110 @@
+"""Which results of a run do the same job, and the fastest way that a CPU was measured to do it: what an honest opponent
+of a GPU holds against it.
+
+The same job is the same workload and parameters in arithmetic that is no less exact, whatever library, variant, form or
+layout does it. A result is what a benchmark returns; a library that computes more on its way has done the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from msgspec.structs import replace
+
+from .. import intervals
+from ..intervals import INTERVAL, Interval
+from .flags import WAITING
+from .schema import Process, Result, Times
+from .utilisation import compute_dtype
+
+HOW = ("form", "tuning")
+"""Parameters of the suite's own benchmarks that say how a job is done, and not what it is: where the result is written,
+and what was tuned."""
+LAYOUT, TUNED, PER_CORE = "_channels_last", "_tuned", "_per_core"
+"""Ends of names of benchmarks that do the job of that without it: in another order in memory, tuned, or on each core
+at a time."""
+IN_PLACE = "inplace"
+"""The form that writes over an input, and so does another job than the others."""
+FASTER = 1.03
+"""Ways that differ by less are equally fast."""
+_HALVES = ("bfloat16", "float16")
+_WITHIN = "spread within one process"
+
+
+def job(result: Result) -> Hashable:
+    """What two results on one device must share to have done the same."""
+    own = not result.kind  # nobody told us what the parameters of one's own benchmark mean
+    params = {n: v for n, v in result.params.items() if v is not None and (own or n not in HOW)}
+    in_place = not own and result.params.get(HOW[0]) == IN_PLACE
+    workload = result.workload
+    for end in () if own else (LAYOUT, TUNED, PER_CORE):
+        workload = workload.removesuffix(end)
+    terms = workload, result.device, result.regime, result.cache, in_place
+    return *terms, frozenset((name, type(value), value) for name, value in params.items())
+
+
+def fastest_way(result: Result, others: Iterable[Result]) -> Result:
+    """The fastest of those on the same CPU that do the result's job; the result itself where none is surely faster.
+
+    What waited for the scheduler or can't be true is no way, nor what wasn't verified where the result was.
+    """
+    able = [_of_one_job(each) for each in others if _stands_for(each, result)]
+    faster = [each for each in able if _surely_faster(each, result)]
+    return min((*faster, result), key=lambda each: each.times.median_s if each.times else float("inf"))
+
+
+def times_and_ratio(base: Times, other: Times) -> tuple[float, float, Interval, str]:
+    """Both times, their ratio and the words for its uncertainty.
+
+    With two processes or more on either side a process is one observation, and a side's time is the median
+    of their medians; else there is nothing but the spread of the rounds, which is no interval.
+    """
+    tops, bottoms = ([process.median_s for process in side.processes] for side in (base, other))
+    if min(len(tops), len(bottoms)) < 2:
+        quartiles = [(side.q1_s, side.median_s, side.q3_s) for side in (base, other)]
+        return base.median_s, other.median_s, intervals.ratio_spread(*quartiles), _WITHIN
+    counts = f"{len(tops)}" if len(tops) == len(bottoms) else f"{len(tops)} and {len(bottoms)}"
+    ratio = intervals.ratio_interval(tops, bottoms)
+    times = intervals.median(tops), intervals.median(bottoms)
+    return *times, ratio, f"{INTERVAL}, {counts} processes"
+
+
+def _stands_for(other: Result, result: Result) -> bool:
+    itself = (other.id, other.implementation) == (result.id, result.implementation)  # measured again
+    exact = {_computed(result)} | ({"float32"} if _computed(result) in _HALVES else set())
+    doubtful = {flag.name for flag in other.flags} & {WAITING, "implausible"}
+    passed = [each.check is not None and each.check.status == "passed" for each in (result, other)]
+    same = not itself and job(other) == job(result) and _computed(other) in exact
+    return same and not doubtful and passed[0] <= passed[1]
+
+
+def _of_one_job(result: Result) -> Result:
+    """With the time of one of those jobs that its processes do at once, each on a core."""
+    count = result.parallel.devices if result.parallel and result.workload.endswith(PER_CORE) else 1
+    if result.times is None or count == 1:
+        return result
+
+    def shared(entry: Process) -> Process:
+        return replace(entry, median_s=entry.median_s / count, latency_s=entry.latency_s and entry.latency_s / count)
+
+    names = ("median_s", "mean_s", "min_s", "iqr_s", "q1_s", "q3_s")
+    seconds = {name: getattr(result.times, name) / count for name in names}
+    latency_s = result.times.latency_s and result.times.latency_s / count
+    processes = tuple(map(shared, result.times.processes))
+    return replace(result, times=replace(result.times, **seconds, latency_s=latency_s, processes=processes, samples=()))
+
+
+def _computed(result: Result) -> str:
+    return compute_dtype(result.dtype, result.variant, result.precision)
+
+
+def _surely_faster(other: Result, result: Result) -> bool:
+    """By the interval; or as the slowest process of three is faster than any of the other's, whose times may be so far
+    apart that their interval is endless (H. B. Mann, D. R. Whitney, Ann. Math. Statist. 18 (1947): a chance of 1 in
+    20)."""
+    if other.times is None or result.times is None:
+        return False
+    ratio = times_and_ratio(result.times, other.times)[2]
+    slow, fast = ([process.median_s for process in times.processes] for times in (result.times, other.times))
+    apart = min(len(slow), len(fast)) >= 3 and max(fast) < min(slow)
+    return ratio.value >= FASTER and (ratio.low > 1 or apart)
