@@ -20,7 +20,7 @@ from ..devices.cpu import affinity, cgroup_cores
 from ..format import bytes_text, seconds_text
 from ..runfile.flags import FEW, NOISY, WAITING, Flag
 from ..runfile.schema import CanaryTimes, Ceilings, Work
-from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, most, utilisation
+from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .budget import MIN_WAITS
 from .clock import repeat
 
@@ -237,8 +237,7 @@ def impossible(
     between host and device.
     """
     use = utilisation(work, seconds, dtype, ceilings, link)
-    fast = 1 + (WINOGRAD - 1) * convolutions * (use is not None and use.bound == "throughput")
-    if use and use.fraction > fast * most(use, dtype, ceilings):
+    if use and use.fraction > most(use, dtype, ceilings, convolutions):
         of = use.of + (f" of {bytes_text(use.footprint_bytes)}" if use.footprint_bytes else "")
         yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:

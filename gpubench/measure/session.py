@@ -116,8 +116,9 @@ class Session:
     """What is said before anything is measured."""
     peaks: Mapping[str, Ceilings] | None = None
     """Those that an earlier process of this run has measured."""
+    remeasured: int = 0
+    """How often peaks were measured again because a result was above them."""
     _waits: dict[Device, float] = field(default_factory=dict)
-    _remeasured: int = 0
     _canary: CanaryTimes | None = None
 
     @property
@@ -187,12 +188,16 @@ class Session:
         for _ in range(2):
             known = self.ceilings.get(case.device)
             flags = list(impossible(work, seconds, dtype, known, floor, share, link)) if known else []
-            if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
+            if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
                 break
-            self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self._effort).get(case.device)
-            self.ceilings[case.device] = known.raised(again) if again else known
+            self.remeasured += 1
+            self.ceilings[case.device] = self.measured_again(chosen, known)
         return flags
+
+    def measured_again(self, device: Device, known: Ceilings) -> Ceilings:
+        """The better figure of each kind: of the peaks that are known, and of those measured now."""
+        again = ceilings.measure_ceilings({device: known.throughput}, self._effort).get(str(device))
+        return known.raised(again) if again else known
 
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:

@@ -44,6 +44,7 @@ class Concern(Enum):
     BUSY = auto()
     NOISY = auto()
     ONE_PROCESS = auto()
+    NO_PEAK = auto()
     ABOVE_PEAK = auto()
     SLOW_LIBRARY = auto()
 
@@ -228,7 +229,14 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    return [*found, *_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
+    return [
+        *found,
+        *_noisy(study, judged),
+        *_one_process(study),
+        *_no_peak(study),
+        *_above_peak(judged),
+        *_slow_library(study),
+    ]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -263,6 +271,13 @@ def _one_process(study: Study) -> list[Warning]:
     return [
         Warning(Concern.ONE_PROCESS, "Timed in one process: ranges are not confidence intervals (use --processes 3)")
     ]
+
+
+def _no_peak(study: Study) -> list[Warning]:
+    """Of devices whose measured peaks can't be right: all shares of them are left out."""
+    why = {study.names.of(row): row.run.disproved.get(row.result.device) for row in study.measured}
+    wrong = [f"The measured peaks of {device} are wrong ({seen})" for device, seen in why.items() if seen]
+    return [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in wrong]
 
 
 def _above_peak(judged: Sequence[Measured]) -> list[Warning]:

@@ -189,7 +189,8 @@ class Measured(Row):
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """Names of what was wrong while it was measured."""
-        names = [flag.name for flag in self.result.flags]
+        of_a_peak = self.result.device not in self.run.disproved
+        names = [flag.name for flag in self.result.flags if flag.name != IMPLAUSIBLE or of_a_peak]
         above = (self.utilisation or 0) > PLAUSIBLE and IMPLAUSIBLE not in names
         return (*names, IMPLAUSIBLE) if above else tuple(names)
 

@@ -220,6 +220,9 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
         cases = without_homes(cases)
     output["benchmarks"] = cases["benchmarks"]
     output[KEY] = first["gpubench"] | _run(events) | {"unmeasured": cases["unmeasured"]}
+    for event in events:
+        if event["event"] == "finish" and event.get("ceilings"):
+            output[KEY]["ceilings"] = (output[KEY].get("ceilings") or {}) | event["ceilings"]
     return output
 
 

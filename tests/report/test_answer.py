@@ -11,6 +11,7 @@ import records
 from comparing import answered, both, by_name, mark, run
 
 from gpubench.report.answer import Answer, Concern
+from gpubench.report.charts.pictures import plan
 from gpubench.report.pairs import Verdict
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
@@ -138,6 +139,20 @@ def test_a_rate_above_its_peak_is_not_led_with(tmp_path: Path) -> None:
     found = answered(tmp_path, marks, devices=(records.CPU,), ceilings={"cpu": {"throughput": {"float32": 5e10}}})
     assert "GFLOP/s" not in found.sentence
     assert concerns(found) == [Concern.ABOVE_PEAK]
+
+
+def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere(tmp_path: Path) -> None:
+    flags = ("implausible",)
+    marks = [mark(f"mine.{name}", "cpu", 0.01, work={"flops": 1e9}, flags=flags) for name in "abcd"]
+    peaks = {"cpu": {"throughput": {"float32": 5e10}}}
+    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings=peaks)
+    assert concerns(found) == [Concern.NO_PEAK]
+    assert "4 of 4 results exceed them" in str(found.warnings[0])
+    assert {row["utilisation"] for row in reading.results(found.study)} == {None}
+    assert not any(row.doubt or row.noisy for row in found.study.measured)  # their rates are shown
+    drawn, _ = plan(found.study, every=True)
+    assert drawn
+    assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)
 
 
 @pytest.mark.parametrize(("count", "shown", "more"), [(4, 4, 0), (12, 12, 0), (45, 40, 5)])
