@@ -22,6 +22,8 @@ from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
 
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
+FILLED = 0.1
+"""A GPU that does less than that share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
 """An interval whose ends are further apart than that says nothing."""
 _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
@@ -180,6 +182,18 @@ class Measured(Row):
         link = len({machine.device(name).accelerator for name in names}) > 1
         use = utilisation(self.result.work, self.time_s, self.computed_dtype, ceilings, link)
         return use.fraction if use else None
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether launching its work takes longer than the work."""
+        result = self.result
+        return result.device_s is not None and result.launch_s is not None and result.launch_s > result.device_s
+
+    @property
+    def fills(self) -> bool:
+        """Whether it has work enough to tell what its GPU can do, as far as is known; on a CPU always."""
+        share = self.utilisation
+        return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
 
     @property
     def computed_dtype(self) -> str:
