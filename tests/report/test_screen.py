@@ -83,7 +83,7 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     warnings += [Warning(Concern.ABOVE_PEAK, "3 results above the peak (a, b): too low", "Shares aren't shown.")] * 2
     lines = warning_lines(warnings, 60)
     assert lines[0].startswith("WARNING: word")
-    assert " ".join(lines).endswith("Also: 3 results above the peak; 3 results above the peak (see summary.md).")
+    assert lines[-2:] == ["Also: 3 results above the peak; 3 results above the peak", "  (see summary.md)."]
 
 
 def test_prices_have_their_table(tmp_path: Path) -> None:
