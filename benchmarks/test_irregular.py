@@ -110,7 +110,7 @@ def sorted_values(x):
     return torch.sort(x).values
 
 
-@pytest.mark.gpubench(title="Sort")
+@pytest.mark.gpubench(title="Sort, torch with indices")
 @WITH_NUMPY
 @pytest.mark.gpubench_sweep("n", glance=[10**6], **COUNTS)
 def test_sort(gpubench, n):
@@ -129,7 +129,7 @@ def numpy_largest(scores):
 
 
 @WITH_NUMPY
-@pytest.mark.gpubench(title="Top-k", size="batch")
+@pytest.mark.gpubench(title="Top-k, torch with indices", size="batch")
 @pytest.mark.gpubench_sweep("batch", smoke=[1], quick=[64], full=[1, 8, 64, 512])
 def test_topk(gpubench, batch):
     """The 50 largest of 50,257 scores: what sampling the next token costs."""
