@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median, quantiles
@@ -41,6 +41,8 @@ SLOWED = 0.02
 SLOWER_CLOCK = 0.8
 """A clock below this share of its earlier value is throttled."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
+SHARE_S = 0.1
+"""Seconds of wanting a core: long beside the 3 to 4 ms that a scheduler gives each of several programs."""
 WAITS = 1.25
 """Threads that make a small product take this many times as long as one of them wait for each other."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
@@ -261,6 +263,14 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     times_slower = round(ratio, None if ratio >= 10 else 1)
     slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
     return times, f"{slower}. Measuring with 1 thread (--threads {threads} to insist)"
+
+
+def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:
+    """The share of a core that a thread gets which wants all of it; other programs have the rest."""
+    begin, used_s = clock(), own()
+    while (passed_s := clock() - begin) < SHARE_S:
+        pass
+    return min(1.0, max(own() - used_s, CLOCK_S) / passed_s)
 
 
 def canary(threads: int) -> CanaryTimes | None:

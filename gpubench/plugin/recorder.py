@@ -181,7 +181,7 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": sum(os.times()[:2])}  # without the peaks: see below
+        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": self.session.pace * sum(os.times()[:2])}
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
@@ -191,11 +191,12 @@ class Recorder:
         self.ledger.append("session", **facts, **_began(self.session))
 
     def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
-        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow."""
+        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow, at the
+        pace of this machine."""
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
-        return seconds + session.ceilings_s * len({case.device for case in session.collected})
+        return session.pace * seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """What must be equal for the numbers of two sessions to belong to one run."""
