@@ -288,9 +288,16 @@ def _one_process(study: Study) -> list[Warning]:
 
 def _no_peak(study: Study) -> list[Warning]:
     """Of devices whose measured peaks can't be right: all shares of them are left out."""
-    why = {study.names.of(row): row.run.disproved.get(row.result.device) for row in study.measured}
-    wrong = [f"The measured peaks of {device} are wrong ({seen})" for device, seen in why.items() if seen]
-    return [Warning(Concern.NO_PEAK, f"{each}, so no % of peak is shown") for each in wrong]
+    plain_first = sorted(study.measured, key=lambda row: bool(row.library))  # NumPy's on a CPU are the CPU's
+    devices: dict[tuple[str, str], Measured] = {}
+    for row in plain_first:
+        devices.setdefault((row.run_name, row.result.device), row)
+    found = []
+    for row in devices.values():
+        if why := row.run.disproved.get(row.result.device):
+            where = f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown"
+            found.append(Warning(Concern.NO_PEAK, where))
+    return found
 
 
 def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
