@@ -5,7 +5,7 @@
 ``gpubench time`` measures 20 small operations of torch on an idle machine, with all threads and with one, and once more
 beside programs that compute, which this script starts and ends. A time that the busy machine shows without a star must
 be within 25 % of the idle one's with as many threads. One with a star must have an interval that holds the idle time,
-or say that it is too noisy for one, or that its threads waited.
+or say instead of an interval that the machine was busy, its threads waited, or it is too noisy.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def judged(idle: Measured, busy: Measured) -> tuple[bool, str]:
     told = f"{shown:>9} {spread:>9}   idle {seconds_text(idle.time_s):>8}   {error:+.0%}"
     if "*" not in shown:
         return abs(error) <= CLOSE, told
-    said = busy.waited or spread == "too noisy" or busy.interval is None
-    return said or bool(busy.interval and busy.interval.low <= idle.time_s <= busy.interval.high), told
+    if spread[0] not in "±~":
+        return True, told
+    low, high = (busy.interval.low, busy.interval.high) if busy.interval else (busy.times.q1_s, busy.times.q3_s)
+    return low <= idle.time_s <= high, told
 
 
 def main() -> int:

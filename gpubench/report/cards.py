@@ -10,11 +10,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 from ..runfile.kinds import Kind
 from . import pairs, words
-from .pairs import Baseline, Pair, Verdict
+from .pairs import Pair, Verdict
 from .render import UNFILLED
 from .rows import Doubt, Measured, grouped
 from .study import Study
@@ -143,13 +142,7 @@ def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
 
 def _against_slowest(study: Study, devices: Sequence[list[Measured]]) -> list[Card]:
     rows = [row for members in devices for row in members]
-    allow = {"threads", *study.allow}
-    found = pairs.compare(rows, Baseline("source", devices[0][0].source), allow)[0]
-    speeds = {s: median(p.speedup for p in of) for s, of in grouped(found, lambda pair: pair.other.source).items()}
-    slowest = min(speeds, key=speeds.__getitem__, default=None)
-    if slowest and speeds[slowest] < 1:
-        found = pairs.compare(rows, Baseline("source", slowest), allow)[0]
-    return _cards(study, found)
+    return _cards(study, pairs.against_slowest(rows, {"threads", *study.allow}))
 
 
 def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:

@@ -261,6 +261,17 @@ def _batches(base: Measured, other: Measured) -> float:
     return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=_SAME_WORK) else 0.0
 
 
+def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
+    """Several devices against the slowest of them, by the median of its speedups over the first."""
+    found = compare(rows, Baseline("source", rows[0].source), allow)[0]
+    by_source = grouped(found, lambda pair: pair.other.source)
+    speeds = {source: intervals.median([pair.speedup for pair in of]) for source, of in by_source.items()}
+    slowest = min(speeds, key=speeds.__getitem__, default=None)
+    if slowest and speeds[slowest] < 1:
+        found = compare(rows, Baseline("source", slowest), allow)[0]
+    return found
+
+
 def library_baseline(rows: Sequence[Measured]) -> Baseline:
     """What libraries are compared with: NumPy, or where it wasn't measured PyTorch."""
     return Baseline("implementation", "numpy" if any(row.library == "numpy" for row in rows) else "torch")

@@ -270,6 +270,8 @@ def test_several_gpus_are_compared_with_the_slowest_and_not_with_their_cpus(tmp_
         (card,) = found.cards
         assert (card.device, card.baseline, card.of_gpus) == ("H200", "RTX 4060", True)
         assert found.sentence == "H200 against RTX 4060: 2.0× on models.mlp, n=64."
+        in_the_picture = {pair.base.facts.label for pair in found.study.gpu_pairs}
+        assert in_the_picture == {"NVIDIA RTX 4060"}  # as in the sentence above it, whichever file came first
 
 
 def test_a_third_run_changes_nothing_between_the_other_two(tmp_path: Path) -> None:
