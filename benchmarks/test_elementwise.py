@@ -78,7 +78,7 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
     return xp.add(r, xp.multiply(a, b, out=scratch), out=out)
 
 
-@pytest.mark.gpubench(title="Multiply-add")
+@pytest.mark.gpubench(title="Multiply-add, NumPy in two passes")
 @THREE_FORMS
 @SIZES
 def test_multiply_add(gpubench, form, n):

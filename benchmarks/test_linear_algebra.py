@@ -171,7 +171,7 @@ def lstsq(linalg, a, b):
     return linalg.lstsq(a, b, driver="gels").solution if linalg is torch.linalg else linalg.lstsq(a, b, rcond=None)[0]
 
 
-@pytest.mark.gpubench(title="Least squares")
+@pytest.mark.gpubench(title="Least squares, torch by QR, others by SVD")
 @pytest.mark.gpubench_sweep("n", smoke=[16], quick=[256], full=[16, 64, 256, 1024])
 def test_lstsq(gpubench, n):
     """A fit of n unknowns to 4 n equations, by QR; other libraries take the SVD, which costs more and forgives more."""

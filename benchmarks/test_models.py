@@ -60,9 +60,10 @@ def test_encoder(gpubench, length, batch):
 
 
 @pytest.mark.gpubench(title="ResNet-50")
-@pytest.mark.gpubench_sweep("batch", glance=[1], **LARGE)
+@pytest.mark.gpubench_sweep("batch", glance=[1, 128], **LARGE | {"quick": [1, 128]})
 @HALF
 def test_resnet50(gpubench, batch):
+    """128 images, a TFLOP, fill a data-centre GPU. For most CPUs they are too many; then an image is compared."""
     forward(gpubench, models.resnet50, gpubench.randn(batch, 3, 224, 224), batch)
 
 

@@ -63,7 +63,8 @@ QUERIES, NEIGHBOURS = 100, 10
 
 
 def nearest(base, queries):
-    """Squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b."""
+    """Squared distances of the nearest neighbours, by |q|² + |b|² - 2 q·b. Which they are is computed too, in both
+    libraries: that is what people search for."""
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
     return distances.topk(NEIGHBOURS, largest=False).values
 
@@ -183,13 +184,14 @@ def test_resize(gpubench, batch):
 
 
 def blur(images, taps):
-    """Gaussian, five by five, as torchvision does it: a convolution. Black beyond the edge."""
-    kernels = (taps[:, None] * taps).expand(CHANNELS, 1, len(TAPS), len(TAPS))
-    return F.conv2d(images, kernels, padding=len(TAPS) // 2, groups=CHANNELS)
+    """Gaussian, five by five: along the rows, then along the columns. Black beyond the edge."""
+    kernels, reach = taps.expand(CHANNELS, 1, 1, len(TAPS)), len(TAPS) // 2
+    along_rows = F.conv2d(images, kernels, padding=(0, reach), groups=CHANNELS)
+    return F.conv2d(along_rows, kernels.mT, padding=(reach, 0), groups=CHANNELS)
 
 
 def scipy_blur(images, taps):
-    """The same, as ``scipy.ndimage.gaussian_filter`` does it: rows, then columns."""
+    """As ``scipy.ndimage.gaussian_filter`` does it."""
     rows = scipy.ndimage.correlate1d(images, taps, axis=-1, mode="constant")
     return scipy.ndimage.correlate1d(rows, taps, axis=-2, mode="constant")
 
@@ -197,10 +199,10 @@ def scipy_blur(images, taps):
 @pytest.mark.gpubench(title="Image blur", size="batch")
 @BATCHES
 def test_blur(gpubench, batch):
-    """A Gaussian blur of colour images of 448 x 448: 25 multiply-adds a pixel in torch, ten in SciPy's two passes."""
+    """A Gaussian blur of colour images of 448 x 448: ten multiply-adds a pixel, in two passes."""
     images = gpubench.randn(batch, CHANNELS, LARGE, LARGE)
     taps = torch.tensor(TAPS, dtype=gpubench.dtype, device=gpubench.device)
-    work = {"flops": 2 * len(TAPS) ** 2 * images.numel(), "nbytes": 2 * images.nbytes, "items": batch, "unit": "image"}
+    work = {"flops": 2 * 2 * len(TAPS) * images.numel(), "nbytes": 2 * images.nbytes, "items": batch, "unit": "image"}
     if gpubench.implementation == "numpy":
-        work |= {"flops": 2 * 2 * len(TAPS) * images.numel(), "threads": 1}
+        work["threads"] = 1
     measure(gpubench, blur, scipy_blur, images, taps / taps.sum(), **work)

@@ -78,8 +78,9 @@ def test_cifar(gpubench, optimizer, batch):
 @pytest.mark.gpubench(title="Training ResNet-50")
 @VARIANTS
 @pytest.mark.gpubench_sweep("optimizer", glance=["sgd"], quick=["sgd"], full=["sgd", "adam"])
-@LARGE_BATCHES
+@pytest.mark.gpubench_sweep("batch", smoke=[], quick=[1, 32], full=[1, 8, 32])
 def test_resnet50(gpubench, optimizer, batch):
+    """32 images, 0.8 TFLOP and 3 GB, fill a data-centre GPU, and fit most others."""
     not_for_a_quick_run(gpubench)
     train(gpubench, "resnet50", batch, optimizer=optimizer)
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from .. import options
 from ..errors import GpubenchError, UsageError
 from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, is_name, names_in, on_numpy
-from ..runfile.folder import RUN_FILE
+from ..runfile.folder import LEDGER, RUN_FILE
+from ..runfile.ledger import read_ledger
 from ..runfile.writer import scratch
 from ..supervise import process
 from .time import (
@@ -67,6 +68,7 @@ def time(  # noqa: PLR0913 - what users write
     against: str | None = None,
     preset: str = "quick",
     check: bool = True,
+    threads: int | None = None,
     **kwargs: Any,
 ) -> Results:
     """Time a function call or an expression on the CPU and each GPU, and check its result, as the fixture does.
@@ -79,14 +81,15 @@ def time(  # noqa: PLR0913 - what users write
     - ``sizes``: ``"n=64..8192"``, ``[64, 256]`` for n, ``{"n": [64, 256], "m": [1, 8]}`` for all combinations,
       ``[{"n": 64, "m": 1}, …]`` for some.
     - ``devices``, ``dtypes``, ``variants``, ``preset`` as for ``gpubench run``. ``against``: the same in NumPy.
-    - ``check``: whether the result is compared with a float64 reference.
+    - ``check``: whether the result is compared with a float64 reference. ``threads`` of the CPU: default all cores, or
+      one where other programs make more of them slower.
 
     Raises UsageError for what can't be measured at all; a size that fails has its reason in the result.
     """
     asked = {"device": devices, "dtype": dtypes, "variant": variants}
     words = [f"--gpubench-{name}={value}" for name, given in asked.items() for value in _several(given)]
     words += [f"--gpubench-require-device={name}" for name in _several(devices) if name not in options.OPTIONAL_DEVICES]
-    words.append(f"--gpubench-preset={preset}")
+    words += [f"--gpubench-preset={preset}", *([f"--gpubench-threads={threads}"] if threads is not None else [])]
     wanted = BenchmarkFile(sizes=_sizes(sizes), dtypes=_several(dtypes), variants=_several(variants))
     texts = [target] if isinstance(target, str) else target
     if isinstance(texts, Sequence):
@@ -231,9 +234,17 @@ def _measure(wanted: BenchmarkFile, live: Mapping[str, Snippet | LiveCall], word
             before.compare()
             before.restore()
         if run_file.exists():
+            _tell_notices(folder / LEDGER)
             return Results.load(run_file)
     lines = process.log_lines(said.getvalue())
     raise UsageError(process.complaint(lines) if code == _USAGE else process.uncollected(lines))
+
+
+def _tell_notices(ledger: Path) -> None:
+    """Print what a run says before it measures: that this machine's threads wait, and so one is used."""
+    for event in read_ledger(ledger) if ledger.exists() else ():
+        for notice in event.get("notices") or ():
+            print(notice, file=sys.stderr)
 
 
 def _several(given: str | Sequence[str] | None) -> list[str]:

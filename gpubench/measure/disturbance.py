@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median, quantiles
@@ -20,7 +20,7 @@ from ..devices.cpu import affinity, cgroup_cores
 from ..format import bytes_text, seconds_text
 from ..runfile.flags import FEW, NOISY, WAITING, Flag
 from ..runfile.schema import CanaryTimes, Ceilings, Work
-from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, most, utilisation
+from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .budget import MIN_WAITS
 from .clock import repeat
 
@@ -41,6 +41,8 @@ SLOWED = 0.02
 SLOWER_CLOCK = 0.8
 """A clock below this share of its earlier value is throttled."""
 SIZE, CALLS, CANARY_S = 256, 30, 0.05
+SHARE_S = 0.1
+"""Seconds of wanting a core: long beside the 3 to 4 ms that a scheduler gives each of several programs."""
 WAITS = 1.25
 """Threads that make a small product take this many times as long as one of them wait for each other."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
@@ -237,8 +239,7 @@ def impossible(
     between host and device.
     """
     use = utilisation(work, seconds, dtype, ceilings, link)
-    fast = 1 + (WINOGRAD - 1) * convolutions * (use is not None and use.bound == "throughput")
-    if use and use.fraction > fast * most(use, dtype, ceilings):
+    if use and use.fraction > most(use, dtype, ceilings, convolutions):
         of = use.of + (f" of {bytes_text(use.footprint_bytes)}" if use.footprint_bytes else "")
         yield Flag("implausible", f"{use.fraction:.3g} times the measured peak ({of})")
     elif floor and ceilings.launch_floor_s and seconds < ceilings.launch_floor_s / PLAUSIBLE:
@@ -262,6 +263,14 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     times_slower = round(ratio, None if ratio >= 10 else 1)
     slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
     return times, f"{slower}. Measuring with 1 thread (--threads {threads} to insist)"
+
+
+def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:
+    """The share of a core that a thread gets which wants all of it; other programs have the rest."""
+    begin, used_s = clock(), own()
+    while (passed_s := clock() - begin) < SHARE_S:
+        pass
+    return min(1.0, max(own() - used_s, CLOCK_S) / passed_s)
 
 
 def canary(threads: int) -> CanaryTimes | None:

@@ -22,7 +22,7 @@ from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates
 from .clock import DeviceClock
-from .disturbance import canary, impossible, slow_threads, waiting_threads
+from .disturbance import canary, core_share, impossible, slow_threads, waiting_threads
 from .precision import computed_dtype, matmul_precision
 from .work import Counted
 
@@ -109,15 +109,17 @@ class Session:
     """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
     hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
     of_run: bool = False
-    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads."""
+    """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads, as one of a
+    notebook may."""
     agreed_threads: int | None = None
     """Those that an earlier process of this run has chosen, whose numbers these belong to."""
     notices: list[str] = field(default_factory=list)
     """What is said before anything is measured."""
     peaks: Mapping[str, Ceilings] | None = None
     """Those that an earlier process of this run has measured."""
+    remeasured: int = 0
+    """How often peaks were measured again because a result was above them."""
     _waits: dict[Device, float] = field(default_factory=dict)
-    _remeasured: int = 0
     _canary: CanaryTimes | None = None
 
     @property
@@ -141,6 +143,12 @@ class Session:
     def ceilings_s(self) -> float:
         """Estimated seconds for the peaks of one device."""
         return CEILINGS_S[self._effort] if self.settings.ceilings and self.peaks is None else 0.0
+
+    @functools.cached_property
+    def pace(self) -> float:
+        """How many times as long as on an idle machine things take, in a run: other programs use the cores."""
+        unknown = not self.of_run or not self.judges or self.settings.plan or self.settings.brief
+        return 1.0 if unknown else 1 / core_share()
 
     @property
     def first(self) -> bool:
@@ -187,12 +195,16 @@ class Session:
         for _ in range(2):
             known = self.ceilings.get(case.device)
             flags = list(impossible(work, seconds, dtype, known, floor, share, link)) if known else []
-            if not flags or known is None or chosen is None or self._remeasured >= MOST_REMEASURED:
+            if not flags or known is None or chosen is None or self.remeasured >= MOST_REMEASURED:
                 break
-            self._remeasured += 1
-            again = ceilings.measure_ceilings({chosen: known.throughput}, self._effort).get(case.device)
-            self.ceilings[case.device] = known.raised(again) if again else known
+            self.remeasured += 1
+            self.ceilings[case.device] = self.measured_again(chosen, known)
         return flags
+
+    def measured_again(self, device: Device, known: Ceilings) -> Ceilings:
+        """The better figure of each kind: of the peaks that are known, and of those measured now."""
+        again = ceilings.measure_ceilings({device: known.throughput}, self._effort).get(str(device))
+        return known.raised(again) if again else known
 
     @functools.cached_property
     def canary(self) -> CanaryTimes | None:
@@ -263,7 +275,8 @@ class Session:
             return torch.get_num_threads()
         asked = self.settings.threads or self.agreed_threads
         threads = environment.set_threads(asked)
-        if asked is None and self.of_run and self.judges and not self.settings.plan:
+        chooses = self.of_run or self.settings.brief
+        if asked is None and chooses and self.judges and not self.settings.plan:
             self._canary, notice = waiting_threads(threads)
             if notice:
                 self.notices.append(notice)

@@ -24,7 +24,7 @@ from ..measure.session import Session, Unmeasured
 from ..measure.sustained import sustained
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
-from ..runfile.reader import LARGEST, check_case, convert
+from ..runfile.reader import LARGEST, check_case, check_run, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
 from ..version import __version__
@@ -181,7 +181,7 @@ class Recorder:
             known = earlier["gpubench"].get("ceilings") or {}
             self.session.peaks = convert(self.ledger.path, known, dict[str, Ceilings], "session")
         facts = {"process": self.session.settings.process, "cases": list(cases)}
-        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": sum(os.times()[:2])}  # without the peaks: see below
+        facts |= {"start_s": disturbance.age_s(), "start_cpu_s": self.session.pace * sum(os.times()[:2])}
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
@@ -191,11 +191,12 @@ class Recorder:
         self.ledger.append("session", **facts, **_began(self.session))
 
     def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
-        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow."""
+        """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow, at the
+        pace of this machine."""
         session = self.session
         seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
         seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
-        return seconds + session.ceilings_s * len({case.device for case in session.collected})
+        return session.pace * seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:
         """What must be equal for the numbers of two sessions to belong to one run."""
@@ -255,18 +256,39 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""
-        facts = {"code": code, "sustained": self._sustained(code), "finished": _now(), "after": environment.moment()}
+        facts = {"code": code, "ceilings": self._peaks(code), "sustained": self._sustained(code)}
+        facts |= {"finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
         self.ledger.close()
+
+    def _is_last_of_run(self, code: int) -> bool:
+        """Whether it is the last process of a run, and measured all that it had to."""
+        settings = self.session.settings
+        last = settings.process == settings.processes - 1 and not settings.brief
+        return code in (0, 1) and last and bool(self.config.getoption("--gpubench-ledger"))
+
+    def _peaks(self, code: int) -> dict[str, Any] | None:
+        """The peaks, where they are others than when the run began: measured again for a result above them, and those
+        that the results of the whole run disprove once more now."""
+        session = self.session
+        peaks = dict(session.ceilings) if session.remeasured else {}
+        if self._is_last_of_run(code) and session.judges and not session.light:
+            known = session.peaks or session.ceilings  # of a first process, later ones know them
+            with contextlib.suppress(RunFileError, KeyboardInterrupt):
+                run = check_run(self.ledger.path, assemble(read_ledger(self.ledger.path)), samples=False)
+                for name in known.keys() & run.disproved.keys():
+                    device = find_device(name).device
+                    if device and not device.simulated:
+                        peaks[name] = session.measured_again(device, known[name])
+        return msgspec.to_builtins(peaks) or None
 
     def _sustained(self, code: int) -> dict[str, Any] | None:
         """Rates over time, by the last process of a run that was long enough to heat its devices: they cost 20 s
         each."""
         session = self.session
-        last = session.settings.process == session.settings.processes - 1 and not session.settings.brief
-        asked = self.config.getoption("--gpubench-ledger") and session.preset.name in SUSTAINED_IN
-        if code not in (0, 1) or not last or not asked or disturbance.age_s() < LONG_RUN_S or session.light:
+        asked = self._is_last_of_run(code) and session.preset.name in SUSTAINED_IN
+        if not asked or disturbance.age_s() < LONG_RUN_S or session.light:
             return None
         found = {}
         with contextlib.suppress(RuntimeError, KeyboardInterrupt):

@@ -5,6 +5,7 @@ Every sentence and every warning of a report is written here; a warning says wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -47,6 +48,7 @@ class Concern(Enum):
     BUSY = auto()
     NOISY = auto()
     ONE_PROCESS = auto()
+    NO_PEAK = auto()
     ABOVE_PEAK = auto()
     SLOW_LIBRARY = auto()
     SUSTAINED = auto()
@@ -62,6 +64,11 @@ class Warning:
 
     def __str__(self) -> str:
         return f"{self.where}. {self.try_}".strip() if self.try_ else f"{self.where}."
+
+    @property
+    def brief(self) -> str:
+        """What is wrong, without the evidence: for a line with several."""
+        return re.split(r"[:;(]", self.where)[0].strip()
 
 
 class Answer:
@@ -96,7 +103,7 @@ class Answer:
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         if self.cards:
-            return " ".join(_card_sentence(card) for card in self.cards[:2])
+            return " ".join(map(_card_sentence, self.cards[:2])) + _missing(self.cards[:2])
         return _cpu_sentence(self.study, self._alone)
 
     @cached_property
@@ -123,6 +130,15 @@ def _card_sentence(card: Card) -> str:
     return f"{who}: {lead}{', '.join(parts)}.{_with_copies(named)}"
 
 
+def _missing(cards: Sequence[Card]) -> str:
+    """What would have to be measured for an answer: larger batches."""
+    kinds = list(dict.fromkeys(kind for card in cards for kind in card.unfilled))
+    if not kinds:
+        return ""
+    command = f"gpubench run --preset full -k '{' or '.join(kinds)}'"
+    return f" No benchmark of {' or '.join(kinds)} fills the GPU; larger batches: {command}."
+
+
 def _with_copies(named: Sequence[WorkRow]) -> str:
     copied = [(row, row.typical) for row in named if row.typical and row.typical.copies]
     shown = [f"{words.with_copies(pair)} on {_in_words(row)}" for row, pair in copied]
@@ -130,8 +146,12 @@ def _with_copies(named: Sequence[WorkRow]) -> str:
 
 
 def _named(card: Card) -> list[WorkRow]:
-    """The first kinds of work that are known, and one that argues against the device, if there is any."""
+    """The first kinds of work that are known, of unlike ones a single benchmark, and one that argues against the
+    device, if there is any. What doesn't fill the GPU leads nowhere."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
+    known = [row for row in known if row.fills] or known
+    firsts = grouped(known, lambda row: row.kind or row.heading).values()
+    known = [rows[0] for rows in firsts]
     named = known[:_NAMED]
     against = [row for row in known if row.verdict in (Verdict.NOT_WORTH_IT, Verdict.IF_IT_STAYS)]
     if not card.alike and against and all(row not in against for row in named):
@@ -235,8 +255,8 @@ def warnings(study: Study) -> list[Warning]:
     if smoke and all(smoke):
         return found
     judged = [row for row in study.measured if row.kind is None or row.kind.summarised] or study.measured
-    found += [*_noisy(study, judged), *_one_process(study), *_above_peak(judged), *_slow_library(study)]
-    return [*found, *_sustained(study)]
+    found += [*_noisy(study, judged), *_slow_library(study), *_one_process(study)]
+    return [*found, *_no_peak(study), *_above_peak(judged), *_sustained(study)]
 
 
 def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
@@ -282,6 +302,20 @@ def _one_process(study: Study) -> list[Warning]:
     return [
         Warning(Concern.ONE_PROCESS, "Timed in one process: ranges are not confidence intervals (use --processes 3)")
     ]
+
+
+def _no_peak(study: Study) -> list[Warning]:
+    """Of devices whose measured peaks can't be right: all shares of them are left out."""
+    plain_first = sorted(study.measured, key=lambda row: bool(row.library))  # NumPy's on a CPU are the CPU's
+    devices: dict[tuple[str, str], Measured] = {}
+    for row in plain_first:
+        devices.setdefault((row.run_name, row.result.device), row)
+    found = []
+    for row in devices.values():
+        if why := row.run.disproved.get(row.result.device):
+            where = f"The measured peaks of {study.names.of(row)} are wrong ({why}), so no % of peak is shown"
+            found.append(Warning(Concern.NO_PEAK, where))
+    return found
 
 
 def _above_peak(judged: Sequence[Measured]) -> list[Warning]:
@@ -402,11 +436,10 @@ def _launch_bound(study: Study) -> list[str]:
 
     Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
     """
-    timed = [row for row in study.measured if row.result.device_s is not None and row.result.launch_s is not None]
     lines = []
-    for members in grouped(timed, lambda row: (row.result.workload, row.setting, row.source)).values():
+    for members in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
         members = sorted(members, key=lambda row: row.time_s)
-        bound = [row for row in members if (row.result.launch_s or 0) > (row.result.device_s or 0)]
+        bound = [row for row in members if row.launch_bound]
         if bound:
             last = bound[-1]
             end = " at every size" if bound == members else f" up to {words.size_setting(last.result)}"

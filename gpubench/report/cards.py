@@ -6,19 +6,23 @@ the CPU of its own machine, and several devices of one kind with the slowest of 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
+from ..runfile.kinds import Kind
 from . import pairs, words
-from .pairs import Baseline, Pair, Verdict
+from .pairs import Pair, Verdict
+from .render import UNFILLED
 from .rows import Doubt, Measured, grouped
 from .study import Study
 from .sweeps import kind_named, representatives
 
 _WINS = (Verdict.WORTH_IT, Verdict.IF_IT_STAYS)
 _DEPENDS = "depends"
+_MOST_UNLIKE = 3
+"""Rows of a kind whose benchmarks have one each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +45,27 @@ class WorkRow:
         return pairs.middle(self.known) if self.known else None
 
     @property
+    def kind(self) -> Kind | None:
+        """Of its benchmarks; None for one's own."""
+        return self.pairs[0].other.kind
+
+    @property
+    def fills(self) -> bool:
+        """Whether the typical pair fills the GPUs."""
+        return self.typical is None or self.typical.fills
+
+    @property
     def name(self) -> str:
-        """``Networks``; with the dtype where that isn't float32."""
+        """``Matrix products``; with the dtype where that isn't float32."""
         dtype = self.typical.other.dtype if self.typical else ""
         plain = dtype in ("", "float32") or kind_named(self.heading) is None
         return self.heading if plain else f"{self.heading}, {dtype}"
 
     @property
     def ratio(self) -> str:
-        """``132×``, or why it is unknown."""
+        """``132×``, or why it is unknown; with a mark where it doesn't fill a GPU."""
         if self.typical:
-            return words.ratio(self.typical)
+            return words.ratio(self.typical) + UNFILLED * (not self.fills)
         return Doubt.TOO_NOISY
 
     @property
@@ -96,6 +110,12 @@ class Card:
         return all(pair.other.on_accelerator == pair.base.on_accelerator for pair in self.pairs)
 
     @property
+    def unfilled(self) -> list[str]:
+        """Kinds of unlike work, by name, of which no benchmark tells what the GPUs can do."""
+        by_kind = grouped((pair for pair in self.pairs if pair.other.kind), lambda pair: pair.other.kind)
+        return [kind.words for kind, of in by_kind.items() if kind and kind.unlike and not any(p.fills for p in of)]
+
+    @property
     def of_gpus(self) -> bool:
         """Whether two GPUs are compared."""
         return self.alike and self.pairs[0].other.on_accelerator
@@ -122,13 +142,7 @@ def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
 
 def _against_slowest(study: Study, devices: Sequence[list[Measured]]) -> list[Card]:
     rows = [row for members in devices for row in members]
-    allow = {"threads", *study.allow}
-    found = pairs.compare(rows, Baseline("source", devices[0][0].source), allow)[0]
-    speeds = {s: median(p.speedup for p in of) for s, of in grouped(found, lambda pair: pair.other.source).items()}
-    slowest = min(speeds, key=speeds.__getitem__, default=None)
-    if slowest and speeds[slowest] < 1:
-        found = pairs.compare(rows, Baseline("source", slowest), allow)[0]
-    return _cards(study, found)
+    return _cards(study, pairs.against_slowest(rows, {"threads", *study.allow}))
 
 
 def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
@@ -139,16 +153,35 @@ def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
         if members[0].within_device:
             device = f"{study.names.subject(members[0])} on {device}"
         if rows:
-            made.append(Card(device, study.names.baseline(members), tuple(members), rows))
+            told = sorted(rows, key=lambda row: not row.fills)
+            made.append(Card(device, study.names.baseline(members), tuple(members), tuple(told)))
     return made
 
 
 def _work_rows(study: Study, members: Sequence[Pair]) -> Iterable[WorkRow]:
-    for heading, chosen in representatives(members).items():
+    for heading, chosen in itertools.chain.from_iterable(itertools.starmap(_rows_of, representatives(members).items())):
         found = [crossing for pair in chosen if (crossing := study.crossing_by_pair.get(id(pair)))]
         row = WorkRow(heading, tuple(chosen), "")
         said = {id(each.line.items[-1]): words.crossing(each) for each in found}
         yield WorkRow(heading, tuple(chosen), _faster_from(said, row))
+
+
+def _rows_of(heading: str, chosen: Sequence[Pair]) -> Iterable[tuple[str, Sequence[Pair]]]:
+    """A row for the kind of work; where its benchmarks are unlike, one for each of the first few: those that fill the
+    GPU, and most work first."""
+    kind = kind_named(heading)
+    if kind is None or not kind.unlike:
+        return [(heading, chosen)]
+    telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
+    return [(_own_heading(pair), [pair]) for pair in telling[:_MOST_UNLIKE]]
+
+
+def _own_heading(pair: Pair) -> str:
+    """``ResNet-50, batch=128``; ``… vs 1`` where the baseline's batch is another one, and the speedup that per item."""
+    case, base = pair.other.result, pair.base.result
+    dtype = "" if case.dtype in ("", "float32") else f" {case.dtype}"
+    size = words.size_setting(case) + (f" vs {base.params[case.size]}" if pair.batches != 1 and case.size else "")
+    return ", ".join(filter(None, [f"{words.name(case)}{dtype}", size]))
 
 
 def _faster_from(said: dict[int, str], row: WorkRow) -> str:

@@ -30,6 +30,8 @@ WORTHWHILE = 1.5
 """A speedup below that isn't worth moving work to another device."""
 _FALLBACK = "float32"
 """The baseline's dtype for a dtype that it lacks, where dtypes may differ."""
+_SAME_WORK = 0.01
+"""Relative difference of the FLOPs of an item in two batches that are the same work."""
 _HALVES = {"float16": "fp16_", "bfloat16": "bf16_"}
 _SWITCH = {True: "on", False: "off", None: "unknown"}
 _OF_ACCELERATORS = ("cudnn_benchmark", "cudnn_deterministic", "variables")
@@ -96,7 +98,8 @@ class Copies:
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A benchmark against its baseline. ``ratio`` is the speedup, ``uncertainty`` says what its range is, ``differs``
-    in what the two differ, where that was allowed.
+    in what the two differ, where that was allowed. ``batches``: how many of the baseline's calls do the work of one,
+    where the CPU was too slow for the batch; the speedup is then that of an item.
 
     Where the CPU of the two has a faster way than the one that is compared, all numbers are those of ``best_cpu``, and
     ``like`` is the pair of like with like.
@@ -110,6 +113,7 @@ class Pair:
     uncertainty: str
     copies: Copies | None
     differs: str
+    batches: float = 1.0
     best_cpu: Measured | None = None
     like: Pair | None = None
 
@@ -133,7 +137,12 @@ class Pair:
     @property
     def speedup(self) -> float:
         """Of the two times that are shown."""
-        return self.base_s / self.time_s
+        return self.batches * self.base_s / self.time_s
+
+    @property
+    def fills(self) -> bool:
+        """Whether it tells what the GPUs of both sides can do."""
+        return self.base.fills and self.other.fills
 
     @property
     def values(self) -> Values:
@@ -243,7 +252,52 @@ def compare(
             pairs.append(_against_best(_pair(base, row, differences), jobs, any_threads))
         elif differences:
             left_out.append(LeftOut(row, differences))
+    if baseline is None:
+        known = {id(each.row) for each in left_out}.union(id(pair.other) for pair in pairs)
+        pairs += _per_item([row for row in rows if id(row) not in known], rows, allowed)
     return pairs, left_out
+
+
+def _per_item(alone: Iterable[Measured], rows: Sequence[Measured], allowed: Collection[str]) -> Iterator[Pair]:
+    """Batches for which a CPU was too slow, against the largest batch that it has measured, per item."""
+    bases = grouped((row for row in rows if not row.on_accelerator and row.result.size), _but_for_size)
+    for row in alone:
+        found = [(base, _batches(base, row)) for base in bases.get(_but_for_size(row), []) if row.on_accelerator]
+        smaller = sorted((each for each in found if each[1] > 1), key=lambda each: each[1])
+        if smaller:
+            base, batches = smaller[0]
+            same, differences = _closest(row, [[base]], allowed)
+            if same is not None:
+                name = str(row.result.size)
+                sizes = [str(each.result.params.get(name)) for each in (row, base)]
+                of_an_item = f"{name} {' against '.join(sizes)}, per {row.result.work.unit}"
+                yield _pair(base, row, {**differences, "size": of_an_item}, batches)
+
+
+def _but_for_size(row: Measured) -> Hashable:
+    case = row.result
+    params = frozenset((name, repr(value)) for name, value in case.params.items() if name != case.size)
+    return row.run_name, case.workload, case.variant, case.implementation, params, same_terms(row)
+
+
+def _batches(base: Measured, other: Measured) -> float:
+    """How many times the base's work the other does, where it is the same work for so many more items; 0 elsewhere."""
+    ours, theirs = other.result.work, base.result.work
+    if not (ours.items and theirs.items and ours.flops and theirs.flops):
+        return 0.0
+    batches = ours.items / theirs.items
+    return batches if math.isclose(batches, ours.flops / theirs.flops, rel_tol=_SAME_WORK) else 0.0
+
+
+def against_slowest(rows: Sequence[Measured], allow: Collection[str] = ()) -> list[Pair]:
+    """Several devices against the slowest of them, by the median of its speedups over the first."""
+    found = compare(rows, Baseline("source", rows[0].source), allow)[0]
+    by_source = grouped(found, lambda pair: pair.other.source)
+    speeds = {source: intervals.median([pair.speedup for pair in of]) for source, of in by_source.items()}
+    slowest = min(speeds, key=speeds.__getitem__, default=None)
+    if slowest and speeds[slowest] < 1:
+        found = compare(rows, Baseline("source", slowest), allow)[0]
+    return found
 
 
 def library_baseline(rows: Sequence[Measured]) -> Baseline:
@@ -298,11 +352,13 @@ def same_terms(row: Measured) -> tuple[str, str, str]:
     return row.result.dtype, row.result.regime, row.result.cache
 
 
-def _pair(base: Measured, other: Measured, differences: _Differences) -> Pair:
+def _pair(base: Measured, other: Measured, differences: _Differences, batches: float = 1.0) -> Pair:
     base_s, time_s, ratio, uncertainty = times_and_ratio(base.times, other.times)
+    if batches != 1.0:
+        ratio = Interval(batches * ratio.value, batches * ratio.low, batches * ratio.high, ratio.kind)
     accelerated = other.on_accelerator and not base.on_accelerator
-    copies = _with_copies(base, other, base_s - time_s) if accelerated else None
-    return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()))
+    copies = _with_copies(base, other, batches * base_s - time_s, batches) if accelerated else None
+    return Pair(base, other, base_s, time_s, ratio, uncertainty, copies, ", ".join(differences.values()), batches)
 
 
 def _against_best(like: Pair, jobs: Mapping[Hashable, Sequence[Measured]], allowed: Collection[str]) -> Pair:
@@ -449,8 +505,10 @@ def _switched(base: Measured, other: Measured) -> str | None:
     return None
 
 
-def _with_copies(base: Measured, other: Measured, gain_s: float) -> Copies | None:
-    """With two processes or more on either side a process is one observation, as with resident data."""
+def _with_copies(base: Measured, other: Measured, gain_s: float, batches: float) -> Copies | None:
+    """Against so many ``batches`` of the base's calls.
+
+    With two processes or more on either side a process is one observation, as with resident data."""
     copied, pinned = _copies_s(other.result), _copies_s(other.result, pinned=True)
     if copied is None:
         return None
@@ -460,8 +518,8 @@ def _with_copies(base: Measured, other: Measured, gain_s: float) -> Copies | Non
         tops, bottoms = ([row.times.latency_s or row.time_s] for row in (base, other))
     else:
         ratio = intervals.ratio_interval(tops, [copied + call for call in bottoms])
-        low, high = ratio.low, ratio.high
-    base_s = intervals.median(tops)
+        low, high = batches * ratio.low, batches * ratio.high
+    base_s = batches * intervals.median(tops)
     seconds = intervals.median([copied + call for call in bottoms])
     pinned_s = None if pinned is None else intervals.median([pinned + call for call in bottoms])
     return Copies(base_s, seconds, pinned_s, low, high, calls_to_amortize(seconds - base_s, gain_s))

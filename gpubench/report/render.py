@@ -20,6 +20,9 @@ _NUMBER = re.compile(r"[-+±~<]?\d[\d.,]*( |%|×|$)|—|$")
 """A cell that stands at the right of its column."""
 _EMPTY = ("", "—")
 NOISY_SIGN, DASH_SIGN = "* noisy: may be far off", "— not known or not measured"
+UNFILLED = "†"
+UNFILLED_SIGN = f"{UNFILLED} doesn't fill the GPU: launch-bound, or below a tenth of its peak"
+"""Beside a ratio that says little of what a GPU can do."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Table:
             parts.append(f"{DASH_SIGN}.")
         if any(_STAR.search(cell) for cell in cells) and "*" not in self.note:
             parts.append(f"{NOISY_SIGN}.")
+        if any(UNFILLED in cell for cell in cells):
+            parts.append(f"{UNFILLED_SIGN}.")
         return " ".join(parts)
 
 

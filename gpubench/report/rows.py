@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
 from ..intervals import Interval, median_interval
-from ..runfile.flags import WAITING
+from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
@@ -22,6 +22,8 @@ from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
 
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""
+FILLED = 0.1
+"""A GPU that does less than that share of its measured peak isn't filled."""
 NOISY_FACTOR = 4.0
 """An interval whose ends are further apart than that says nothing."""
 _PEOPLE_COUNT = ("sample", "token", "image", "sequence", "frame")
@@ -182,6 +184,18 @@ class Measured(Row):
         return use.fraction if use else None
 
     @property
+    def launch_bound(self) -> bool:
+        """Whether launching its work takes longer than the work."""
+        result = self.result
+        return result.device_s is not None and result.launch_s is not None and result.launch_s > result.device_s
+
+    @property
+    def fills(self) -> bool:
+        """Whether it has work enough to tell what its GPU can do, as far as is known; on a CPU always."""
+        share = self.utilisation
+        return not self.on_accelerator or not (self.launch_bound or (share is not None and share < FILLED))
+
+    @property
     def computed_dtype(self) -> str:
         """The dtype that is computed in: under autocast another than that of the data."""
         return compute_dtype(self.result.dtype, self.result.variant, self.result.precision)
@@ -189,7 +203,8 @@ class Measured(Row):
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """Names of what was wrong while it was measured."""
-        names = [flag.name for flag in self.result.flags]
+        of_a_peak = self.result.device not in self.run.disproved
+        names = [flag.name for flag in self.result.flags if flag.name != IMPLAUSIBLE or of_a_peak]
         above = (self.utilisation or 0) > PLAUSIBLE and IMPLAUSIBLE not in names
         return (*names, IMPLAUSIBLE) if above else tuple(names)
 
@@ -202,6 +217,11 @@ class Measured(Row):
     def doubt(self) -> Doubt | None:
         """Why none of its rates is shown to people."""
         return Doubt.WAITED if self.waited else Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether other programs took part of its time: then its interval says nothing of how much."""
+        return any(flag.name == CONTENDED for flag in self.result.flags)
 
     @property
     def waited(self) -> bool:

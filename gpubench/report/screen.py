@@ -105,12 +105,13 @@ def _machines(study: Study) -> list[str]:
 
 
 def warning_lines(warnings: Sequence[Warning], width: int, most: int = _MOST_WARNING_LINES) -> list[str]:
-    """Whole warnings in at most so many lines, of the first all its lines; and how many more there are."""
+    """Whole warnings in at most so many lines, of the first all its lines; of the others what is wrong."""
     lines: list[str] = []
     for shown, warning in enumerate(warnings):
         wrapped = _wrapped(f"WARNING: {warning}", width, "  ")
         if lines and len(lines) + len(wrapped) > most:
-            return [*lines, f"and {len(warnings) - shown} more: see summary.md"]
+            others = "; ".join(each.brief for each in warnings[shown:])
+            return [*lines, *_wrapped(f"Also: {others} (see summary.md).", width, "  ")]
         lines += wrapped
     return lines
 

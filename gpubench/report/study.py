@@ -83,15 +83,17 @@ class Study:
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:
-        """Of machines with a GPU each: all GPUs, and the CPU of the first one's machine, against that GPU.
+        """Of machines with a GPU each: all GPUs, and the CPU of the slowest one's machine, against that GPU.
 
         Empty where one machine alone has any, as its CPU is the baseline of all, and where a baseline was named.
         """
         sources = [source for source in self.names.accelerators if not source.library]
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
-        shown = [row for row in self.measured if row.source in sources or row.source[::2] == (sources[0].run, "")]
-        return pairs.compare(shown, Baseline("source", sources[0]), self.allow, self.measured)[0]
+        gpus = pairs.against_slowest([row for row in self.measured if row.source in sources], self.allow)
+        base = gpus[0].base.source if gpus else sources[0]
+        shown = [row for row in self.measured if row.source in sources or row.source[::2] == (base.run, "")]
+        return pairs.compare(shown, Baseline("source", base), self.allow, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:

@@ -205,6 +205,7 @@ def _note(known: Crossover, one_size: bool) -> str:
 
 def crossings(pairs: Iterable[Pair]) -> list[Crossing]:
     """Of every line in both regimes, by baseline."""
+    pairs = [pair for pair in pairs if pair.batches == 1.0]
     return [
         crossing_of(line, regime)
         for members in grouped(

@@ -110,7 +110,10 @@ def results_table(study: Study) -> Table:
         Column("device", study.names.of),
         Column("time", words.time),
         Column(
-            "spread", words.precision, "Spread: half the 95% interval; ~ of one process, half the interquartile range."
+            "spread",
+            words.precision,
+            "Spread: half the 95% interval; ~ of one process, half "
+            "the interquartile range; busy: other programs took part of the time, and no interval says how much.",
         ),
         Column("throughput", words.throughput),
         Column("% of peak", words.share_of_peak),

@@ -289,9 +289,10 @@ def starred_time(seconds: float, doubtful: bool) -> str:
 
 
 def precision(row: Measured) -> str:
-    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range."""
-    if row.waited:
-        return "waited"
+    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; ``busy``
+    where other programs took part of the time, since all processes may be off by as much."""
+    if row.waited or row.busy:
+        return "waited" if row.waited else "busy"
     width = row.interval.high - row.interval.low if row.interval else row.times.iqr_s
     share, sign = width / 2 / row.time_s, "±" if row.interval else "~"
     return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"

@@ -27,7 +27,7 @@ class Advice:
     remedy: str
 
 
-WAITING = "waiting"
+WAITING, CONTENDED = "waiting", "contended"
 """The flag of a time that is the scheduler's: it is compared with nothing."""
 NOISY = 0.15
 """Spread (IQR over median) above which a median of a few rounds says little."""
@@ -58,7 +58,7 @@ ADVICE = {
         "the call returned before its work was finished, the declared work is too large, or a result was cached",
         "name every device that the call uses (devices=); check nbytes=, flops= and the result",
     ),
-    "contended": Advice(
+    CONTENDED: Advice(
         "other programs used the same cores or the same GPU",
         "close other programs, or leave a core free (--threads); on a shared machine use compare --interleave",
     ),

@@ -18,10 +18,12 @@ class Kind:
     """A kind of work: ``words`` in a sentence.
 
     ``summarised`` is false where no answer counts its benchmarks: they explain others, or have tables of their own.
+    ``unlike``: a network is a network of its own, and no median over several means anything.
     """
 
     words: str
     summarised: bool = True
+    unlike: bool = False
 
     @property
     def heading(self) -> str:
@@ -31,8 +33,8 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "matmul": Kind("matrix products"),
-    "networks": Kind("networks"),
-    "training": Kind("training"),
+    "networks": Kind("networks", unlike=True),
+    "training": Kind("training", unlike=True),
     "other_matmul": Kind("other matrix products"),
     "operators": Kind("operators of networks"),
     "linear_algebra": Kind("linear algebra"),

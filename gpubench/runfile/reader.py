@@ -29,7 +29,7 @@ from . import schema
 from .flags import ADVICE, apart
 from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
-from .utilisation import raise_peaks
+from .utilisation import disproved, raise_peaks
 
 LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
@@ -97,9 +97,11 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
     known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
     known |= {
         "processes": len(processes) or 1,
-        "ceilings": raise_peaks(results, facts.ceilings or {}),
         "flags": _flags(processes),
     }
+    peaks = raise_peaks(results, facts.ceilings or {})
+    why = known["disproved"] = disproved(results, peaks)
+    known["ceilings"] = {name: ceilings for name, ceilings in peaks.items() if name not in why}
     known["sustained"] = facts.sustained or {}
     slow = tuple(each.index for each in processes if each.canary and each.canary.all_s > each.canary.one_s)
     return Run(path, machine, tuple(results), slow_threads=slow, **known)

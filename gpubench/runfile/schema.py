@@ -525,7 +525,8 @@ class Run(Struct, frozen=True):
     """One run file. ``plain`` files come from pytest-benchmark alone and hold none of our keys.
 
     ``flags`` are those of whole processes: what was seen applies to all they measured. ``slow_threads`` are the
-    processes whose thread canary took longer on all threads than on one.
+    processes whose thread canary took longer on all threads than on one. ``disproved`` says why a device has no
+    ``ceilings`` although they were measured.
     """
 
     path: Path
@@ -539,6 +540,7 @@ class Run(Struct, frozen=True):
     plain: bool = False
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
+    disproved: Mapping[str, str] = field(default_factory=dict)
     sustained: Mapping[str, Sustained] = field(default_factory=dict)
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()

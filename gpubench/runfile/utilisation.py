@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from ..format import text
 from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Scalar, Work
 
 PLAUSIBLE = 1.3
@@ -18,6 +19,11 @@ PLAUSIBLE = 1.3
 WINOGRAD = 2.25
 """Convolutions may do that many times fewer multiplications than the direct algorithm whose FLOPs are counted
 (A. Lavin, S. Gray, *Fast Algorithms for Convolutional Neural Networks*, 2016: F(2x2, 3x3))."""
+FEWEST_ABOVE, MANY_ABOVE = 3, 0.1
+"""Peaks that so many results exceed, and this share of all, are disproved."""
+CONTRADICTED, FIXED_COST_S = 2.0, 1e-4
+"""What a large footprint reaches, a small one can: peaks whose smaller one is this factor below a larger one are
+disproved, but for passes so short that what a call costs matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +69,49 @@ def compute_dtype(dtype: str, variant: str, precision: Mapping[str, Scalar] | No
     return str((precision or {}).get("autocast") or "bfloat16") if variant == "autocast" else dtype
 
 
-def most(use: Utilisation, dtype: str, ceilings: Ceilings) -> float:
-    """The largest fraction that can be true: noise, and of products what the instruction set allows."""
+def most(use: Utilisation, dtype: str, ceilings: Ceilings, convolutions: float = 0.0) -> float:
+    """The largest fraction that can be true: noise, and of products what the instruction set allows. ``convolutions``
+    is their share of the FLOPs; fast algorithms do fewer multiplications than are counted."""
+    if use.bound != "throughput":
+        return PLAUSIBLE
     allowed, peak = ceilings.allowed.get(dtype), ceilings.throughput.get(dtype)
-    return max(PLAUSIBLE, allowed / peak if use.bound == "throughput" and allowed and peak else 0.0)
+    return (1 + (WINOGRAD - 1) * convolutions) * max(PLAUSIBLE, allowed / peak if allowed and peak else 0.0)
+
+
+def disproved(results: Iterable[Result], peaks: Mapping[str, Ceilings]) -> dict[str, str]:
+    """Why the peaks of a device can't be what it can do, by its name: many results exceed them, or its bandwidths
+    contradict each other."""
+    found: dict[str, str] = {}
+    above: dict[str, list[bool]] = {}
+    for result in results:
+        known = peaks.get(result.device)
+        if known and result.times and result.status == OK and not result.parallel and len(set(result.devices)) < 2:
+            dtype = compute_dtype(result.dtype, result.variant, result.precision)
+            if use := utilisation(result.work, result.times.median_s, dtype, known):
+                limit = most(use, dtype, known, result.convolution_share or 0.0)
+                above.setdefault(result.device, []).append(use.fraction > limit)
+    for name, known in peaks.items():
+        judged = above.get(name, [])
+        if sum(judged) >= max(FEWEST_ABOVE, MANY_ABOVE * len(judged)):
+            found[name] = f"{sum(judged)} of {len(judged)} results exceed them"
+        elif contradiction := _contradiction(known):
+            slow, fast = (f"{text(e.byte_per_s, 'B/s')} with {text(e.footprint_bytes, 'B')}" for e in contradiction)
+            found[name] = f"they contradict each other: {slow}, {fast}"
+    return found
+
+
+def _contradiction(peaks: Ceilings) -> tuple[Bandwidth, Bandwidth] | None:
+    """The smaller footprint and the larger one, each with its best pattern."""
+    best: dict[float, Bandwidth] = {}
+    for entry in sorted(peaks.bandwidth, key=lambda entry: entry.byte_per_s):
+        if entry.footprint_bytes >= FIXED_COST_S * entry.byte_per_s:
+            best[entry.footprint_bytes] = entry
+    in_order = [best[size] for size in sorted(best)]
+    for i, small in enumerate(in_order):
+        fastest = max(in_order[i:], key=lambda entry: entry.byte_per_s)
+        if fastest.byte_per_s > CONTRADICTED * small.byte_per_s:
+            return small, fastest
+    return None
 
 
 def raise_peaks(results: Iterable[Result], measured: Mapping[str, Ceilings]) -> dict[str, Ceilings]:

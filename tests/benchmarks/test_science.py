@@ -17,6 +17,7 @@ import torch
 from gpubench.devices import CPU
 from gpubench.errors import WrongAnswer
 from gpubench.measure.data import Data
+from gpubench.measure.work import count
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -66,6 +67,21 @@ PAIRS = {
         (draw(9, 50), torch.arange(9) * 5),
     ),
 }
+
+
+def test_the_neighbours_themselves_are_found_in_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``topk`` finds them, so a partition of distances alone would be less work."""
+    sought = []
+    monkeypatch.setattr(np, "argpartition", lambda *args, f=np.argpartition: sought.append(args) or f(*args))
+    science.numpy_nearest(draw(500, 8).numpy(), draw(20, 8).numpy())
+    assert sought
+
+
+def test_both_libraries_blur_with_as_many_operations() -> None:
+    images = draw(2, 3, 50, 50)
+    counted = count(science.blur, (images, TAPS), {})
+    assert counted
+    assert counted.flops == 2 * 2 * len(science.TAPS) * images.numel()
 
 
 @pytest.mark.parametrize("name", PAIRS)

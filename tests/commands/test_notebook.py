@@ -12,7 +12,7 @@ import gpubench
 from gpubench.commands.cli import parser
 from gpubench.commands.notebook import magic, split_options
 from gpubench.errors import UsageError
-from gpubench.measure import ceilings
+from gpubench.measure import ceilings, session
 from gpubench.measure.expression import LIVE
 
 QUICK = "--preset smoke --no-ceilings --device cpu"
@@ -141,6 +141,17 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(UsageError, match=message):
             call()
     assert LIVE == {}
+
+
+def test_on_a_busy_machine_one_thread_is_chosen_and_said_unless_some_are_asked_for(monkeypatch, capsys):
+    """As by ``gpubench time``: 6 µs of work took 16 ms where two threads waited for the scheduler."""
+    monkeypatch.setattr(session, "waiting_threads", lambda threads: (None, "Measuring with 1 thread"))
+    before = torch.get_num_threads()
+    (row,) = rows(gpubench.time(torch.neg, torch.ones(9), devices="cpu"))
+    assert (row["threads"], capsys.readouterr().err) == (1, "Measuring with 1 thread\n")
+    (row,) = rows(gpubench.time(torch.neg, torch.ones(9), devices="cpu", threads=2))
+    assert (row["threads"], capsys.readouterr().err) == (2, "")
+    assert torch.get_num_threads() == before
 
 
 def test_the_process_is_as_before():

@@ -209,6 +209,14 @@ def test_threads_that_are_slower_than_one_twice_in_a_row_are_given_up(monkeypatc
     assert notice == (f"{slower}. Measuring with 1 thread (--threads 2 to insist)" if said else "")
 
 
+def test_the_share_of_a_core_that_is_left():
+    """Of a program that has the core two milliseconds of every eight."""
+    wall = iter(i * 1e-3 for i in range(1000))
+    own = iter([1.0, 1.0 + 0.25 * disturbance.SHARE_S])
+    share = disturbance.core_share(lambda: next(wall), lambda: next(own))
+    assert share == pytest.approx(0.25, rel=0.02)
+
+
 # Broken on purpose ---------------------------------------------------------------------------------------------------
 
 NO_WAIT = """

@@ -1,5 +1,6 @@
 """The fingerprint that a resumed run is held against covers all code that measures."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import torch
 
 from gpubench.commands.cli import main
 from gpubench.errors import UsageError
-from gpubench.measure import disturbance, environment
+from gpubench.measure import disturbance, environment, session
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import (
     MEASURING_FILES,
@@ -126,6 +127,22 @@ def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester
     first, second = (event for event in read_ledger(path) if event["event"] == "session")
     assert second["gpubench"]["ceilings"] == first["gpubench"]["ceilings"] != {}  # measured anew, they would differ
     assert second["estimated_s"] < first["estimated_s"]
+
+
+def test_what_a_run_will_take_is_estimated_at_the_pace_of_this_machine(pytester, monkeypatch):
+    """41 s were promised where other programs had three quarters of the cores, and 2 min 5 s taken."""
+    pytester.makepyfile("import torch\ndef test_it(gpubench): gpubench(torch.neg, gpubench.randn(100))")
+    found = {}
+    for share in (1.0, 0.25):
+        monkeypatch.setattr(session, "core_share", lambda share=share: share)
+        path = pytester.path / f"{share}.ledger.jsonl"
+        with contextlib.closing(Ledger(path)) as ledger:
+            ledger.append("run", processes=1, options=[], paths=[])
+        options = "--gpubench-device=cpu", "--gpubench-threads=1", "--gpubench-no-ceilings"
+        pytester.runpytest_inprocess(*options, f"--gpubench-ledger={path}")
+        (found[share],) = (event for event in read_ledger(path) if event["event"] == "session")
+    assert found[0.25]["estimated_s"] == 4 * found[1.0]["estimated_s"] > 0
+    assert found[0.25]["start_cpu_s"] > 3 * found[1.0]["start_cpu_s"]
 
 
 LIBRARIES = """

@@ -11,9 +11,12 @@ import records
 from comparing import answered, both, by_name, mark, run
 
 from gpubench.report.answer import Answer, Concern
+from gpubench.report.charts.pictures import plan
 from gpubench.report.pairs import Verdict
+from gpubench.report.render import UNFILLED_SIGN
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
+from gpubench.report.tables import answer_tables
 from gpubench.report.words import EVERY_SIZE
 from gpubench.runfile.schema import Case
 
@@ -50,9 +53,9 @@ def test_the_sentence_names_three_kinds_of_work_and_counts_the_others(tmp_path: 
     for i in range(9):
         marks += both(f"mine.fast{i}", 1.0, 0.1, copies=0.01)
     assert answered(tmp_path, marks).sentence == (
-        "Synthetic H against Synthetic, 2 threads: 100× on matrix products, 10× on networks, 5.0× on training, "
-        "and 9 more below. With inputs and results copied for every call: 33× on matrix products, 8.3× on networks, "
-        "4.5× on training."
+        "Synthetic H against Synthetic, 2 threads: 100× on matrix products, 10× on models.mlp, n=64, "
+        "5.0× on training.mlp, n=64, and 9 more below. With inputs and results copied for every call: 33× on matrix "
+        "products, 8.3× on models.mlp, n=64, 4.5× on training.mlp, n=64."
     )
 
 
@@ -65,10 +68,10 @@ def test_what_argues_against_the_gpu_is_in_the_sentence(tmp_path: Path) -> None:
 
 
 def test_a_verdict_counts_the_workloads_that_agree(tmp_path: Path) -> None:
-    wins = [*both("training.cifar", 1.0, 0.1, copies=0.01), *both("training.lenet", 1.0, 0.3, copies=0.01)]
-    (row,) = by_name(answered(tmp_path, [*wins, *both("training.tabular", 1.0, 2.0, copies=0.01)])).values()
+    wins = [*both("linear_algebra.qr", 1.0, 0.1, copies=0.01), *both("linear_algebra.svd", 1.0, 0.3, copies=0.01)]
+    (row,) = by_name(answered(tmp_path, [*wins, *both("linear_algebra.solve", 1.0, 2.0, copies=0.01)])).values()
     assert (row.range, row.worth) == ("2.0× slower to 10× (3)", "✓ worth it, 2 of 3")
-    losers = [*both("training.lenet", 1.0, 1.5), *both("training.tabular", 1.0, 2.0)]
+    losers = [*both("linear_algebra.svd", 1.0, 1.5), *both("linear_algebra.solve", 1.0, 2.0)]
     (row,) = by_name(answered(tmp_path, [*wins[:2], *losers])).values()
     assert row.worth == "✗ no, 2 of 3"
 
@@ -77,13 +80,51 @@ def test_not_every_size_where_one_workload_loses(tmp_path: Path) -> None:
     def sized(workload: str, gpu: float) -> list[dict[str, Any]]:
         return [each for n in (32, 64) for each in both(workload, 1.0, gpu, n=n)]
 
-    wins = [*sized("training.cifar", 0.1), *sized("training.lenet", 0.2)]
+    wins = [*sized("linear_algebra.qr", 0.1), *sized("linear_algebra.svd", 0.2)]
     (row,) = by_name(answered(tmp_path, wins)).values()
     assert row.faster_from == EVERY_SIZE
-    (row,) = by_name(answered(tmp_path, [*wins, *sized("training.tabular", 2.0)])).values()
+    (row,) = by_name(answered(tmp_path, [*wins, *sized("linear_algebra.solve", 2.0)])).values()
     assert row.faster_from == "depends"
-    (row,) = by_name(answered(tmp_path, [*wins, *both("training.tabular", 1.0, 2.0)])).values()
+    (row,) = by_name(answered(tmp_path, [*wins, *both("linear_algebra.solve", 1.0, 2.0)])).values()
     assert row.faster_from == "depends"  # one size has no crossover
+
+
+def test_networks_have_no_median_and_what_does_not_fill_the_gpu_is_marked_and_leads_nowhere(tmp_path: Path) -> None:
+    """Of an H200 that a batch of 1 keeps waiting, whoever chooses hardware was told that it trains slower."""
+    peaks = {"cuda:0": {"throughput": {"float32": 1e13}}}
+    marks = [
+        *both("models.large", 1.0, 0.5, title="Large", work={"flops": 1e12}),  # 20% of its peak
+        *both("models.small", 1.0, 4.0, title="Small", work={"flops": 1e12}),
+        *both("training.step", 1.0, 2.0, title="Step", device_s=1e-3, launch_s=2e-3),
+    ]
+    found = answered(tmp_path, marks, ceilings=peaks)
+    (card,) = found.cards
+    shown = [(row.heading, row.ratio) for row in card.rows]
+    assert shown == [("Large, n=64", "2.0×"), ("Small, n=64", "4.0× slower†"), ("Step, n=64", "2.0× slower†")]
+    assert "2.0× on Large, n=64 (only if the data stays on the device), and 2 more below" in found.sentence
+    assert found.sentence.endswith(
+        "No benchmark of training fills the GPU; larger batches: gpubench run --preset full -k 'training'."
+    )
+    (table,) = answer_tables(found)
+    assert UNFILLED_SIGN in table.footnote
+
+
+def test_a_batch_too_large_for_the_cpu_is_compared_per_item(tmp_path: Path) -> None:
+    def batch(device: str, seconds: float, n: int, flops: float) -> dict[str, Any]:
+        work = {"flops": flops, "items": n, "unit": "image"}
+        return mark("models.net", device, seconds, n=n, title="Net", work=work, copies=0.1 if n > 1 else None)
+
+    marks = [batch("cpu", 1.0, 1, 1e9), batch("cpu", 1.9, 2, 2e9), batch("cuda:0", 0.5, 100, 1e11)]
+    study = Study([run(tmp_path, marks)])
+    (pair,) = study.pairs
+    assert (pair.batches, pair.speedup) == (50, pytest.approx(50 * 1.9 / 0.5))
+    assert pair.ratio.low < pair.speedup < pair.ratio.high
+    assert pair.copies is not None
+    assert pair.copies.speedup == pytest.approx(50 * 1.9 / 0.7)
+    assert pair.differs == "n 100 against 2, per image"
+    assert (Answer(study).cards[0].rows[0].heading, study.crossings) == ("Net, n=100 vs 2", [])
+    other_work = [batch("cpu", 1.0, 1, 1e9), batch("cuda:0", 0.5, 100, 9e12)]  # products of matrices that size
+    assert not Study([run(tmp_path, other_work, "other")]).pairs
 
 
 def test_nothing_worth_it_is_said_so(tmp_path: Path) -> None:
@@ -138,6 +179,20 @@ def test_a_rate_above_its_peak_is_not_led_with(tmp_path: Path) -> None:
     found = answered(tmp_path, marks, devices=(records.CPU,), ceilings={"cpu": {"throughput": {"float32": 5e10}}})
     assert "GFLOP/s" not in found.sentence
     assert concerns(found) == [Concern.ABOVE_PEAK]
+
+
+def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere(tmp_path: Path) -> None:
+    flags = ("implausible",)
+    marks = [mark(f"mine.{name}", "cpu", 0.01, work={"flops": 1e9}, flags=flags) for name in "abcd"]
+    peaks = {"cpu": {"throughput": {"float32": 5e10}}}
+    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings=peaks)
+    assert concerns(found) == [Concern.NO_PEAK]
+    assert "4 of 4 results exceed them" in str(found.warnings[0])
+    assert {row["utilisation"] for row in reading.results(found.study)} == {None}
+    assert not any(row.doubt or row.noisy for row in found.study.measured)  # their rates are shown
+    drawn, _ = plan(found.study, every=True)
+    assert drawn
+    assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)
 
 
 @pytest.mark.parametrize(("count", "shown", "more"), [(4, 4, 0), (12, 12, 0), (45, 40, 5)])
@@ -214,7 +269,9 @@ def test_several_gpus_are_compared_with_the_slowest_and_not_with_their_cpus(tmp_
         found = Answer(Study(order))
         (card,) = found.cards
         assert (card.device, card.baseline, card.of_gpus) == ("H200", "RTX 4060", True)
-        assert found.sentence == "H200 against RTX 4060: 2.0× on networks."
+        assert found.sentence == "H200 against RTX 4060: 2.0× on models.mlp, n=64."
+        in_the_picture = {pair.base.facts.label for pair in found.study.gpu_pairs}
+        assert in_the_picture == {"NVIDIA RTX 4060"}  # as in the sentence above it, whichever file came first
 
 
 def test_a_third_run_changes_nothing_between_the_other_two(tmp_path: Path) -> None:

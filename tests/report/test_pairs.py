@@ -384,3 +384,9 @@ def test_a_time_of_threads_that_waited_is_compared_with_nothing(tmp_path: Path) 
     assert words.ratio(pair) == words.speedup(pair) == "unknown (threads waited)"
     assert pair.verdict is Verdict.UNSURE
     assert [words.precision(row) for row in study.measured] == ["waited", "~2%"]
+
+
+def test_a_time_that_other_programs_shared_has_no_interval(tmp_path: Path) -> None:
+    """110 µs ±62% was shown beside two computing programs, of 16 µs on one thread alone."""
+    study = Study([run(tmp_path, [mark("cpu", 28e-3, flags=("contended",)), mark("cuda:0", 1e-3, flags=("cold",))])])
+    assert [words.precision(row) for row in study.measured] == ["busy", "~2%"]

@@ -78,11 +78,12 @@ def test_an_unknown_reason_is_shown_short() -> None:
     assert len(skip_kind("x" * 300)[0]) == 60
 
 
-def test_three_lines_of_warnings_and_how_many_more() -> None:
-    warnings = [Warning(Concern.NOISY, "word " * 12, "Try this."), *[Warning(Concern.BUSY, "short")] * 3]
-    lines = warning_lines(warnings, 40)
+def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
+    warnings = [Warning(Concern.NOISY, "word " * 12, "Try this.")]
+    warnings += [Warning(Concern.ABOVE_PEAK, "3 results above the peak (a, b): too low", "Shares aren't shown.")] * 2
+    lines = warning_lines(warnings, 60)
     assert lines[0].startswith("WARNING: word")
-    assert lines[-1] == "and 3 more: see summary.md"
+    assert lines[-2:] == ["Also: 3 results above the peak; 3 results above the peak", "  (see summary.md)."]
 
 
 def test_prices_have_their_table(tmp_path: Path) -> None:

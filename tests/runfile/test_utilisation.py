@@ -1,4 +1,4 @@
-"""Peaks that results raise, and libraries that are slower than they need be."""
+"""Peaks that results raise or disprove, and libraries that are slower than they need be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from gpubench.runfile.schema import Bandwidth, Ceilings, Check, CpuFacts, Raised, Result, Times, Work
-from gpubench.runfile.utilisation import raise_peaks, slow_products, utilisation
+from gpubench.runfile.utilisation import disproved, raise_peaks, slow_products, utilisation
 
 BANDS = (Bandwidth("copy", 1e6, 2e11, "l2"), Bandwidth("copy", 1e9, 3e10, "memory"))
 PEAKS = Ceilings(BANDS, {"float32": 1e11}, ways={"float32": {"torch": 1e11, "numpy": 9e10}})
@@ -61,6 +61,32 @@ def test_bandwidth_is_raised_at_the_results_own_footprint():
 
 def test_gpus_whose_peak_has_no_ways_keep_it():
     assert raised(peaks=structs.replace(PEAKS, ways={})).throughput == {"float32": 1e11}
+
+
+@pytest.mark.parametrize(
+    ("above", "others", "why"),
+    [(3, 20, "3 of 23 results exceed them"), (2, 2, None), (3, 28, None)],  # two may be wrong themselves
+)
+def test_peaks_that_many_results_exceed_are_disproved(above, others, why):
+    results = [structs.replace(PRODUCT, work=Work(flops=2e9))] * above + [PRODUCT] * others
+    assert disproved(results, {"cpu": PEAKS}).get("cpu") == why
+    in_parallel = [structs.replace(each, parallel={"devices": 2}) for each in results]
+    assert not disproved(in_parallel, {"cpu": PEAKS})
+
+
+@pytest.mark.parametrize(
+    ("smaller", "why"),
+    [
+        (Bandwidth("read", 5e8, 1.4e10, "memory"), "they contradict each other: 14.0 GB/s with 500 MB, 30.0 GB/s with"),
+        (Bandwidth("read", 5e8, 2e10, "memory"), ""),
+        (Bandwidth("read", 1e4, 1e9, "l1d"), ""),  # 10 µs: what a call costs is most of it
+    ],
+)
+def test_peaks_whose_sizes_contradict_each_other_are_disproved(smaller, why):
+    peaks = structs.replace(PEAKS, bandwidth=(*BANDS, smaller))
+    found = disproved([], {"cpu": peaks})
+    assert bool(found) == bool(why)
+    assert found.get("cpu", "").startswith(why)
 
 
 def seconds(value: float) -> Times:

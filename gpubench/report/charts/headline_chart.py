@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...format import counted
 from .. import words
 from ..pairs import Pair, known_pairs, leading
+from ..render import UNFILLED, UNFILLED_SIGN
 from ..rows import Doubt, Measured, grouped
 from ..study import Study
 from ..sweeps import slowest_first
@@ -51,11 +52,13 @@ def _speedups(study: Study, pairs: Sequence[Pair], rank: int) -> list[Figure]:
     ranges = []
     for key in others:
         known = known_pairs(pair for pair in shown if study.names.of(pair.other) == key.label)
+        known = [pair for pair in known if pair.fills] or known
         told = words.times_range(known[0].speedup, known[-1].speedup) if known else str(Doubt.TOO_NOISY)
         ranges.append(f"{_brief(key.label)} {told}")
     subtitle = f"{'; '.join(ranges)}. Each benchmark at its largest size, log scale"
     figure = Figure(_numbered("headline", rank), "headline", title, subtitle, "", chart, rank * 20, rank == 0)
-    return [captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. ")]
+    unfilled = f"{UNFILLED_SIGN}. " * any(not pair.fills for pair in shown)
+    return [captioned(figure, study, shown, f"Thick line: {uncertainty(shown)}. {unfilled}")]
 
 
 def _numbered(name: str, rank: int) -> str:
@@ -71,7 +74,8 @@ def _ratio(study: Study, pair: Pair) -> RowMark:
     if pair.doubt:
         return RowMark(None, look, _ABOVE if pair.doubt == Doubt.ABOVE_PEAK else str(pair.doubt))
     copied = pair.copies.speedup if pair.copies and not pair.copies.too_noisy else None
-    told = words.times(pair.speedup) + "*" * pair.noisy + words.OTHER_WAY * bool(pair.like)
+    marks = "*" * pair.noisy + words.OTHER_WAY * bool(pair.like) + UNFILLED * (not pair.fills)
+    told = words.times(pair.speedup) + marks
     return RowMark(pair.speedup, look, told, pair.ratio.low, pair.ratio.high, copied)
 
 

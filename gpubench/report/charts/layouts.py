@@ -376,10 +376,11 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     else:
         axes.barh([y], [mark.value], height=11, color=ink, zorder=3)
     leftwards = False
-    if limits[0] and max(ends) < 1 < limits[1]:  # words across the line at 1× stand left of the mark
-        room = page.size(axes)[0] * math.log(1 / max(ends)) / math.log(limits[1] / limits[0])
-        leftwards = room < text_width(mark.words, SMALL * 1.12) + 10
     least = min(end for end in ends if end)
+    if limits[0] and max(ends) < 1 < limits[1]:  # words across the line at 1× stand left of the mark, if they fit there
+        scale = page.size(axes)[0] / math.log(limits[1] / limits[0])
+        width = text_width(mark.words, SMALL * 1.12) + 10
+        leftwards = scale * math.log(1 / max(ends)) < width <= scale * math.log(least / limits[0])
     start, side = (least, "right") if leftwards else (max(ends), "left")
     page.note(axes, mark.words, (start, y), (-7 if leftwards else 7, 0), va="center", ha=side, fontsize=SMALL * PX,
               fontweight="bold", color=page.ink("text"), annotation_clip=False, zorder=7, bbox=page.halo())  # fmt: skip

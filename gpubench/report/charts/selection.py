@@ -57,6 +57,7 @@ def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
     for members in in_order(items):
         workloads = sorted(grouped(members, lambda item: item.subject.result.workload).values(), key=len, reverse=True)
         cases = [_named(study, shared(each)) for each in workloads]
+        cases.sort(key=lambda case: not all(item.fills for item in case.items))
         slowest = min(cases[1:], key=_least_speedup, default=None)
         if slowest and _least_speedup(slowest) < _least_speedup(cases[0]):
             cases.remove(slowest)
