@@ -17,14 +17,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..format import counted
+from ..format import counted, shorten
 from ..runfile.schema import DeviceFacts, Run
 from . import words
 from .answer import Answer, Concern
 from .machines import facts_of
 from .pairs import comparable
-from .rows import NOISY_FACTOR, Measured, grouped, rows_of
-from .rows import measured as measured_rows
+from .rows import NOISY_FACTOR, Measured, grouped, measured as measured_rows, rows_of
 from .study import Study
 from .sweeps import heading, in_turn, plainest_first, representatives, shared
 from .webpage import HERE, Listed, asset, policy, webpage
@@ -33,7 +32,7 @@ MAINTAINERS = "maintainers"
 """Files below this folder were measured by a gallery's maintainers, all others by its community."""
 _MOST, _MOST_HAVE = 10, 0.8
 """Benchmarks in the index; each in a setting that nearly as many machines have as any of its settings."""
-_MODELLED = re.compile(r"\b(modelled|simulated|estimated|synthetic)\b", re.IGNORECASE)
+_MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
 _LEGEND = (
     "Times are of one call on the first GPU, on a machine without one on the CPU; shorter is better. ± is half the 95%"
     " interval, ~ half the interquartile range of a single process; * noisy: may be far off; — not measured."
@@ -70,7 +69,7 @@ class Machine:
         """``H200 · Xeon, 64 threads``, or what the person who measured calls it."""
         label, labels = self.run.machine.label, [device.label for device in self.run.machine.devices]
         own = "" if any(part and part in label for part in labels) else label
-        return own or " · ".join(filter(None, self.called)) or label
+        return shorten(own or " · ".join(filter(None, self.called)) or label, 60)
 
 
 def refusal(run: Run) -> str:
@@ -88,9 +87,10 @@ def refusal(run: Run) -> str:
 
 
 def machines(runs: Sequence[Run], folder: Path) -> list[Machine]:
-    """Those of the runs, in the order of their names; ``folder`` is that which all lie in."""
-    places = [run.path.relative_to(folder) if run.path != folder else Path(run.path.name) for run in runs]
-    maintained = [place.parts[0] == MAINTAINERS and len(place.parts) > 1 for place in places]
+    """Those of the runs, in the order of their names; ``folder`` is that which they lie in."""
+    paths = [run.path for run in runs]
+    places = [path.relative_to(folder) if folder in path.parents else Path(path.name) for path in paths]
+    maintained = [place.parts[:-1][:1] == (MAINTAINERS,) for place in places]
     found: dict[str, Machine] = {}
     for run, place, own in zip(runs, places, maintained, strict=True):
         path = place.with_suffix("").as_posix().removesuffix("/run")
@@ -131,22 +131,21 @@ def _page(title: str, body: str, script: str, version: str, scripts: str = "") -
     return Template(asset("gallery.html")).substitute(known, body=body)
 
 
-# A machine's page and data ---------------------------------------------------------------------------------------------
+# A machine's page and data --------------------------------------------------------------------------------------------
 
 
 def _report(
     machine: Machine, answer: Answer, label: str, version: str, pictures: bool
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Its report with the first picture, as files beside the page: both themes' are loaded by nobody."""
+    """Its report with the first picture; in files beside the page, of which a reader loads one."""
     drawn: list[tuple[str, str, str]] = []
     if pictures:
         from .charts.headline_chart import headline_figures
         from .charts.pictures import drawable, embedded
 
-        for title, *themes in embedded(drawable(headline_figures(answer.study)[:1])[0]):
-            names = [f"{machine.ident}-{theme}.svg" for theme in ("light", "dark")]
-            yield from ((f"machines/{name}", svg) for name, svg in zip(names, themes, strict=True))
-            drawn.append((title, *names))
+        for title, light, dark in embedded(drawable(headline_figures(answer.study)[:1])[0]):
+            drawn.append((title, f"{machine.ident}-light.svg", f"{machine.ident}-dark.svg"))
+            yield from zip((f"machines/{name}" for name in drawn[0][1:]), (light, dark), strict=True)
     facts = f"measured {_date(machine)}" + (f" by the {machine.measured_by}" if machine.measured_by else "")
     links = f'<a href="../index.html">All machines</a><a href="../compare.html#a={machine.ident}">Compare</a>'
     above = f'<nav aria-label="Gallery">{links}<span class="muted">{escape(facts)}</span></nav>'
@@ -178,7 +177,7 @@ def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
 
 def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
     """Of a workload the plainest at the largest size first, which stands for it where another machine has it too."""
-    kinds = [name for name, _ in representatives(rows).items()]
+    kinds = list(representatives(rows))
     workloads = grouped(rows, lambda row: row.result.workload).values()
     by_kind = sorted(workloads, key=lambda of: kinds.index(heading(of[0])) if heading(of[0]) in kinds else len(kinds))
     return [_row(row, heading(row) if heading(row) in kinds else "") for of in by_kind for row in plainest_first(of)]
@@ -237,7 +236,8 @@ def _index(
     )
     return f"""<p class="sentence">{_counts(shown)}</p>
 <div class="tools"><input id="search" type="search" placeholder="search: H200" aria-label="Search the machines">
-{choice * by}<span id="count" class="muted" aria-live="polite"></span><a id="compare" href="compare.html">tick two to compare them</a></div>
+{choice * by}<span id="count" class="muted" aria-live="polite"></span>
+<a id="compare" href="compare.html">tick two to compare them</a></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Machines"><table id="machines" class="machines">
 <thead><tr><td></td>{sortable}</tr></thead>
 {"".join(bodies)}</table></div>
@@ -261,9 +261,7 @@ def _model(devices: Sequence[DeviceFacts], accelerator: bool) -> str:
     return next((device.label for device in devices if device.accelerator == accelerator), "")
 
 
-def _line(
-    machine: Machine, label: str, results: Sequence[Measured | None], said: tuple[str, str], columns: int
-) -> str:
+def _line(machine: Machine, label: str, results: Sequence[Measured | None], said: tuple[str, str], columns: int) -> str:
     """Two rows: the numbers, and below them the sentence."""
     name, devices = escape(label), " · ".join(filter(None, machine.called))
     cells = [*map(_cell, results), f'<td class="number">{escape(_date(machine))}</td>']

@@ -68,7 +68,7 @@ _NUMBERS = """
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
-Picture = tuple[str, bytes, bytes] | tuple[str, str, str]
+Picture = tuple[str, bytes | str, bytes | str]
 """Title, and the SVG on a light and on a dark page, or the names of its files."""
 
 
@@ -124,7 +124,12 @@ def asset(*names: str) -> str:
 
 def policy(style: str, script: str, images: str = "'none'", scripts: str = "") -> str:
     """What a page may load: its own style and script, and besides those ``images`` and ``scripts``."""
-    allowed = {"default": "'none'", "img": images, "style": _hash(style), "script": f"{_hash(script)} {scripts}".rstrip()}
+    allowed = {
+        "default": "'none'",
+        "img": images,
+        "style": _hash(style),
+        "script": f"{_hash(script)} {scripts}".rstrip(),
+    }
     return "; ".join([*(f"{what}-src {source}" for what, source in allowed.items()), "base-uri 'none'"])
 
 
@@ -152,10 +157,10 @@ def _sections(
 
 
 def _figure(picture: Picture) -> str:
-    title, *themes = picture
+    title, light, dark = picture
     images = (
         f'<img class="{theme}" alt="{escape(title)}" {_source(svg)}>'
-        for theme, svg in zip(("light", "dark"), themes, strict=True)
+        for theme, svg in (("light", light), ("dark", dark))
     )
     return f"<figure>{''.join(images)}</figure>"
 

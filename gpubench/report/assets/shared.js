@@ -9,7 +9,7 @@ function digits(value, count = 3) {
   const fixed = decimals > 0 ? value.toFixed(Math.min(decimals, 12)) : String(Math.round(value / 10 ** -decimals) * 10 ** -decimals);
   return fixed.includes(".") ? fixed.replace(/\.?0+$/, "") : fixed.replace(/\B(?=(\d{3})+$)/g, ",");
 }
-// As format.ratio_text and words.times in Python: two digits, three from a hundred on.
+// As format.ratio_text, words.times and words.times_range in Python: two digits, three from a hundred on.
 const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
 function times(value) {
   if (value == null) return "–";
@@ -17,8 +17,8 @@ function times(value) {
   return plain(1 / value) === "1.0" ? "1.0×" : `${plain(1 / value)}× slower`;
 }
 function timesRange(low, high) {
-  if (high < 1) return `${plain(1 / high)}–${plain(1 / low)}`;
-  return low < 1 ? `${times(low)} to ${times(high)}` : `${plain(low)}–${plain(high)}`;
+  const first = high < 1 ? `${plain(1 / high)}×` : times(low), last = high < 1 ? times(low) : times(high);
+  return times(low) === times(high) ? last : `${first} to ${last}`;
 }
 
 // Elements. Text always goes through textContent: names may be anything.
