@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    folder = "folder of results files, at any depth; those in FOLDER/maintainers are marked as measured by maintainers"
+    folder = "folder of results files, at any depth; those in a folder maintainers are marked as measured by maintainers"
     parser.add_argument("folder", metavar="FOLDER", help=folder)
     site = "folder for the site: index.html, compare.html, machines/"
     parser.add_argument("-o", "--output", required=True, metavar="SITE", help=site)
@@ -60,5 +60,9 @@ def gallery(folder: Path) -> tuple[dict[str, str | bytes], list[str], int]:
 
 def _repeated(run: Run, runs: Sequence[Run]) -> str:
     """Whether it is one of the others, as the card of a run is."""
-    same = (each for each in runs if run.started and (each.started, each.machine) == (run.started, run.machine))
+
+    def known(run: Run) -> tuple[object, ...]:
+        return run.started, *(device.label for device in run.machine.devices)
+
+    same = (each for each in runs if run.started and known(each) == known(run))
     return next((f"the same run as {each.path}" for each in same), "")

@@ -29,7 +29,7 @@ from .sweeps import heading, in_turn, plainest_first, representatives, shared
 from .webpage import HERE, Listed, asset, policy, webpage
 
 MAINTAINERS = "maintainers"
-"""Files below this folder were measured by a gallery's maintainers, all others by its community."""
+"""Files in a folder of this name were measured by a gallery's maintainers, all others by its community."""
 _MOST, _MOST_HAVE = 10, 0.8
 """Benchmarks in the index; each in a setting that nearly as many machines have as any of its settings."""
 _MODELLED = re.compile(r"\b(modelled|simulated)\b", re.IGNORECASE)
@@ -90,7 +90,7 @@ def machines(runs: Sequence[Run], folder: Path) -> list[Machine]:
     """Those of the runs, in the order of their names; ``folder`` is that which they lie in."""
     paths = [run.path for run in runs]
     places = [path.relative_to(folder) if folder in path.parents else Path(path.name) for path in paths]
-    maintained = [place.parts[:-1][:1] == (MAINTAINERS,) for place in places]
+    maintained = [MAINTAINERS in place.parts[:-1] for place in places]
     found: dict[str, Machine] = {}
     for run, place, own in zip(runs, places, maintained, strict=True):
         path = place.with_suffix("").as_posix().removesuffix("/run")
