@@ -134,7 +134,7 @@ def write_report(
     files: dict[str, str | bytes] = {}
     failed: list[str] = []
     titles: list[tuple[str, str]] = []
-    pictures: list[Picture] = []
+    pictures: Sequence[Picture] = ()
     if charts.which != "none":
         from ..report.charts import pictures as charting
 

@@ -21,7 +21,7 @@ from .pairs import WORTHWHILE, LeftOut, Pair, Verdict
 from .rows import Measured, grouped, too_noisy
 from .scaling import ONE_THREAD, SINGLE, parallel_of
 from .study import Study
-from .sweeps import Crossing, kind_named, representatives, slowest_first
+from .sweeps import Crossing, in_turn, kind_named, representatives, slowest_first
 
 MOST_TIMES, MOST_OWN = 10, 40
 """Benchmarks with a row; of the user's own there may be more."""
@@ -181,10 +181,8 @@ def _chosen(rows: Sequence[Measured]) -> tuple[list[Measured], int]:
     own = [max(members, key=lambda row: row.time_s) for members in slowest_first(row for row in rows if row.own)]
     if len(own) > MOST_TIMES:
         return own[:MOST_OWN], len(own[MOST_OWN:])
-    kinds = list(representatives(row for row in rows if not row.own).values())
-    in_turn = [members[i] for i in range(MOST_TIMES) for members in kinds if i < len(members)]
-    room = {id(row) for row in in_turn[: MOST_TIMES - len(own)]}
-    return [*own, *(row for members in kinds for row in members if id(row) in room)], 0
+    kinds = representatives(row for row in rows if not row.own)
+    return [*own, *in_turn(kinds, MOST_TIMES - len(own))], 0
 
 
 def _cpu_sentence(study: Study, rows: Sequence[Measured]) -> str:

@@ -23,7 +23,7 @@ _SWITCH = {True: "on", False: "off"}
 def differences(study: Study) -> Table:
     """What the runs don't agree in, one row per fact; the note says in what they agree."""
     runs = {row.run_name: row.run for row in study.rows}
-    facts = {name: _facts(run) for name, run in runs.items()}
+    facts = {name: facts_of(run) for name, run in runs.items()}
     every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
     differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
     agreed = [fact for fact in every if fact not in (*differ, _MACHINE, _BUSY)]
@@ -39,7 +39,7 @@ def _fact(known: dict[str, str]) -> Callable[[str], str]:
     return lambda fact: known.get(fact, "unknown")
 
 
-def _facts(run: Run) -> dict[str, str]:
+def facts_of(run: Run) -> dict[str, str]:
     """What may explain a difference and isn't the device itself; what the file doesn't know is left out."""
     machine = run.machine
     drivers = dict.fromkeys(device.driver for device in machine.devices if device.accelerator and device.driver)

@@ -17,10 +17,11 @@ from ..runfile.writer import replace
 
 TABLES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md", "report.html")
 """What every report writes."""
-CHARTS = "charts"
+INNER = ("charts", "machines")
+"""Folders for pictures of a report, and for the machines of a gallery."""
 MANIFEST = ".written-by-gpubench.json"
 """Lists the ``files`` that a report wrote, and the ``runs`` that it was made of, all relative to its folder."""
-_OURS = re.compile(r"[a-z]+\.(csv|md|html)|charts/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png)")
+_OURS = re.compile(rf"[a-z]+\.(csv|md|html)|({'|'.join(INNER)})/[A-Za-z0-9][A-Za-z0-9._-]*\.(svg|png|html|js)")
 """What a manifest may name: the folder can be anybody's, and so can its manifest."""
 
 
@@ -39,11 +40,12 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], runs: Iterable[
     """Write the files of a report by their relative paths, each in one step, and remove those that an earlier report
     wrote and this one hasn't. Raises UsageError before anything is written."""
     prepare_folder(folder)
-    charts = folder / CHARTS
-    if charts.is_symlink():
-        raise UsageError(f"{clean(str(charts))}: is a link; charts are written inside {folder} only")
-    if charts.exists() or any(name.startswith(f"{CHARTS}/") for name in files):
-        prepare_folder(charts)
+    for name in INNER:
+        inner = folder / name
+        if inner.is_symlink():
+            raise UsageError(f"{clean(str(inner))}: is a link; files are written inside {folder} only")
+        if inner.exists() or any(file.startswith(f"{name}/") for file in files):
+            prepare_folder(inner)
     require_ours(folder, files)
     for name in _ours(folder) - {*files, MANIFEST}:
         (folder / name).unlink(missing_ok=True)

@@ -10,6 +10,7 @@ another library, a compiler, another form. The speedup of like with like is kept
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -350,6 +351,20 @@ def _alike(rows: Sequence[Measured], of_libraries: bool) -> list[list[Measured]]
 def same_terms(row: Measured) -> tuple[str, str, str]:
     """What compared benchmarks must share unless a difference is allowed, of their identity."""
     return row.result.dtype, row.result.regime, row.result.cache
+
+
+def comparable(row: Measured) -> str:
+    """A text that is equal for results of two machines that may be compared, but for the number of threads; a switch
+    that a file doesn't know counts as off."""
+    case, switches = row.result, row.result.precision or row.run.machine.precision
+    params = sorted((name, repr(value)) for name, value in case.params.items() if value is not None)
+    told = ["deterministic", *(_OF_ACCELERATORS if row.on_accelerator else ())]
+    if prefix := _HALVES.get(row.computed_dtype):
+        told += [name for name in sorted(switches) if name.startswith(prefix)]
+    terms = *same_terms(row), row.computed_dtype, row.run.seed, _shortened(row) is True
+    known = [(name, switches[name]) for name in told if switches.get(name)]
+    same = case.workload, case.variant, params, case.implementation, terms, known
+    return hashlib.sha256(repr(same).encode()).hexdigest()[:12]
 
 
 def _pair(base: Measured, other: Measured, differences: _Differences, batches: float = 1.0) -> Pair:

@@ -4,7 +4,7 @@ always a setting with a name."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -228,8 +228,9 @@ def plainness(item: Measured | Pair) -> tuple[object, ...]:
     return case.variant != "eager", dtype, case.cache != "hot", not usual
 
 
-def representative(items: Sequence[Item]) -> Item:
-    """Of a workload's items on one device: the plainest setting at its largest size, the same on every machine."""
+def plainest_first(items: Sequence[Item]) -> list[Item]:
+    """A workload's items on one device, the plainest setting at its largest size first, in the same order on every
+    machine."""
     size = size_parameter([item.subject.result for item in items])
 
     def order(item: Item) -> tuple[object, ...]:
@@ -237,7 +238,12 @@ def representative(items: Sequence[Item]) -> Item:
         numbers = [-value for _, value in sorted(case.params.items()) if isinstance(value, int | float)]
         return *plainness(item), -(number(case, size) or 0.0), numbers
 
-    return min(items, key=order)
+    return sorted(items, key=order)
+
+
+def representative(items: Sequence[Item]) -> Item:
+    """That which stands for a workload's items on one device."""
+    return plainest_first(items)[0]
 
 
 def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
@@ -250,6 +256,13 @@ def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
     return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
 
 
+def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
+    """The first of each kind of work, then the second of each, until there are so many; in the order of the kinds."""
+    every = [members[i] for i in range(most) for members in kinds.values() if i < len(members)]
+    room = {id(item) for item in every[:most]}
+    return [item for members in kinds.values() for item in members if id(item) in room]
+
+
 def heading(row: Measured) -> str:
     """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
     return row.kind.heading if row.kind else row.result.title or shown_name(row.result.workload)
@@ -260,15 +273,16 @@ def kind_named(heading: str) -> Kind | None:
     return next((kind for kind in KINDS.values() if kind.heading == heading), None)
 
 
-def shared(items: Iterable[Item]) -> list[Item]:
-    """Of one workload the plainest setting, at the largest size, that most devices have: an item for each device."""
+def shared(items: Iterable[Item], most_share: float = 1.0) -> list[Item]:
+    """Of one workload the plainest setting, at the largest size, that most devices have: an item for each device. With
+    a smaller share, one that at least that part of as many devices have as any."""
     cases = [
         list({item.subject.source: item for item in reversed(same)}.values())[::-1]
         for same in grouped(items, lambda item: (item.subject.setting, item.subject.size)).values()
     ]
-    most = max(map(len, cases))
-    by_first = {id(case[0]): case for case in cases if len(case) == most}
-    return by_first[id(representative([case[0] for case in cases if len(case) == most]))]
+    least = max(map(len, cases)) * most_share
+    by_first = {id(case[0]): case for case in cases if len(case) >= least}
+    return by_first[id(representative([case[0] for case in by_first.values()]))]
 
 
 def slowest_first(rows: Iterable[Measured]) -> list[list[Measured]]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import words
 from .answer import Answer
@@ -46,7 +46,11 @@ _LIBRARIES = (("numpy", 2), ("d5", 3), ("d4", 1))
 _RATIO = re.compile(r"\d[\d,.]*×")
 _VERDICT = re.compile(r"<td>([✓◐✗?])(?= )")
 _CLASSES = {"✓": "yes", "◐": "stays", "✗": "no", "?": "unsure"}
-_FILES = ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+_FILES = " ".join(
+    f'<a href="{name}">{name}</a>' for name in ("results.csv", "speedup.csv", "crossover.csv", "summary.md")
+)
+HERE = "'self' file:"
+"""In a policy: files beside a page, from a server and from a disk, where some browsers know no ``'self'``."""
 _EXPLORER = """
 <div class="tools">
 <label>benchmark <select id="workload"></select></label> <label>dtype <select id="dtype"></select></label>
@@ -64,20 +68,36 @@ _NUMBERS = """
 <button id="download" type="button">download what is shown (CSV)</button> <span class="muted" id="count"></span></div>
 <div class="scroll"><table id="table"></table></div>"""
 
-Picture = tuple[str, bytes, bytes]
-"""Title, and the SVG on a light and on a dark page."""
+Picture = tuple[str, bytes | str, bytes | str]
+"""Title, and the SVG on a light and on a dark page, or the names of its files."""
 
 
-def webpage(answer: Answer, pictures: Sequence[Picture] = (), prices: Sequence[Priced] = (), version: str = "") -> str:
+class Listed(NamedTuple):
+    """What the page of a machine has in a gallery: the machine's name for its title, and ``above`` that, as HTML, the
+    way back; no other file of a report lies beside it."""
+
+    title: str
+    above: str
+
+
+def webpage(
+    answer: Answer,
+    pictures: Sequence[Picture] = (),
+    prices: Sequence[Priced] = (),
+    version: str = "",
+    listed: Listed | None = None,
+) -> str:
     """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = asset("page.css"), asset("shared.js", "page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, prices)
-    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
-    return Template(_asset("page.html")).substitute(
-        policy=policy,
+    sections = _sections(answer, data, pictures, prices, files="" if listed else _FILES)
+    images = f"data: {HERE}" if listed else "data:"
+    return Template(asset("page.html")).substitute(
+        policy=policy(style, script, images),
         version=escape(version),
-        title=_title(answer),
+        above=listed.above if listed else "",
+        title=escape(listed.title) if listed else _title(answer),
+        without="" if listed else "; every number is in results.csv beside this page",
         sentence=_RATIO.sub(lambda ratio: f"<strong>{ratio[0]}</strong>", escape(answer.sentence)),
         warnings="".join(f'<p class="warning">⚠ {escape(str(each))}</p>' for each in answer.warnings[:3]),
         contents="".join(f'<a href="#{name}">{title}</a>' for name, title, _ in sections),
@@ -97,8 +117,20 @@ def _title(answer: Answer) -> str:
     return "Which machine is faster?" if answer.cards else "How fast is this machine?"
 
 
-def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+def asset(*names: str) -> str:
+    """The content of files that pages are made of, one after the other."""
+    return "".join(files(__package__).joinpath("assets", name).read_text(encoding="utf-8") for name in names)
+
+
+def policy(style: str, script: str, images: str = "'none'", scripts: str = "") -> str:
+    """What a page may load: its own style and script, and besides those ``images`` and ``scripts``."""
+    allowed = {
+        "default": "'none'",
+        "img": images,
+        "style": _hash(style),
+        "script": f"{_hash(script)} {scripts}".rstrip(),
+    }
+    return "; ".join([*(f"{what}-src {source}" for what, source in allowed.items()), "base-uri 'none'"])
 
 
 def _hash(content: str) -> str:
@@ -106,11 +138,10 @@ def _hash(content: str) -> str:
 
 
 def _sections(
-    answer: Answer, data: Mapping[str, Any], pictures: Sequence[Picture], prices: Sequence[Priced]
+    answer: Answer, data: Mapping[str, Any], pictures: Sequence[Picture], prices: Sequence[Priced], files: str
 ) -> list[tuple[str, str, str]]:
-    """(id, title, body) of each section, empty ones left out."""
+    """(id, title, body) of each section, empty ones left out; ``files`` are links."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
-    links = " ".join(f'<a href="{name}">{name}</a>' for name in _FILES)
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
     first, rest = "".join(map(_figure, pictures[:1])), "".join(map(_figure, pictures[1:]))
@@ -120,19 +151,25 @@ def _sections(
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", rest),
         ("numbers", "All numbers", _NUMBERS),
-        ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{links}</p>"),
+        ("details", "Details", "".join(map(_folded, detail_tables(answer.study))) + f"<p>{files}</p>" * bool(files)),
     )
     return [part for part in parts if part[2]]
 
 
 def _figure(picture: Picture) -> str:
-    title, *themes = picture
-    sources = (f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in themes)
+    title, light, dark = picture
     images = (
-        f'<img class="{theme}" alt="{escape(title)}" src="{source}">'
-        for theme, source in zip(("light", "dark"), sources, strict=True)
+        f'<img class="{theme}" alt="{escape(title)}" {_source(svg)}>'
+        for theme, svg in (("light", light), ("dark", dark))
     )
     return f"<figure>{''.join(images)}</figure>"
+
+
+def _source(svg: bytes | str) -> str:
+    """Where an image comes from; of two files that of the other theme isn't loaded."""
+    if isinstance(svg, str):
+        return f'src="{escape(svg)}" loading="lazy"'
+    return f'src="data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"'
 
 
 def _card(table: Table) -> str:

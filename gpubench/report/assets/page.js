@@ -1,37 +1,18 @@
-"use strict";
 // Draws what gpubench.report.webpage decided: which rows, names, verdicts and sentences there are comes from Python.
-const data = JSON.parse(document.getElementById("data").textContent);
-const byId = (id) => document.getElementById(id);
+const data = JSON.parse(byId("data").textContent);
 const rows = data.rows.map((values) => {
   const row = Object.fromEntries(data.columns.map((name, i) => [name, values[i]]));
   for (const name of data.interned) row[name] = data.strings[row[name]];
   return row;
 });
 
-// Numbers for people: three digits, SI prefixes.
-function digits(value, count = 3) {
-  if (value === 0) return "0";
-  const decimals = count - 1 - Math.floor(Math.log10(Math.abs(value)));
-  const fixed = decimals > 0 ? value.toFixed(Math.min(decimals, 12)) : String(Math.round(value / 10 ** -decimals) * 10 ** -decimals);
-  return fixed.includes(".") ? fixed.replace(/\.?0+$/, "") : fixed.replace(/\B(?=(\d{3})+$)/g, ",");
-}
+// With SI prefixes.
 function prefixed(value, unit, count = 3) {
   if (value == null) return "–";
   const steps = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
   const large = unit !== "s";
   const [scale, prefix] = steps.find(([step]) => Math.abs(value) >= step * 0.9995 && (large || step <= 1)) ?? steps[8];
   return `${digits(value / scale, count)} ${prefix}${unit}`;
-}
-// As format.ratio_text and words.times in Python: two digits, three from a hundred on.
-const plain = (value) => (value >= 999.5 ? digits(value) : value >= 9.95 ? value.toFixed(0) : value >= 0.995 ? value.toFixed(1) : digits(value, 2));
-function times(value) {
-  if (value == null) return "–";
-  if (value >= 1) return `${plain(value)}×`;
-  return plain(1 / value) === "1.0" ? "1.0×" : `${plain(1 / value)}× slower`;
-}
-function timesRange(low, high) {
-  if (high < 1) return `${plain(1 / high)}–${plain(1 / low)}`;
-  return low < 1 ? `${times(low)} to ${times(high)}` : `${plain(low)}–${plain(high)}`;
 }
 const tickRatio = (value) => `${digits(value)}×`;
 const size = (value) => (typeof value === "number" && value >= 10000 && Math.log10(value) % 1 === 0 ? `10${superscript(Math.log10(value))}` : typeof value === "number" ? digits(value, 6) : String(value));
@@ -41,13 +22,6 @@ const atSize = (row) => (row.size == null ? "" : `${row.size_name} = ${size(row.
 
 const WIDTH = 820;
 
-// Elements. Text always goes through textContent: names may be anything.
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) if (value != null && value !== false) node.setAttribute(name, value);
-  node.append(...children.filter((child) => child != null));
-  return node;
-}
 function drawn(parent, tag, attributes = {}, text = null) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, typeof value === "number" ? Math.round(value * 10) / 10 : value);
