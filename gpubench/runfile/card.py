@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 
 from ..errors import UsageError
 from .reader import convert, overlaid
-from .schema import KEY, Benchmark, Case, ProcessFacts, Run, RunFile
+from .schema import KEY, Benchmark, Case, Operators, ProcessFacts, Run, RunFile
 from .writer import without_paths
 
 DIGITS = 5
@@ -43,7 +43,8 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     file = convert(path, {**data, "benchmarks": marks}, RunFile)
     assert file.gpubench
     processes = tuple(map(_process_facts, file.gpubench.processes or ()))
-    left = tuple(structs.replace(each, name=None) for each in file.gpubench.unmeasured or ())
+    unknown = {"name": None, "fullname": None, "size": None, "threads": None, "devices": (), "title": ""}
+    left = tuple(structs.replace(each, **unknown) for each in file.gpubench.unmeasured or ())
     facts = structs.replace(file.gpubench, card=True, shared=None, asked=None, processes=processes, unmeasured=left)
     devices = file.machine_info and file.machine_info.gpubench and file.machine_info.gpubench.devices
     waited = any(device.accelerator for device in devices or ())
@@ -62,12 +63,23 @@ def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
         return mark
     kept = {"kept": 0, "iterations": None, "iqr_s": None} | ({} if waited else {"latency_s": None})
     check = ours.check and structs.replace(ours.check, tolerance=None)
-    work = structs.replace(ours.work, operators=())
+    work = structs.replace(ours.work, operators=_summed(ours.work.operators))
     processes = tuple(structs.replace(each, **kept) for each in ours.processes)
     ours = structs.replace(ours, check=check, work=work, processes=processes)
     fullname = mark.fullname if not ours.implementation else None
     extra = structs.replace(mark.extra_info, gpubench=ours)
     return structs.replace(mark, fullname=fullname, params=None, extra_info=extra)
+
+
+def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
+    """By kind, of a call with convolutions, whose counted FLOPs alone are no bound; of others they are left out."""
+    kinds = {each.kind: [other for other in operators if other.kind == each.kind] for each in operators}
+    if "convolution" not in kinds:
+        return ()
+    return tuple(
+        Operators(kind, *(sum(getattr(each, name) for each in alike) for name in ("count", "flops", "bytes")))
+        for kind, alike in kinds.items()
+    )
 
 
 def _process_facts(facts: ProcessFacts) -> ProcessFacts:
