@@ -45,14 +45,14 @@ other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gp
 ## A card
 
 `gpubench export run.json --to card` writes a card: a results file that is fit to be published. Every command reads it
-as any other results file; it is marked by `gpubench.card`. Of the suite it takes 150 kB, a seventh of the results file.
+as any other results file; it is marked by `gpubench.card`. Of the suite it takes some 150 kB, a seventh of the results file.
 It differs from a results file so:
 
 - It holds no key that isn't in the tables below; `commit_info`, `asked` and the load of the machine are left out.
 - Single rounds (`stats.data`), each process's `iterations`, `iqr_s` and, without a GPU, `latency_s`, the check's
-  tolerance and the names of tests are left out, and operators where a call has no convolution (else they are summed by
-  kind). So a card can't tell percentiles, and `gpubench estimate` says no likely time of most networks. Intervals are
-  those of the processes' medians, as in any report.
+  tolerance and the names of tests are left out, and operators of one kind are summed. So a card can't tell percentiles,
+  and `gpubench estimate` knows of small operators only their mean. Intervals are those of the processes' medians, as in
+  any report.
 - Numbers have five digits; whole numbers all of theirs.
 - What is at its default, or unknown, is left out, and what most benchmarks say alike stands once, in
   `gpubench.shared`. A reader lays each benchmark over it, key by key.

@@ -435,7 +435,7 @@ def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
         yield way.replace("_", " "), text(rate, "B/s") if rate else ""
 
 
-_NOT_IN_CARDS = "single rounds, so no percentiles; the operators of most calls, so few likely times on other GPUs"
+_NOT_IN_CARDS = "single rounds, so no percentiles; of operators only the sums"
 
 
 def method_table(study: Study) -> Table:

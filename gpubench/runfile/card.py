@@ -72,10 +72,8 @@ def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
 
 
 def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
-    """By kind, of a call with convolutions, whose counted FLOPs alone are no bound; of others they are left out."""
+    """By kind, which is what bounds and estimates rest on."""
     kinds = {each.kind: [other for other in operators if other.kind == each.kind] for each in operators}
-    if "convolution" not in kinds:
-        return ()
     return tuple(
         Operators(kind, *(sum(getattr(each, name) for each in alike) for name in ("count", "flops", "bytes")))
         for kind, alike in kinds.items()
