@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 
 from ..errors import UsageError
 from .reader import convert, overlaid
-from .schema import KEY, Benchmark, Case, Operators, ProcessFacts, Run, RunFile
+from .schema import KEY, Benchmark, Case, MachineFacts, MachineInfo, Operators, ProcessFacts, Run, RunFile
 from .writer import without_paths
 
 DIGITS = 5
@@ -39,20 +39,28 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     ours = data.get(KEY)
     if not isinstance(ours, dict):
         raise UsageError(f"{path}: a file of pytest-benchmark alone has no card: measure with gpubench run")
-    marks = [overlaid(ours.get("shared") or {}, mark) for mark in data["benchmarks"]]
-    file = convert(path, {**data, "benchmarks": marks}, RunFile)
+    whole = [overlaid(ours.get("shared") or {}, mark) for mark in data["benchmarks"]]
+    file = convert(path, {**data, "benchmarks": whole}, RunFile)
     assert file.gpubench
     processes = tuple(map(_process_facts, file.gpubench.processes or ()))
     unknown = {"name": None, "fullname": None, "size": None, "threads": None, "devices": (), "title": ""}
     left = tuple(structs.replace(each, **unknown) for each in file.gpubench.unmeasured or ())
     facts = structs.replace(file.gpubench, card=True, shared=None, asked=None, processes=processes, unmeasured=left)
-    devices = file.machine_info and file.machine_info.gpubench and file.machine_info.gpubench.devices
-    waited = any(device.accelerator for device in devices or ())
-    benchmarks = tuple(_benchmark(mark, waited) for mark in file.benchmarks)
-    card: dict[str, Any] = _told(structs.replace(file, benchmarks=benchmarks, gpubench=facts))
+    info = file.machine_info or MachineInfo()
+    machine = info.gpubench or MachineFacts()
+    label = machine_label(device.label or device.name for device in machine.devices or ())
+    info = structs.replace(info, cpu=None, gpubench=structs.replace(machine, label=label))
+    waited = any(device.accelerator for device in machine.devices or ())
+    marks = tuple(_benchmark(mark, waited) for mark in file.benchmarks)
+    card: dict[str, Any] = _told(structs.replace(file, benchmarks=marks, machine_info=info, gpubench=facts))
     if shared := _taken_out(card["benchmarks"]):
         card[KEY]["shared"] = shared
     return card
+
+
+def machine_label(models: Iterable[str]) -> str:
+    """What a machine with these devices is called, unless somebody has named it."""
+    return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
 
 
 def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
