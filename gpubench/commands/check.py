@@ -158,9 +158,9 @@ def _form(card: Card) -> Iterator[str]:
         return
     places = list(_differences(card.data, card.sound))
     for place in places[:_MOST_SHOWN]:
-        yield f"{place}: a card doesn't hold that; make it by gpubench export RUN --to card"
-    if not places and card.path.read_bytes() != card_text(card.sound).encode():
-        yield "the file isn't written as a card is; make it by gpubench export RUN --to card"
+        yield f"{place}: not what gpubench export RUN --to card writes there"
+    if not places and card.path.read_bytes() != card_text(card.data).encode():
+        yield "not written as gpubench export RUN --to card writes it"
 
 
 def _differences(found: Any, sound: Any, place: str = "") -> Iterator[str]:
@@ -179,13 +179,13 @@ def _private(card: Card) -> Iterator[str]:
     """Host, user, paths and addresses, in any text."""
     from ..runfile.writer import without_paths, without_places
 
-    found = {}
-    for place, words in _texts(card.sound):
+    places: dict[str, str] = {}
+    for place, words in _texts(card.data if card.run.card else card.sound):
+        places.setdefault(words, place)
+    for words, place in places.items():
         written = place.rpartition(".")[2].partition("[")[0] in _WRITTEN
         if (without_paths if written else without_places)(words) != words or _NAMED.search(words):
-            found.setdefault(words, place)
-    for words, place in list(found.items())[:_MOST_SHOWN]:
-        yield f"{place}: holds a path, an address or a name, {words[:80]!r}: nobody needs to know that"
+            yield f"{place}: holds a path, an address or a name, {words[:80]!r}: nobody needs to know that"
 
 
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
