@@ -57,8 +57,7 @@ def _source() -> str:
         entries = metadata.metadata("pytest-gpubench").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         return ""
-    named = dict(entry.split(", ", 1) for entry in entries)
-    return named.get("Source", "")
+    return next((entry.partition(", ")[2] for entry in entries if entry.startswith("Source, ")), "")
 
 
 def _form_address(repository: str, machine: str) -> str:

@@ -19,13 +19,13 @@ LEAST_SHARE, MOST_SHARE = 0.4, 1.2
 MOST_POWER = 1.5
 """Times the power limit: counters average over some 100 ms."""
 CORE_FLOPS, SOCKET_BANDWIDTH = 1e13, 2e12
-"""FLOP/s of a core and byte/s of a CPU's memory that none reaches: AMX does 7e12 in bfloat16, HBM beside Xeons 1.6e12."""
+"""FLOP/s of a core, and byte/s of the memory of a CPU, that none reaches: AMX does 7e12 in bfloat16, HBM 1.6e12."""
 OVERHEAD_S = (1e-8, 1e-3)
 """Seconds between which the launch of an operation lies."""
 ENOUGH = 10
 """Benchmarks of which one at least comes near the peaks of its device."""
 IDLE, MANY = 0.05, 0.1
-"""Share of the peak that the best of :data:`ENOUGH` benchmarks exceeds; share of benchmarks that may exceed the peak."""
+"""Share of the peak that the best of them exceeds, and share of benchmarks that may exceed the peak."""
 
 
 def known_gpus(run: Run, cards: Mapping[str, Gpu]) -> dict[str, Gpu | None]:
@@ -60,16 +60,14 @@ def impossible(run: Run, cards: Mapping[str, Gpu]) -> Iterator[str]:
 def _beside_peaks(device: DeviceFacts, results: list[Result], peaks: Ceilings) -> Iterator[str]:
     low, high = OVERHEAD_S
     if peaks.launch_floor_s and not low <= peaks.launch_floor_s <= high:
-        yield f"the launch overhead of {device.name} is {seconds_text(peaks.launch_floor_s)}: it lies between 10 ns and 1 ms"
+        found = seconds_text(peaks.launch_floor_s)
+        yield f"the launch overhead of {device.name} is {found}; it lies between 10 ns and 1 ms"
     uses = [use.fraction for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
     above = sum(use > PLAUSIBLE for use in uses)
     if above > max(1, MANY * len(uses)):
-        yield f"{above} of {len(uses)} benchmarks on {device.name} are faster than its measured peaks: seconds in another unit?"
+        yield f"{above} of {len(uses)} benchmarks on {device.name} are faster than its measured peaks: another unit?"
     if len(uses) >= ENOUGH and max(uses) < IDLE:
-        yield (
-            f"no benchmark on {device.name} reaches more than {max(uses):.1%} of its measured peaks: times or peaks in"
-            " another unit?"
-        )
+        yield f"no benchmark on {device.name} reaches {IDLE:.0%} of its measured peaks: another unit?"
 
 
 def _job(result: Result) -> tuple[Work, float, str]:
@@ -108,13 +106,12 @@ def _too_fast(results: list[Result], gpu: Gpu) -> Iterator[str]:
     if found:
         _, name, seconds, bound = min(found, key=lambda each: each[0])
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        yield (
-            f"faster than an {gpu.name} can be: {name} in {seconds_text(seconds)}, at least {seconds_text(bound.seconds)}"
-            f" ({bound.binds}){more}"
-        )
+        least = f"at least {seconds_text(bound.seconds)} ({bound.binds})"
+        yield f"faster than an {gpu.name} can be: {name} in {seconds_text(seconds)}, {least}{more}"
 
 
 def _peaks_off(peaks: Ceilings, gpu: Gpu) -> Iterator[str]:
+    rates: dict[str, tuple[float | None, float | None, str]]
     rates = {dtype: (rate, gpu.flop_per_s(dtype), "FLOP/s") for dtype, rate in peaks.throughput.items()}
     rates["memory bandwidth"] = (_memory_rate(peaks), gpu.value("memory"), "B/s")
     rates["copies to it"] = (peaks.host_to_device_byte_per_s, gpu.value("link"), "B/s")
@@ -125,16 +122,14 @@ def _peaks_off(peaks: Ceilings, gpu: Gpu) -> Iterator[str]:
             continue
         may_be_low = name == emulated or name.startswith("copies") or gpu.measured
         if rate > MOST_SHARE * promised or (rate < LEAST_SHARE * promised and not may_be_low):
-            yield (
-                f"measured peak of {name}: {text(rate, unit)}, {rate / promised:.0%} of what the datasheet of the"
-                f" {gpu.name} says; 40 to 120 % is usual"
-            )
+            share = f"{rate / promised:.0%} of the datasheet of the {gpu.name}; 40 to 120 % is usual"
+            yield f"measured peak of {name}: {text(rate, unit)}, {share}"
 
 
 def _too_much_power(results: list[Result], gpu: Gpu) -> Iterator[str]:
     limit = gpu.value("watt")
     for each in results:
-        spent = (each.energy_j or 0.0) - (each.energy_error_j or 0.0)
-        if limit and each.times and spent / each.times.median_s > MOST_POWER * limit:
-            yield f"{each.id} takes {text(spent / each.times.median_s, 'W')}; the limit of the {gpu.name} is {limit:.0f} W"
+        watt = ((each.energy_j or 0.0) - (each.energy_error_j or 0.0)) / each.times.median_s if each.times else 0.0
+        if limit and watt > MOST_POWER * limit:
+            yield f"{each.id} takes {text(watt, 'W')}; the limit of the {gpu.name} is {limit:.0f} W"
             return

@@ -7,6 +7,7 @@ A card is a results file with the mark ``gpubench.card``: whatever reads one rea
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -43,8 +44,7 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     file = convert(path, {**data, "benchmarks": whole}, RunFile)
     assert file.gpubench
     processes = tuple(map(_process_facts, file.gpubench.processes or ()))
-    unknown = {"name": None, "fullname": None, "size": None, "threads": None, "devices": (), "title": ""}
-    left = tuple(structs.replace(each, **unknown) for each in file.gpubench.unmeasured or ())
+    left = tuple(structs.replace(each, name=None, fullname=None) for each in file.gpubench.unmeasured or ())
     facts = structs.replace(file.gpubench, card=True, shared=None, asked=None, processes=processes, unmeasured=left)
     info = file.machine_info or MachineInfo()
     machine = info.gpubench or MachineFacts()
@@ -95,17 +95,22 @@ def _process_facts(facts: ProcessFacts) -> ProcessFacts:
     return structs.replace(facts, **times)
 
 
+_fields = functools.cache(structs.fields)
+
+
 def _told(value: Any) -> Any:
     """The value as JSON, without what is left at its default, and with fewer digits: whole numbers keep theirs."""
     if isinstance(value, Struct):
-        given = {each.encode_name: getattr(value, each.name) for each in structs.fields(value) if _given(value, each)}
+        fields = [each for each in _fields(type(value)) if _given(value, each)]
+        given = {each.encode_name: getattr(value, each.name) for each in fields}
         return {name: _told(without_paths(each) if name in _FREE else each) for name, each in given.items()}
     if isinstance(value, Mapping):
         return {name: _told(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_told(each) for each in value]
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.{DIGITS}g}")
+        value = value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return value
 
 
@@ -119,7 +124,7 @@ def _taken_out(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What all of them name, at any depth, and most say alike; it is taken out of those that do."""
     shared: dict[str, Any] = {}
     for name in list(parts[0]) if len(parts) > 2 else ():
-        values = [part.get(name) for part in parts]
+        values: list[Any] = [part.get(name) for part in parts]
         if name in _OWN or None in values:
             continue
         if all(isinstance(value, dict) for value in values):

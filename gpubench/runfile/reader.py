@@ -85,13 +85,12 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     return _run(path, machine, results, file.gpubench)
 
 
-def overlaid(shared: Mapping[str, Any], own: Any) -> Any:
+def overlaid(shared: Mapping[str, Any], own: Any, levels: int = 4) -> Any:
     """A benchmark of a card, with what it shares with others."""
-    if not isinstance(own, dict):
+    if not isinstance(own, dict) or not levels:
         return own
-    return {**shared, **own} | {
-        name: overlaid(value, own.get(name, {})) for name, value in shared.items() if isinstance(value, dict)
-    }
+    deeper = {name: each for name, each in shared.items() if isinstance(each, dict)}
+    return {**shared, **own, **{name: overlaid(each, own.get(name, {}), levels - 1) for name, each in deeper.items()}}
 
 
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:

@@ -4,11 +4,13 @@ datasheet of the GPU that it is called after allows."""
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import records
@@ -152,6 +154,11 @@ def edited(card: dict[str, Any]) -> None:
         process["median_s"] = short(process["median_s"] / 2)
 
 
+def renamed_dtype(card: dict[str, Any]) -> None:
+    for each in ours(card, "matmul.square cuda:0 bfloat16"):
+        each.update(dtype="float64", params={"n": each["params"]["n"] + 1})
+
+
 def energy(card: dict[str, Any]) -> None:
     for each in ours(card, "cuda"):
         each["energy_j"] = short(each["energy_j"] * 10)
@@ -187,11 +194,11 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "single rounds": (at("benchmarks", 0, "stats", "data", value=[1e-3] * 3), "samples, as many as|stats.data: not"),
     "seconds are milliseconds": (lambda card: scale(card, 1e3), "the whole run took 1.2e.03 s: seconds in another"),
     "seconds are kiloseconds": (lambda card: scale(card, 1e-3), "faster than its measured peaks"),
-    "peaks in GFLOP/s": (times(1e-9, KEY, "ceilings", "cuda:0", "throughput"), "0% of what the datasheet of the H200"),
-    "bandwidth in GB/s": (bandwidth(1e-9), "memory bandwidth: .* of what the datasheet"),
+    "peaks in GFLOP/s": (times(1e-9, KEY, "ceilings", "cuda:0", "throughput"), "0% of the datasheet of the H200"),
+    "bandwidth in GB/s": (bandwidth(1e-9), "memory bandwidth: .* of the datasheet"),
     "peak above the datasheet": (times(2, KEY, "ceilings", "cuda:0", "throughput"), "of bfloat16: 1.57 PFLOP/s, 159%"),
     "bandwidth above the datasheet": (bandwidth(1.5), "memory bandwidth: .* the datasheet"),
-    "copies above the link": (times(4, KEY, "ceilings", "cuda:0", "host_to_device_byte_per_s"), "copies to it: 208 GB/s"),
+    "copies above the link": (times(4, KEY, "ceilings", "cuda:0", "host_to_device_byte_per_s"), "copies to it: 208 GB"),
     "CPU's peak above its instructions": (times(1e6, KEY, "ceilings", "cpu", "throughput"), "instructions allow"),
     "power": (energy, "kW; the limit of the H200 is 700 W"),
     "clocks": (at(KEY, "sustained", value=SUSTAINED), "clocks of cpu are outside"),
@@ -214,14 +221,14 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "unknown flag": (flag("splendid", 0.1), "unknown flags: splendid"),
     "unknown data type": (lambda card: ours(card)[0].update(dtype="float8"), "unknown data types: float8"),
     "renamed data type": (
-        lambda card: [each.update(dtype="float64", params={"n": 4097}) for each in ours(card, "square cuda:0 bfloat16")],
+        renamed_dtype,
         "faster than an H200 can be",
     ),
     "modelled": (lambda card: everywhere(card, GPU, f"{GPU} (modelled)"), "is modelled: only what was measured"),
     "simulated": (at("machine_info", KEY, "devices", 1, "simulated", value=True), "is modelled: only what was"),
     "noisy": (flag("noisy", 0.7), "are noisy: measure again on an idle machine"),
     "busy": (flag("contended", 0.4), "measured while other programs ran"),
-    "own benchmark": (lambda card: ours(card)[0].update(kind="", workload="secret.plan"), "not a benchmark of the suite"),
+    "own benchmark": (lambda card: ours(card)[0].update(kind="", workload="my.plan"), "not a benchmark of the suite"),
     "unknown device": (lambda card: everywhere(card, '"cuda:0"', '"cuda:1"') or at(
         "machine_info", KEY, "devices", 1, "name", value="cuda:0")(card), "doesn't have: cuda:1"),
     "CPU with two names": (at("machine_info", KEY, "cpu", "model", value="Intel Xeon"), "the CPU has two names"),
@@ -244,3 +251,164 @@ def test_a_bad_card_is_refused_with_a_reason(kind, good, check) -> None:
     assert code == 1
     assert re.search(reason, printed), printed
     assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"benchmarks": [', "file: expected JSON"),
+        (b"[]", "file: expected a pytest-benchmark file"),
+        (b'{"benchmarks": []}', "a file of pytest-benchmark alone has no card"),
+        (b"", "empty file"),
+    ],
+)
+def test_what_is_no_card_is_refused(content, reason, check) -> None:
+    code, printed = check(content)
+    assert code == 1
+    assert reason in printed
+
+
+def test_a_card_is_written_as_ours_are(good, check) -> None:
+    """Else a key could be written twice, and people would see the other value."""
+    content = card_text(good).encode()
+    for other in (json.dumps(good).encode(), content.replace(b'"card":true', b'"card":true,"card":true')):
+        assert "not written as gpubench export" in check(other)[1]
+    assert check(content.replace(b'"median":', b'"median":NaN,"x":', 1))[0] == 1
+
+
+def test_copies_are_refused_whatever_they_are_called(good, check) -> None:
+    scaled = copy.deepcopy(good)
+    scale(scaled, 1.01)
+    everywhere(scaled, CPU, "AMD EPYC 9755")
+    code, printed = check(good, scaled)
+    assert code == 1
+    assert re.search(r"card0.json: refused\n  a copy of .*card1.json, all times 0.99 times as long", printed)
+    assert re.search(r"card1.json: refused\n  a copy of .*card0.json, all times 1.01 times as long", printed)
+
+
+def test_published_cards_are_held_against_it_and_not_judged(good, check, tmp_path) -> None:
+    known = tmp_path / "known"
+    known.mkdir()
+    (known / "copy.json").write_text(card_text(good))
+    assert f"a copy of {known}/copy.json\n" in check(good, words=("--known", str(known)))[1]
+    slower = card_of(of_gpu(), Path("slower.json"))
+    for number, each in enumerate(ours(slower)):  # another run: each time its own
+        for process in each["processes"]:
+            process["median_s"] = short(process["median_s"] * (1.5 + 0.01 * (number % 7) + 0.001 * process["process"]))
+    (known / "copy.json").write_text(card_text(slower))
+    code, printed = check(good, words=("--known", str(known)))
+    assert code == 0
+    assert re.search(rf"unusual: times are 0.6\d times those of {known}/copy.json", printed)
+    assert printed.count("\n") == 2  # nothing of the known one, whose statistics don't fit
+
+
+def test_a_gpu_without_a_datasheet_is_named(good, check) -> None:
+    everywhere(unknown := copy.deepcopy(good), GPU, "NVIDIA H900 NVL")
+    code, printed = check(unknown)
+    assert code == 0
+    assert "unusual: no datasheet of the NVIDIA H900 NVL is known" in printed
+
+
+def test_annotations_can_be_closed_by_nobody(good, check) -> None:
+    bad = copy.deepcopy(good)
+    everywhere(bad, GPU, "NVIDIA%0A::set-output name=x::y (modelled)")
+    code, printed = check(bad, words=("--format", "github"))
+    assert code == 1
+    assert re.search(
+        r"^::error file=[^:]*card0.json::NVIDIA%250A::set-output name=x::y \(modelled\) is modelled", printed
+    )
+    assert all(line.startswith(("::error file=", "::warning file=")) for line in printed.splitlines())
+    assert check(good, words=("--format", "github"))[1].startswith("::notice file=")
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/run.json")), ids=lambda path: path.parent.name)
+def test_our_own_results_may_be_published(path, tmp_path, capsys) -> None:
+    card = tmp_path / "card.json"
+    assert main(["export", str(path), "--to", "card", "-o", str(card)]) == 0
+    assert main(["check", str(path)]) == main(["check", str(card)]) == 0, capsys.readouterr().out
+    assert card.stat().st_size < 150_000
+
+
+def test_our_own_cards_may_be_published(capsys) -> None:
+    assert main(["check", str(RESULTS / "machines")]) == 0, capsys.readouterr().out
+
+
+def test_what_isnt_there_is_no_verdict(tmp_path, capsys) -> None:
+    assert main(["check", str(tmp_path / "gone.json")]) == 2
+    assert main(["check", str(tmp_path)]) == 2
+    assert "no card in this folder" in capsys.readouterr().err
+
+
+# share ----------------------------------------------------------------------------------------------------------------
+
+
+def test_share_writes_the_card_and_prints_the_address_of_the_form(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(of_gpu()))
+    monkeypatch.chdir(tmp_path)
+    assert main(["share", "run.json", "--repository", "https://github.com/example/gpubench/"]) == 0
+    printed = capsys.readouterr().out
+    (card,) = tmp_path.glob("nvidia-h200-2026-01-31-*.json")
+    assert card.read_text() == card_text(card_of(content_of(tmp_path / "run.json"), card))
+    (address,) = re.findall(r"^https://\S+$", printed, re.MULTILINE)
+    place, _, query = address.partition("?")
+    fields = dict(parse_qsl(query))
+    assert place == "https://github.com/example/gpubench/issues/new"
+    assert "H200" in fields["title"]
+    form = (RESULTS.parent / ".github/ISSUE_TEMPLATE" / fields.pop("template")).read_text()
+    assert fields.keys() == {"title", "machine"}
+    assert "id: machine" in form
+
+
+def test_share_refuses_what_may_not_be_published(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = of_gpu()
+    run[KEY]["preset"] = "smoke"
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert main(["share", "run.json"]) == 1
+    assert "run.json can't be published:\n  smoke run" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+# The workflow that makes a pull request of an issue -------------------------------------------------------------------
+
+specification = importlib.util.spec_from_file_location("card_of_issue", RESULTS.parent / ".github/card_of_issue.py")
+assert specification
+assert specification.loader
+card_of_issue = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(card_of_issue)
+LINK, TICKED = "https://github.com/user-attachments/files/123/nvidia-h200.json", "- [X] I give the card … (CC0 1.0)"
+
+
+def test_the_card_of_an_issue_is_the_file_that_is_attached() -> None:
+    body = f"### Machine\n\nH200 `$(reboot)`\n\n### Card\n\n[card.json]({LINK})\n\n### Terms\n\n{TICKED}\n"
+    assert card_of_issue.link_of(body) == LINK
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"[card.json]({LINK})\n- [ ] … (CC0 1.0)",
+        f"{LINK} {LINK.replace('123', '124')}\n{TICKED}",
+        f"no card\n{TICKED}",
+        *(
+            f"{link}\n{TICKED}"
+            for link in (
+                LINK.replace("github.com", "github.com.evil.example"), LINK.replace("https", "http"),
+                LINK.replace("nvidia", "../../../login/nvidia"), LINK.replace("nvidia", "$(reboot)"), LINK + "?x=1",
+                LINK + "/../x", LINK.replace("files", "files/../files"), "file:///etc/passwd.json",
+                LINK.replace("https://", "https://user@"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_other_addresses_and_untold_consent_are_refused(body) -> None:
+    with pytest.raises(SystemExit) as end:
+        card_of_issue.link_of(body)
+    assert "box" in str(end.value) or "Expected one attached card" in str(end.value)
+
+
+def test_no_text_of_an_issue_is_put_into_a_command() -> None:
+    """Only its number, which GitHub has made."""
+    workflow = (RESULTS.parent / ".github/workflows/machines.yml").read_text()
+    used = set(re.findall(r"\$\{\{ *(.+?) *\}\}", workflow))
+    assert used == {"github.event.issue.number", "github.token"}
