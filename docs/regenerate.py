@@ -41,6 +41,23 @@ A results file (`run.json`) is a file of pytest-benchmark with keys of gpubench 
 Values are in SI base units; what is unknown is null, never 0 and never NaN. Each benchmark has an `id` too, made of its
 other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gpubench/runfile/schema.json`.
 {_MADE} from `gpubench/runfile/schema.py`.
+
+## A card
+
+`gpubench export run.json --to card` writes a card: a results file that is fit to be published. Every command reads it
+as any other results file; it is marked by `gpubench.card`. Of the suite it takes some 150 kB, a seventh of the results file.
+It differs from a results file so:
+
+- It holds no key that isn't in the tables below; `commit_info`, `asked` and the load of the machine are left out.
+- Single rounds (`stats.data`), each process's `iterations`, `iqr_s` and, without a GPU, `latency_s`, the check's
+  tolerance and the names of tests are left out, and operators of one kind are summed. So a card can't tell percentiles,
+  and `gpubench estimate` knows of small operators only their mean. Intervals are those of the processes' medians, as in
+  any report.
+- Numbers have five digits; whole numbers all of theirs.
+- What is at its default, or unknown, is left out, and what most benchmarks say alike stands once, in
+  `gpubench.shared`. A reader lays each benchmark over it, key by key.
+
+`gpubench check` says whether a card may be published: see [publishing](publishing.md).
 """
 
 

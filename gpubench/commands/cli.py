@@ -32,7 +32,11 @@ COMMANDS = {
         "chart": "draw one picture: headline, speedup, rate, roofline and more",
         "compare": "compare two versions of your code; exit code 1 on a regression",
         "estimate": "what a GPU that you don't have could bring to what the CPU did",
-        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown",
+        "export": "convert for github-action-benchmark, Bencher, CSV, Markdown; make a card to publish",
+    },
+    "Publish": {
+        "check": "may this card of a machine be published? exit code 1 if not",
+        "share": "make the card of a run, check it, and print the address of the form for it",
     },
 }
 EXAMPLES = {

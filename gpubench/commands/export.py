@@ -9,19 +9,21 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RunFileError
+from ..errors import RunFileError, UsageError
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
     from ..report.rows import Measured, Row
     from ..report.study import Study
+    from ..runfile.schema import Run
 
 EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown")
+CARD = "card"
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -32,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(parser)
     formats = (
         "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a table"
-        " with one row for each workload"
+        " with one row for each workload; card: a results file fit to be published, without single rounds"
     )
-    add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
+    add("--to", choices=(*EXPORT_FORMATS, CARD), required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
@@ -48,8 +50,9 @@ def main(args: argparse.Namespace) -> int:
 
     if args.output:
         writer.require_new(args.output)
-    study = Study(read_all(args.runs), expression=args.expression)
-    content = exported(study, args.to)
+    runs = read_all(args.runs)
+    study = Study(runs, expression=args.expression)
+    content = _card(runs, args.expression) if args.to == CARD else exported(study, args.to)
     if args.output:
         writer.replace(Path(args.output), content.encode(errors="replace"))
     else:
@@ -74,6 +77,15 @@ def exported(study: Study, to: str) -> str:
     shown = tables.overview(study)
     notes = [*(f"{line}." for line in screen.machine_lines(study.runs)), *([shown.note] if shown.note else [])]
     return "\n".join([*render.markdown(replace(shown, note=" ".join(notes))), ""])
+
+
+def _card(runs: Sequence[Run], expression: str | None) -> str:
+    from ..runfile.card import card_of, card_text
+    from ..runfile.reader import content_of
+
+    if len(runs) > 1 or expression:
+        raise UsageError("a card is of one whole run: name one results file, without -k")
+    return card_text(card_of(content_of(runs[0].path), runs[0].path))
 
 
 def _json(entries: Any) -> str:

@@ -88,7 +88,7 @@ def learned_factors() -> Mapping[str, Factor]:
     return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned).kinds
 
 
-def safety(card: Gpu) -> float:
+def safety_of(card: Gpu) -> float:
     """What a bound of this card is divided by."""
     if card.measured:
         return SAFETY_MEASURED
@@ -121,13 +121,13 @@ def least_flops(work: Work) -> float:
     return max(0.0, (work.flops or 0.0) - convolutions * (1 - 1 / FAST_CONVOLUTION))
 
 
-def shortest(work: Work, dtype: str, card: Gpu) -> Bound:
-    """The time that no program for this card can beat."""
-    parts = {"launch": LEAST_CALL_S}
+def shortest(work: Work, dtype: str, card: Gpu, safety: float = 0.0) -> Bound:
+    """The time that no program for this card can beat, with a ``safety`` of at least that."""
+    parts, safety = {"launch": LEAST_CALL_S}, max(safety, safety_of(card))
     if work.flops and (seconds := arithmetic_s(least_flops(work), dtype, card)) is not None:
-        parts["arithmetic"] = seconds / safety(card)
+        parts["arithmetic"] = seconds / safety
     if work.bytes and (seconds := memory_s(work.bytes, card, cached=True)) is not None:
-        parts["memory"] = seconds / safety(card)
+        parts["memory"] = seconds / safety
     binds = max(parts, key=lambda name: parts[name])
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
@@ -174,7 +174,7 @@ def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Fac
     if each.kind == kind and dtype == "float32":
         low_s = factor.low * factor.middle(fast, crowding or 0.0)
     else:
-        low_s = fast / safety(card) / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
+        low_s = fast / safety_of(card) / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
     high_s = middle_s * (OTHER_HIGH if each.kind == "other" else factor.high)
     return Likely(each.count * low_s, each.count * middle_s, each.count * high_s)
 

@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from .. import devices
 from ..devices.cpu import cache_sizes, cores, instructions, layout, resolve_vector_math
 from ..devices.implementations import library_versions
 from ..errors import UsageError
+from ..runfile.card import machine_label
 from ..runfile.writer import without_paths
 
 T = TypeVar("T")
@@ -83,11 +83,10 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) 
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
-    models = Counter(facts["label"] or facts["name"] for facts in facts)
     shared = {name: facts[0].get(name) for name in ("cores", "logical_cpus", "cgroup_cores", "memory_bytes")}
     shared |= {"machine_cpus": os.cpu_count(), "cache_bytes": cache_sizes()}
     return {
-        "label": label or " · ".join(f"{count}× {model}" if count > 1 else model for model, count in models.items()),
+        "label": label or machine_label(each["label"] or each["name"] for each in facts),
         "cpu": {"model": facts[0]["label"], **shared, **surroundings(), "kernels": _kernels(torch)},
         "devices": facts,
         "torch": _build(torch) if torch else None,

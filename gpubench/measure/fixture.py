@@ -402,7 +402,7 @@ class Gpubench(Inputs):
             raised += self._session.doubt(self.case, work, median, counted)
             index, rounds, latency_s = self._session.settings.process, stats.stats.rounds, record.get("latency_s")
             kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr
-            processes = (Process(index, rounds, kept, iterations, median, iqr_s, latency_s, tuple(raised)),)
+            processes = (Process(index, rounds, median, kept, iterations, iqr_s, latency_s, tuple(raised)),)
         self._session.raised.extend((self.case, flag) for flag in raised)
         if counted and counted.flops:
             record["convolution_share"] = counted.convolution_flops / counted.flops

@@ -151,7 +151,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
             *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags)),
         ]
     kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
-    process = Process(index, times.rounds, kept, stats.iterations, times.median, times.iqr, flags=tuple(flags))
+    process = Process(index, times.rounds, times.median, kept, stats.iterations, times.iqr, flags=tuple(flags))
     session.raised.extend((case, flag) for flag in flags)
     attempt.case = case
     measured = Measurement(**structs.asdict(case), wait_s=wait_s, processes=(process,))

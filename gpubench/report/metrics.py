@@ -47,7 +47,7 @@ def _percentile(share: float) -> Callable[[Measured], Number]:
     too few for one to lie beyond it."""
 
     def of(row: Measured) -> Number:
-        if any(process.iterations > 1 for process in row.times.processes):
+        if any((process.iterations or 1) > 1 for process in row.times.processes):
             return None
         samples = sorted(seconds for each in row.times.samples for seconds in each)
         rank = math.ceil(share * len(samples))

@@ -62,6 +62,8 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     if len(marks) > schema.MOST_CASES:
         _refuse(path, "benchmarks", f"at most {schema.MOST_CASES} cases", len(marks))
     ours = root.get(KEY)
+    if isinstance(ours, dict) and isinstance(shared := ours.get("shared"), dict):
+        marks = [overlaid(shared, mark) for mark in marks]
     extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
     plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
     version = ours.get("schema_version") if isinstance(ours, dict) else None
@@ -83,6 +85,14 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     return _run(path, machine, results, file.gpubench)
 
 
+def overlaid(shared: Mapping[str, Any], own: Any, levels: int = 4) -> Any:
+    """A benchmark of a card, with what it shares with others."""
+    if not isinstance(own, dict) or not levels:
+        return own
+    deeper = {name: each for name, each in shared.items() if isinstance(each, dict)}
+    return {**shared, **own, **{name: overlaid(each, own.get(name, {}), levels - 1) for name, each in deeper.items()}}
+
+
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
     if facts.started is not None:
         try:
@@ -94,7 +104,7 @@ def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunF
         row = Result(**case, status=entry.status, reason=entry.reason or "", fullname=entry.fullname or "")
         results.append(row)
     processes = facts.processes or ()
-    known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed")}
+    known = {name: getattr(facts, name) for name in ("started", "preset", "stage", "version", "seed", "card")}
     known |= {
         "processes": len(processes) or 1,
         "flags": _flags(processes),
@@ -179,7 +189,7 @@ def _times(
         shares = tuple(samples[end - count : end] for end, count in zip(ends, kept, strict=True))
     medians = [process.median_s for process in processes]
     median = median_of(medians) if len(medians) > 1 else stats.median
-    alone = Process(0, stats.rounds, len(data), stats.iterations, stats.median, latency_s=measured.latency_s)
+    alone = Process(0, stats.rounds, stats.median, len(data), stats.iterations, latency_s=measured.latency_s)
     return Times(
         median_s=median,
         mean_s=stats.mean,

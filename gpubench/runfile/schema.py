@@ -130,9 +130,9 @@ class Process(Struct, frozen=True, gc=False):
 
     index: Annotated[Whole, _is("the number of the process")] = field(name="process")
     rounds: Annotated[Count, _is("timed stretches")]
-    kept: Annotated[Whole, _is("how many of stats.data are its samples; processes follow one another there")]
-    iterations: Annotated[Count, _is("calls in each round")]
     median_s: Annotated[Positive, _is("median of its rounds, seconds per call")]
+    kept: Annotated[Whole, _is("how many of stats.data are its samples; processes follow one another there")] = 0
+    iterations: Annotated[Count | None, _is("calls in each round")] = None
     iqr_s: Annotated[Amount | None, _is("interquartile range of its rounds")] = None
     latency_s: Annotated[Positive | None, _is("median of one call with its own synchronization")] = None
     flags: Annotated[Flags, _is("what was wrong meanwhile")] = ()
@@ -316,6 +316,10 @@ class RunFacts(Struct, frozen=True):
     preset: Annotated[str | None, _is("smoke, glance, quick or full")] = None
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
+    card: Annotated[bool, _is("a card: without single rounds, fit to be published")] = False
+    shared: Annotated[dict[str, Any] | None, _is("of a card: what each benchmark says where it says nothing else")] = (
+        None
+    )
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None
@@ -542,6 +546,7 @@ class Run(Struct, frozen=True):
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
     disproved: Mapping[str, str] = field(default_factory=dict)
     sustained: Mapping[str, Sustained] = field(default_factory=dict)
+    card: bool = False
     flags: tuple[Raised, ...] = ()
     slow_threads: tuple[int, ...] = ()
 

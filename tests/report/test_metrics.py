@@ -56,7 +56,7 @@ def test_values_for_people(name: str, value: float | None, words: str) -> None:
 
 def percentiles(*processes: list[float], iterations: int = 1) -> tuple[float | None, float | None]:
     """p95 and p99 of samples by process."""
-    facts = tuple(Process(i, len(each), len(each), iterations, 1.0) for i, each in enumerate(processes))
+    facts = tuple(Process(i, len(each), 1.0, len(each), iterations) for i, each in enumerate(processes))
     times = Times(1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1, iterations, None, "device_clock", facts, processes)
     run = Run(Path(), Machine("a machine", ()), ())
     p95, p99 = (

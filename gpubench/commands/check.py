@@ -1,0 +1,354 @@
+"""``gpubench check``: may these cards be published? Each reason why not is a sentence.
+
+It finds slips, leaks, wrong units and nonsense. Numbers that somebody made up with care look like measured ones;
+docs/publishing.md says what is done about those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+from ..errors import RunFileError, UsageError
+from ..runfile.schema import KEY, Result, Run, Times
+
+PROCESSES = 3
+FEW_PROCESSES = 0.1
+"""Share of benchmarks that may have fewer, because a process ended early."""
+NOISY_MOST, BUSY_MOST = 0.5, 0.25
+"""Shares of benchmarks: with more the card says more about other programs than about the machine."""
+FIRST_YEAR = 2025
+"""An earlier date is that of a clock which wasn't set."""
+CLOCK_OFF = timedelta(days=1)
+LONGER = 1.5
+"""Times the run's duration that its rounds may seem to take: medians stand for rounds."""
+ROUNDED = 0.02
+"""A median of many rounds is known to that share: files keep 200 of them."""
+EQUAL, FEW = 1e-4, 3
+"""Times of two runs that have one ratio, to that share, in most of so many benchmarks or more, are one run's."""
+UNUSUAL = 1.25
+"""Times the middle of another card of the same name."""
+CLOCKS_HZ = (1e7, 1e10)
+_MODELLED = re.compile(r"\b(modelled|simulated|synthetic|emulated|demo)\b", re.IGNORECASE)
+_NAMED = re.compile(
+    r"\b[\w-]+\.(local|lan|intranet|corp)\b|\b(?-i:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{7,}\b"
+    r"|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}"
+    r"|\w['’]s[ -]([\w-]+ )?(i?mac|macbook|pc|desktop|laptop|computer|server|workstation)\b",
+    re.IGNORECASE,
+)
+"""Machines as their owners call them, and serial numbers."""
+_WRITTEN = ("label", "driver", "model", "reason", "seen", "device_reason", "allowed_basis")
+"""Texts in which the name of host or user is no word of a benchmark."""
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is to be published: as it stands in its file, as a card holds it, and read."""
+
+    path: Path
+    data: dict[str, Any]
+    sound: dict[str, Any]
+    run: Run
+
+    @cached_property
+    def medians(self) -> dict[tuple[str, ...], list[float]]:
+        """Those of its processes, by benchmark."""
+        return {_key(each): [p.median_s for p in each.times.processes] for each in self.run.results if each.times}
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """What it is compared by: the devices, and the threads."""
+        return *sorted(device.label for device in self.run.machine.devices), self.run.machine.threads
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what :func:`main` reads."""
+    add = parser.add_argument
+    add("cards", nargs="+", metavar="CARD", help="card, or a results file of which one would be made, or a folder")
+    known = "folder of published cards: a copy of one is refused, and one far from those of its name is called unusual"
+    add("--known", action="append", default=[], metavar="FOLDER", help=f"{known}; repeatable")
+    formats = "text for people (default), or github: annotations of a workflow"
+    add("--format", choices=("text", "github"), default="text", help=formats)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Returns 0 if all may be published, else 1. Raises UsageError for what isn't there."""
+    from ..runfile.reader import clean
+
+    paths = list(_files(args.cards))
+    cards = {path: read_card(path) for path in dict.fromkeys([*paths, *_files(args.known)])}
+    sound = [card for card in cards.values() if isinstance(card, Card)]
+    refused = 0
+    for path in paths:
+        card = cards[path]
+        reasons = [card] if isinstance(card, str) else refusals(card, sound)
+        notes = remarks(card, sound) if isinstance(card, Card) else []
+        refused += bool(reasons)
+        for line in (_annotations if args.format == "github" else _lines)(path, reasons, notes):
+            print(clean(line))
+    return 1 if refused else 0
+
+
+def _files(paths: Iterable[str]) -> Iterator[Path]:
+    from ..runfile.folder import not_there
+
+    for path in map(Path, paths):
+        if not path.exists():
+            raise not_there(path)
+        if path.is_dir() and not (found := sorted(path.rglob("[!.]*.json"))):
+            raise UsageError(f"{path}: no card in this folder")
+        yield from found if path.is_dir() else [path]
+
+
+def _lines(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+    yield f"{path}: {'refused' if reasons else 'may be published'}"
+    yield from (f"  {reason}" for reason in reasons)
+    yield from (f"  unusual: {note}" for note in notes)
+
+
+def _annotations(path: Path, reasons: Sequence[str], notes: Sequence[str]) -> Iterator[str]:
+    """Workflow commands, whose own signs are escaped: a file's name or a text in it must not end one."""
+    place = re.sub("[%\r\n:,]", lambda sign: f"%{ord(sign[0]):02X}", str(path))
+    lines = [("error", reason) for reason in reasons] + [("warning", f"unusual: {note}") for note in notes]
+    for kind, words in lines or [("notice", "may be published")]:
+        yield f"::{kind} file={place}::" + re.sub("[%\r\n]", lambda sign: f"%{ord(sign[0]):02X}", words)
+
+
+def read_card(path: Path) -> Card | str:
+    """The card in a file, or why it is none."""
+    from ..runfile.card import card_of
+    from ..runfile.reader import check_run, content_of
+
+    try:
+        data = content_of(path)
+        run = check_run(path, data)
+        return Card(path, data, card_of(data, path), run)
+    except (RunFileError, UsageError) as error:
+        return str(error).removeprefix(f"{path}: ")
+
+
+def refusals(card: Card, others: Iterable[Card] = ()) -> list[str]:
+    """Why it may not be published, a sentence each; nothing if it may."""
+    from ..estimate.datasheets import read_cards
+    from ..estimate.plausible import impossible
+
+    rules = (_form, _private, _measured, _processes, _dates, _identities, _statistics, _quiet)
+    reasons = [reason for rule in rules for reason in rule(card)]
+    return [*reasons, *impossible(card.run, read_cards()[0]), *_copies(card, others)]
+
+
+# The form -------------------------------------------------------------------------------------------------------------
+
+
+def _form(card: Card) -> Iterator[str]:
+    """A card is exactly what would be made of it: no further key, and nothing written twice."""
+    from ..runfile.card import card_text
+
+    if not card.run.card:
+        return
+    places = list(_differences(card.data, card.sound))
+    for place in places[:_MOST_SHOWN]:
+        yield f"{place}: not what gpubench export RUN --to card writes there"
+    if not places and card.path.read_bytes() != card_text(card.data).encode():
+        yield "not written as gpubench export RUN --to card writes it"
+
+
+def _differences(found: Any, sound: Any, place: str = "") -> Iterator[str]:
+    """The outermost places where two values differ."""
+    if isinstance(found, dict) and isinstance(sound, dict):
+        for name in {**found, **sound}:
+            yield from _differences(found.get(name, ...), sound.get(name, ...), f"{place}.{name}".lstrip("."))
+    elif isinstance(found, list) and isinstance(sound, list) and len(found) == len(sound):
+        for number, pair in enumerate(zip(found, sound, strict=True)):
+            yield from _differences(*pair, f"{place}[{number}]")
+    elif found != sound:
+        yield place
+
+
+def _private(card: Card) -> Iterator[str]:
+    """Host, user, paths and addresses, in any text."""
+    from ..runfile.writer import without_paths, without_places
+
+    places: dict[str, str] = {}
+    for place, words in _texts(card.data if card.run.card else card.sound):
+        places.setdefault(words, place)
+    for words, place in places.items():
+        written = place.rpartition(".")[2].partition("[")[0] in _WRITTEN
+        if (without_paths if written else without_places)(words) != words or _NAMED.search(words):
+            yield f"{place}: holds a path, an address or a name, {words[:80]!r}: nobody needs to know that"
+
+
+def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """All texts and keys, each with its place."""
+    if isinstance(value, str):
+        yield place, value
+    for name, each in value.items() if isinstance(value, dict) else ():
+        yield place, name
+        yield from _texts(each, f"{place}.{name}".lstrip("."))
+    for number, each in enumerate(value) if isinstance(value, list) else ():
+        yield from _texts(each, f"{place}[{number}]")
+
+
+# The measurement ------------------------------------------------------------------------------------------------------
+
+
+def _measured(card: Card) -> Iterator[str]:
+    run = card.run
+    for device in run.machine.devices:
+        if device.simulated or _MODELLED.search(f"{device.label} {device.driver}"):
+            yield f"{device.label or device.name} is modelled: only what was measured is published"
+    if run.preset not in ("glance", "quick", "full"):
+        told = "smoke run: it tries the code, its times mean nothing" if run.preset == "smoke" else "unknown preset"
+        yield f"{told}; measure with gpubench run"
+    if run.stage:
+        yield f"part of a comparison ({run.stage}), not a run of its own"
+    if not card.medians:
+        yield "no benchmark was measured"
+    for name, sustained in run.sustained.items():
+        if any(clock and not CLOCKS_HZ[0] <= clock <= CLOCKS_HZ[1] for clock in sustained.clocks_hz):
+            yield f"the clocks of {name} are outside of 10 MHz to 10 GHz"
+
+
+def _processes(card: Card) -> Iterator[str]:
+    """Three or more, and each with times of its own."""
+    few = sum(len(each) < PROCESSES for each in card.medians.values())
+    if card.run.processes < PROCESSES or few > FEW_PROCESSES * len(card.medians):
+        yield f"timed in fewer than {PROCESSES} processes: nothing is known of its spread; gpubench run --processes 3"
+    for one, other in combinations(range(PROCESSES), 2):
+        pairs = [(each[one], each[other]) for each in card.medians.values() if len(each) > other]
+        if len(pairs) >= FEW and sum(first == second for first, second in pairs) > len(pairs) / 2:
+            yield f"processes {one} and {other} have the same times: one was copied"
+
+
+def _dates(card: Card) -> Iterator[str]:
+    started, finished = (_moment(card.data[KEY].get(name)) for name in ("started", "finished"))
+    if not started or not finished:
+        yield "when it was measured isn't known"
+        return
+    if not datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) <= started <= datetime.now(UTC) + CLOCK_OFF:
+        yield f"measured on {started:%Y-%m-%d}: the machine's clock was wrong"
+    took = (finished - started).total_seconds()
+    timed = sum(t.rounds * t.iterations * t.median_s for each in card.run.results if (t := each.times))
+    if took < 0:
+        yield "it ended before it began"
+    elif timed > LONGER * took:
+        yield f"its rounds take {timed:.3g} s, and the whole run took {took:.3g} s: seconds in another unit?"
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _identities(card: Card) -> Iterator[str]:
+    """Names that are ours: of flags, of kinds of work, of data types; each benchmark once."""
+    from ..options import DTYPES
+    from ..runfile.flags import ADVICE
+    from ..runfile.kinds import KINDS
+    from ..runfile.matching import SHIPPED
+
+    results = card.run.results
+    devices = {device.name for device in card.run.machine.devices}
+    own = [each.id for each in results if each.kind not in KINDS or each.workload.partition(".")[0] not in SHIPPED]
+    flags = set(re.findall(r'"flag": "(.*?)"', json.dumps(card.sound))) - ADVICE.keys()
+    twice = [key[0] for key, count in Counter(map(_key, results)).items() if count > 1]
+    strange = {each.dtype for each in results} - {*DTYPES, ""}
+    missing = {each.device for each in results if each.times} - devices
+    models = {each.label for each in card.run.machine.devices if each.kind == "cpu"}
+    found = {
+        "not a benchmark of the suite, so nobody else can measure it": own,
+        "in it several times": twice,
+        "unknown flags": flags,
+        "unknown data types": strange,
+        "devices that the machine doesn't have": missing,
+        "the CPU has two names": models if {card.run.machine.cpu.model} - models - {None} else (),
+    }
+    yield from (f"{what}: {_listed(names)}" for what, names in found.items() if names)
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+def _statistics(card: Card) -> Iterator[str]:
+    """Whether the numbers of each benchmark can be of one set of rounds."""
+    marks = zip(card.sound["benchmarks"], card.run.results, strict=False)
+    wrong = [result.id for mark, result in marks if result.times and not _fits(mark["stats"], result.times)]
+    if wrong:
+        yield f"least time, quartiles and medians don't fit together: {_listed(wrong)}"
+
+
+def _fits(stats: dict[str, Any], times: Times) -> bool:
+    medians = sorted(process.median_s for process in times.processes)
+    quartiles = [stats.get(name) or stats["median"] for name in ("q1", "median", "q3")]
+    chains = ([stats["min"], *quartiles], [stats["min"], medians[0], stats["median"], medians[-1]])
+    return all(one <= (1 + ROUNDED) * other for chain in chains for one, other in pairwise(chain))
+
+
+def _quiet(card: Card) -> Iterator[str]:
+    """Enough of it was measured while nothing else ran."""
+    from ..runfile.flags import WAITING
+
+    raised = [{flag.name for flag in each.flags} for each in card.run.results if each.times]
+    noisy, busy = (sum(bool(names & flags) for flags in raised) for names in ({"noisy"}, {"contended", WAITING}))
+    for count, most, what in ((noisy, NOISY_MOST, "noisy"), (busy, BUSY_MOST, "measured while other programs ran")):
+        if count > most * len(raised):
+            yield f"{count} of {len(raised)} benchmarks are {what}: measure again on an idle machine"
+
+
+# Other cards ----------------------------------------------------------------------------------------------------------
+
+
+def _key(result: Result) -> tuple[str, ...]:
+    return result.id, result.device, result.implementation, result.regime
+
+
+def _logs(card: Card, other: Card) -> list[float]:
+    """The logarithm of its time over the other's, process by process of the benchmarks that both have."""
+    shared = [(mine, other.medians[key]) for key, mine in card.medians.items() if key in other.medians]
+    return [math.log(one / two) for mine, theirs in shared for one, two in zip(mine, theirs, strict=False)]
+
+
+def _copies(card: Card, others: Iterable[Card]) -> Iterator[str]:
+    for other in others:
+        if other.path.resolve() == card.path.resolve():
+            continue
+        logs = _logs(card, other)
+        middle = statistics.median(logs) if logs else 0.0
+        alike = sum(abs(each - middle) < EQUAL for each in logs)
+        if len(logs) >= FEW and alike > len(logs) / 2:
+            scaled = "" if abs(middle) < EQUAL else f", all times {math.exp(middle):.3g} times as long"
+            yield f"a copy of {other.path}{scaled}"
+
+
+def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
+    """What a reader should know, and no reason to refuse it."""
+    from ..estimate.datasheets import read_cards
+    from ..estimate.plausible import known_gpus
+
+    gpus = known_gpus(card.run, read_cards()[0])
+    labels = {name: card.run.machine.device(name).label or name for name, gpu in gpus.items() if gpu is None}
+    found = [f"no datasheet of the {label} is known: its rates are held against nothing" for label in labels.values()]
+    for other in others:
+        logs = _logs(card, other) if other.name == card.name and other.path.resolve() != card.path.resolve() else []
+        ratio = math.exp(statistics.median(logs)) if len(logs) >= FEW else 1.0
+        if not 1 / UNUSUAL <= ratio <= UNUSUAL:
+            found.append(f"times are {ratio:.2g} times those of {other.path}, which has the same devices")
+    return found

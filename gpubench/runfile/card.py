@@ -1,0 +1,163 @@
+"""A card: a results file fit to be published. It has all benchmarks, each with the medians of its processes, and no
+single rounds.
+
+A card is a results file with the mark ``gpubench.card``: whatever reads one reads the other. It holds only keys that
+:mod:`gpubench.runfile.schema` names, so nothing that another tool wrote beside ours is published with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from ..errors import UsageError
+from .reader import convert, overlaid
+from .schema import KEY, Benchmark, Case, MachineFacts, MachineInfo, Operators, ProcessFacts, Run, RunFile
+from .writer import without_paths
+
+DIGITS = 5
+"""Of the numbers in a card: an error of 0.001 %, while processes differ by more than 0.1 %."""
+_FREE = ("reason", "seen", "device_reason", "allowed_basis")
+"""Texts that may quote an exception, or what was seen of other programs: paths and names are cut out of them again."""
+_OWN = {"stats", "work", "processes", *Case.__struct_fields__} - {"threads", "devices"}
+"""What stands in each benchmark, although others say the same: what it is, and what was measured."""
+
+
+def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The card of the results file at ``path`` that holds this; that of a card is the card itself.
+
+    Raises UsageError for a file of pytest-benchmark alone.
+    """
+    ours = data.get(KEY)
+    if not isinstance(ours, dict):
+        raise UsageError(f"{path}: a file of pytest-benchmark alone has no card: measure with gpubench run")
+    whole = [overlaid(ours.get("shared") or {}, mark) for mark in data["benchmarks"]]
+    file = convert(path, {**data, "benchmarks": whole}, RunFile)
+    assert file.gpubench
+    processes = tuple(map(_process_facts, file.gpubench.processes or ()))
+    left = tuple(structs.replace(each, name=None, fullname=None) for each in file.gpubench.unmeasured or ())
+    facts = structs.replace(file.gpubench, card=True, shared=None, asked=None, processes=processes, unmeasured=left)
+    info = file.machine_info or MachineInfo()
+    machine = info.gpubench or MachineFacts()
+    label = machine_label(device.label or device.name for device in machine.devices or ())
+    info = structs.replace(info, cpu=None, gpubench=structs.replace(machine, label=label))
+    waited = any(device.accelerator for device in machine.devices or ())
+    marks = tuple(_benchmark(mark, waited) for mark in file.benchmarks)
+    card: dict[str, Any] = _told(structs.replace(file, benchmarks=marks, machine_info=info, gpubench=facts))
+    if shared := _taken_out(card["benchmarks"]):
+        card[KEY]["shared"] = shared
+    return card
+
+
+def machine_label(models: Iterable[str]) -> str:
+    """What a machine with these devices is called, unless somebody has named it."""
+    return " · ".join(f"{count}× {model}" if count > 1 else model for model, count in Counter(models).items())
+
+
+def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
+    """Without its rounds. What one call took in each process matters beside an accelerator, where calls wait."""
+    mark = structs.replace(mark, stats=structs.replace(mark.stats, data=None))
+    ours = mark.extra_info and mark.extra_info.gpubench
+    if not mark.extra_info or not ours:
+        return mark
+    kept = {"kept": 0, "iterations": None, "iqr_s": None} | ({} if waited else {"latency_s": None})
+    check = ours.check and structs.replace(ours.check, tolerance=None)
+    work = structs.replace(ours.work, operators=_summed(ours.work.operators))
+    processes = tuple(structs.replace(each, **kept) for each in ours.processes)
+    ours = structs.replace(ours, check=check, work=work, processes=processes)
+    fullname = mark.fullname if not ours.implementation else None
+    extra = structs.replace(mark.extra_info, gpubench=ours)
+    return structs.replace(mark, fullname=fullname, params=None, extra_info=extra)
+
+
+def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
+    """By kind, which is what bounds and estimates rest on."""
+    kinds = {each.kind: [other for other in operators if other.kind == each.kind] for each in operators}
+    return tuple(
+        Operators(kind, *(sum(getattr(each, name) for each in alike) for name in ("count", "flops", "bytes")))
+        for kind, alike in kinds.items()
+    )
+
+
+def _process_facts(facts: ProcessFacts) -> ProcessFacts:
+    """Of the state of the machine the time alone."""
+    states = {name: getattr(facts, name) or {} for name in ("before", "after")}
+    times = {name: {"time": state["time"]} if "time" in state else None for name, state in states.items()}
+    return structs.replace(facts, **times)
+
+
+_fields = functools.cache(structs.fields)
+
+
+def _told(value: Any) -> Any:
+    """The value as JSON, without what is left at its default, and with fewer digits: whole numbers keep theirs."""
+    if isinstance(value, Struct):
+        fields = [each for each in _fields(type(value)) if _given(value, each)]
+        given = {each.encode_name: getattr(value, each.name) for each in fields}
+        return {name: _told(without_paths(each) if name in _FREE else each) for name, each in given.items()}
+    if isinstance(value, Mapping):
+        return {name: _told(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(each) for each in value]
+    if isinstance(value, float):
+        value = value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return value
+
+
+def _given(value: Struct, field: structs.FieldInfo) -> bool:
+    """Whether a field must be written: it is required, or isn't at its default."""
+    default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    return field.required or getattr(value, field.name) not in (default, None)
+
+
+def _taken_out(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all of them name, at any depth, and most say alike; it is taken out of those that do."""
+    shared: dict[str, Any] = {}
+    for name in list(parts[0]) if len(parts) > 2 else ():
+        values: list[Any] = [part.get(name) for part in parts]
+        if name in _OWN or None in values:
+            continue
+        if all(isinstance(value, dict) for value in values):
+            alike = _taken_out(values)
+        else:
+            text, count = Counter(map(json.dumps, values)).most_common(1)[0]
+            alike = json.loads(text) if count > len(parts) / 2 else {}
+        if alike != {}:
+            shared[name] = alike
+            for part in [part for part in parts if part[name] in (alike, {})]:
+                del part[name]
+    return shared
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """One benchmark a line: two cards are compared by any program that compares texts."""
+    return "\n".join(_lines(card)) + "\n"
+
+
+def _lines(card: Mapping[str, Any]) -> Iterator[str]:
+    def told(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    marks = card["benchmarks"]
+    yield "{" + "".join(f"{told(name)}:{told(value)},\n" for name, value in card.items() if value is not marks)[:-1]
+    yield '"benchmarks":['
+    yield from (told(mark) + "," * (place < len(marks)) for place, mark in enumerate(marks, 1))
+    yield "]}"
+
+
+def card_name(run: Run, text: str) -> str:
+    """``nvidia-h200-2026-11-21-1a2b3c4d.json``: the first accelerator, or the CPU; the day; what it holds."""
+    devices = sorted(run.machine.devices, key=lambda device: not device.accelerator)
+    label = (devices[0].label if devices else "") or run.machine.label
+    name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", label.lower())).strip("-")[:40]
+    return f"{name or 'machine'}-{run.date or 'undated'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"

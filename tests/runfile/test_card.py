@@ -1,0 +1,78 @@
+"""A card is read as its results file is, and holds nothing more than a card may."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import reading
+import records
+
+from gpubench.commands.cli import main
+from gpubench.errors import UsageError
+from gpubench.report.study import Study
+from gpubench.runfile.card import card_of, card_text
+from gpubench.runfile.reader import check_run, content_of
+from gpubench.runfile.schema import KEY
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "results/xeon-2-cores/run.json"
+
+
+def test_a_card_tells_what_its_results_file_tells(tmp_path: Path) -> None:
+    """But for digits and the names of tests: rows and speedups, of several devices and processes."""
+    run = reading.run_of(tmp_path, records.gpu_run(processes=3))
+    card = check_run(tmp_path / "card.json", json.loads(card_text(card_of(content_of(run.path), run.path))))
+    assert card.card
+    whole, short = (reading.results(Study([each])) for each in (run, card))
+    for one, other in zip(whole, short, strict=True):
+        near = {name: pytest.approx(each, rel=1e-3) if isinstance(each, float) else each for name, each in one.items()}
+        assert other == near | {"run": "card", "machine": card.machine.label, "pytest_id": other["pytest_id"]}
+    assert card.machine.label == "Synthetic CPU · Synthetic H-GPU"
+    wholes, shorts = ([pair.ratio for pair in Study([each]).pairs] for each in (run, card))
+    assert len(wholes) > 50
+    for ratio, other_ratio in zip(wholes, shorts, strict=True):
+        assert dataclasses.astuple(other_ratio)[:3] == pytest.approx(dataclasses.astuple(ratio)[:3], rel=1e-3)
+
+
+def test_a_card_of_a_card_is_that_card() -> None:
+    card = card_text(card_of(content_of(PUBLISHED), PUBLISHED))
+    assert card_text(card_of(json.loads(card), PUBLISHED)) == card
+    assert json.loads(card)[KEY]["shared"]["extra_info"][KEY]["threads"] == 2
+
+
+def test_a_card_keeps_to_the_schema_and_holds_no_further_key() -> None:
+    data = records.gpu_run(processes=3)
+    data["benchmarks"][0]["extra_info"][KEY]["secret"] = 1
+    data["machine_info"][KEY]["label"] = "Jane's"
+    text = card_text(card_of(data, Path("run.json")))
+    for word in ("not-to-be-shown", "commit", "asked", "secret", "Jane", '"data"', "test_"):
+        assert word not in text
+    jsonschema.validate(json.loads(text), json.loads((ROOT / "gpubench/runfile/schema.json").read_text()))
+
+
+def test_operators_are_summed_by_kind() -> None:
+    data = records.cpu_run()
+    each = {"kind": "product", "count": 2, "flops": 4e6, "bytes": 1e3}
+    data["benchmarks"][0]["extra_info"][KEY]["work"]["operators"] = [each, each | {"kind": "other"}, each]
+    mark = card_of(data, Path("run.json"))["benchmarks"][0]
+    summed = {"kind": "product", "count": 4, "flops": 8000000, "bytes": 2000}
+    assert mark["extra_info"][KEY]["work"]["operators"] == [summed, each | {"kind": "other"}]
+
+
+def test_what_a_card_cant_do_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    card, plain = tmp_path / "card.json", tmp_path / "plain.json"
+    card.write_text(card_text(card_of(records.cpu_run(3), card)))
+    plain.write_text(
+        json.dumps({key: value for key, value in records.cpu_run(3).items() if key != KEY} | {"benchmarks": []})
+    )
+    assert main(["report", str(card), "--charts", "none", "-o", str(tmp_path / "out")]) == 0
+    assert "| not known from a card | single rounds" in (tmp_path / "out/summary.md").read_text()
+    assert main(["merge", str(card), str(PUBLISHED), "-o", str(tmp_path / "merged.json")]) == 2
+    assert "a card has no single rounds: merge the results files" in capsys.readouterr().err
+    assert main(["export", str(card), "--to", "card", "-k", "matmul"]) == 2
+    with pytest.raises(UsageError, match="alone has no card"):
+        card_of(content_of(plain), plain)
