@@ -21,8 +21,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpubench.estimate.datasheets import Gpu, find_card, read_cards
-from gpubench.estimate.model import LEARNED, Factor, arithmetic_s, crowding_of, likely, memory_s, shortest
+from gpubench.devices.datasheets import Gpu, find_card, read_cards
+from gpubench.devices.roofline import LEARNED, Factor, arithmetic_s, crowding_of, memory_s
+from gpubench.estimate.model import likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 SHORTEST_S = 1e-4

@@ -17,7 +17,7 @@ from ..runfile.matching import matcher, nothing_matches
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    from ..estimate.datasheets import Gpu
+    from ..devices.datasheets import Gpu
     from ..estimate.outlook import Job, MeasuredRun, Outlook
     from ..runfile.schema import Run
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=_FORMATS, help="what to print (default: table)")
     add("-o", "--output", metavar="FILE", help="write to FILE; .csv, .json and .md choose the format")
     add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
-    own = "a file with further GPUs, like gpubench/estimate/cards.json; repeatable"
+    own = "a file with further GPUs, like gpubench/devices/cards.json; repeatable"
     add("--cards", action="append", default=[], metavar="FILE", help=own)
     parser.epilog = (
         "An estimate can prove that a GPU is no faster, and never that it is. docs/estimate.md says how wrong it was."
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
+    from ..devices.datasheets import read_cards
     from ..estimate import printing
-    from ..estimate.datasheets import read_cards
 
     cards, sources = read_cards(args.cards)
     if args.listed:
@@ -102,7 +102,7 @@ def _write(text: str, args: argparse.Namespace) -> None:
 
 def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
     """What ``--gpu`` names. Raises UsageError or RunFileError."""
-    from ..estimate.datasheets import read_cards
+    from ..devices.datasheets import read_cards
 
     cards = read_cards()[0] if names else {}
     return [target_of(name, cards) for name in dict.fromkeys(names)]
@@ -128,7 +128,7 @@ def sole_run(path: str) -> Run:
 
 def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
     """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
-    from ..estimate.datasheets import find_card
+    from ..devices.datasheets import find_card
     from ..estimate.outlook import MeasuredRun
     from ..runfile.folder import not_there
 
@@ -143,7 +143,7 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
 
 
 def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
-    from ..estimate.datasheets import find_card
+    from ..devices.datasheets import find_card
     from ..estimate.printing import CPU_PRICE
 
     prices = {}
@@ -180,7 +180,7 @@ def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
 
 def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
     """Every job on every card, card by card."""
-    from ..estimate.datasheets import Gpu
+    from ..devices.datasheets import Gpu
     from ..estimate.outlook import outlook_of
 
     return [

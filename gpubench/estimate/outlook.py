@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..devices.datasheets import Figures, Gpu, Sourced
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
 from ..runfile.utilisation import compute_dtype
-from .datasheets import Figures, Gpu, Sourced
 from .model import likely, shortest
 
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..devices.datasheets import Figures, Gpu
 from ..format import counted, ratio_text, seconds_text
 from ..runfile.matching import shown_name
-from .datasheets import Figures, Gpu
 from .outlook import (
     MODELLED,
     NO,

@@ -4,18 +4,10 @@ import math
 
 import pytest
 
+from gpubench.devices.datasheets import Figures, Gpu, Sourced, find_card, read_cards
+from gpubench.devices.roofline import Factor, learned_factors, memory_s
 from gpubench.errors import UsageError
-from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_cards
-from gpubench.estimate.model import (
-    LEAST_CALL_S,
-    SAFETY,
-    Factor,
-    Likely,
-    learned_factors,
-    likely,
-    memory_s,
-    shortest,
-)
+from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 CARD = {"float32": 1e13, "half": 1e14, "float64": 5e11, "memory": 1e12, "cache": 1e7, "watt": 100.0, "link": 1e10}

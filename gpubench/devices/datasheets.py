@@ -42,12 +42,14 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; the
-    figures of one that is ``measured`` are the peaks that a run reached."""
+    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; dtypes
+    that it ``emulates`` have no units of their own; the figures of one that is ``measured`` are the peaks that a run
+    reached."""
 
     figures: Figures
     aliases: tuple[str, ...] = ()
     beats_datasheet: bool = False
+    emulates: tuple[str, ...] = ()
     measured: bool = False
     name: str = ""
 
