@@ -46,14 +46,24 @@ class Factor(Struct, frozen=True):
 
 
 class _Learned(Struct, frozen=True):
-    level: float
     kinds: dict[str, Factor]
+    held: dict[str, tuple[float, float]]
 
 
 @functools.cache
+def _learned() -> _Learned:
+    return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned)
+
+
 def learned_factors() -> Mapping[str, Factor]:
     """The factors that the package ships, by kind of operator."""
-    return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned).kinds
+    return _learned().kinds
+
+
+def held_shares() -> Mapping[str, tuple[float, float]]:
+    """Of the times of cards that were left out of the learning, the share that the interval held: the worst card's and
+    the best one's, by what people call the work."""
+    return _learned().held
 
 
 def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
