@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from ..devices.datasheets import Figures, Gpu, Sourced
 from ..devices.implementations import implementation_label
 from ..report.rows import grouped, size_parameter
-from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
+from ..runfile.matching import shown_name
+from ..runfile.schema import OK, Case, Ceilings, Result, Run, Work
 from ..runfile.utilisation import compute_dtype
 from .model import likely, shortest
 
@@ -151,6 +152,10 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
 
 def _missing(job: Job, card: Gpu) -> str:
     if not (job.work.flops or job.work.bytes):
+        if shown_name(job.case.workload) != job.case.workload:
+            return "its work is unknown: PyTorch counts none"
+        if not job.case.implementation:  # a plain suite
+            return "its work is unknown: the gpubench fixture, instead of benchmark, counts PyTorch's and takes flops="
         return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
     return f"the table lacks a figure of the {card.name} that it needs"
 
@@ -220,7 +225,7 @@ class SizesLost:
     if at none at all."""
 
     name: str
-    size: Scalar
+    size: float
     every: bool
 
 

@@ -63,6 +63,6 @@ def _figure(
 def _mark(each: Outlook, role: str) -> RowMark:
     if each.at_most is None:
         return RowMark(None, role, words.NO_VALUE)
-    ends = each.probably or (None, None)
+    low, high = each.probably or (None, None)
     told = probably_text(each) or f"at most {words.times(each.at_most)}"
-    return RowMark(each.at_most, role, told + "*" * each.job.noisy, *ends, modelled=each.status == MODELLED)
+    return RowMark(each.at_most, role, told + "*" * each.job.noisy, low, high, modelled=each.status == MODELLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,6 +13,7 @@ from ..format import counted
 from ..report import words
 from ..report.render import Column, Table, csv_text, escape, markdown, table, terminal
 from ..report.rows import grouped
+from .model import LEAST_CALL_S
 from .outlook import (
     MODELLED,
     NO,
@@ -142,12 +144,13 @@ def summary(gpu: str, estimates: Sequence[Outlook]) -> str:
 
 
 def unknown_lines(estimates: Iterable[Outlook]) -> list[str]:
-    """Why benchmarks have no estimate, a line for each reason."""
-    unknown = [each for each in estimates if each.verdict == UNKNOWN]
+    """Why benchmarks have no estimate, or none of what is probable: a line for each reason."""
+    lacking = [each for each in estimates if each.note]
     lines = []
-    for reason, members in grouped(unknown, lambda each: each.note).items():
+    for (unknown, reason), members in grouped(lacking, lambda each: (each.verdict == UNKNOWN, each.note)).items():
         names = list(dict.fromkeys(words.name(each.job.case) for each in members))
-        lines.append(f"Unknown in {counted(len(members), 'benchmark')}: {reason} ({words.listed(names, 4)})")
+        what = "Unknown" if unknown else "What is probable is unknown"
+        lines.append(f"{what} in {counted(len(members), 'benchmark')}: {reason} ({words.listed(names, 4)})")
     return lines
 
 
@@ -195,11 +198,14 @@ def screen(estimates: Sequence[Outlook], prices: Prices, every: bool, width: int
     """What a hurried person needs; of each workload its largest size, unless ``every``."""
     lines, groups = [NOTICE], by_gpu(estimates)
     for gpu, group in groups.items():
-        lines += ["", *terminal(_table(gpu, group, prices, every), width), *unknown_lines(group)]
-    lines += ["", meanings()]
+        drawn = _table(gpu, group, prices, every)
+        lines += ["", *(terminal(drawn, width) if drawn.rows else [drawn.title]), *unknown_lines(group)]
+    lines += ["", f"{meanings()}."]
+    if any(each.bound == "launch" and each.verdict != NO for each in estimates):
+        lines.append(f"limited by launch: no more is certain than that a call takes {LEAST_CALL_S * 1e6:g} µs.")
     if not every and any(len(shown(group, True)) > len(shown(group, False)) for group in groups.values()):
         lines.append("Of each workload its largest size is shown: -k NAME shows all sizes, --format csv everything.")
-    return lines
+    return [part for line in lines for part in (textwrap.wrap(line, width) if len(line) > width else [line])]
 
 
 FIGURE_WORDS = {

@@ -302,3 +302,23 @@ def test_it_needs_neither_torch_nor_pandas(run):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
+    plain = Case("mine.plain", "", implementation="", variant="", regime="", cache="")
+    sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
+    rows = [
+        records.benchmark(plain, 1.0),
+        records.benchmark(case("time.len(a)"), 1.0),
+        records.benchmark(case("b.c"), 1.0),
+    ]
+    rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    notes = [row["note"] for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")]
+    for note, word in zip(
+        notes, ("instead of benchmark", "PyTorch counts none", "give flops=", "learned"), strict=True
+    ):
+        assert word in note
+    assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("nknown in 1 benchmark: ") == 4

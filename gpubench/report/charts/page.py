@@ -170,9 +170,10 @@ class Page:
 
     def _legend(self, key: Key, x: float, y: float) -> None:
         if key.look == "hatched":
-            box = self._box(x, 24, y - 9.5, y - 0.5)
-            at = {"transform": self.canvas.transFigure, "figure": self.canvas}
-            self.canvas.add_artist(Rectangle(box[:2], *box[2:], **at, **self.hatched(key.role)))
+            left, bottom, width, height = self._box(x, 24, y - 9.5, y - 0.5)
+            place = self.canvas.transFigure
+            bar = Rectangle((left, bottom), width, height, transform=place, **self.hatched(key.role))
+            self.canvas.add_artist(bar)
             self.text(x + 30, y, key.label, NORMAL, "text")
             return
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
