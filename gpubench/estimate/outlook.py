@@ -173,6 +173,7 @@ class MeasuredRun:
         if found is None:
             raise ValueError("holds no results of a GPU")
         self.name = (found.label or found.name) + " (simulated)" * found.simulated
+        self._status = MODELLED if found.simulated else MEASURED
         self.card = card_of(self.name, run.ceilings.get(found.name, Ceilings()))
         self._times: dict[tuple[object, ...], Result] = {}
         for result in run.results:
@@ -192,7 +193,7 @@ class MeasuredRun:
         copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
         ratio = job.cpu_s / seconds
         verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
-        return Outlook(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
+        return Outlook(job, self.name, self._status, seconds, ratio, probably, copies, verdict, self._status)
 
 
 def card_of(name: str, peaks: Ceilings) -> Gpu:

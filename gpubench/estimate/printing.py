@@ -224,7 +224,9 @@ def list_text(cards: Mapping[str, Gpu], sources: Mapping[str, str]) -> str:
     """All cards: each figure with its source."""
     lines = []
     for card in cards.values():
-        lines.append(card.name + (f" (also: {', '.join(card.aliases)})" if card.aliases else ""))
+        said = [f"also: {', '.join(card.aliases)}"] * bool(card.aliases)
+        said += [f"emulates {', '.join(card.emulates)}"] * bool(card.emulates)
+        lines.append(card.name + (f" ({'; '.join(said)})" if said else ""))
         for name in Figures.__struct_fields__:
             word, scale, unit = FIGURE_WORDS[name]
             figure = getattr(card.figures, name)

@@ -135,6 +135,17 @@ def test_a_measured_run_of_a_card_gives_its_times_and_for_the_rest_its_peaks(tmp
     assert float(alone["shortest_s"]) == pytest.approx(2 * 2048**3 / (5e13 * 1.02) / 1.3)
 
 
+def test_what_a_simulated_gpu_took_is_modelled(tmp_path, capsys):
+    (tmp_path / "cpu.json").write_text(json.dumps(records.cpu_run()))
+    made = records.gpu_run()
+    devices = made["machine_info"]["gpubench"]["devices"]
+    made["machine_info"]["gpubench"]["devices"] = [each | {"simulated": each["name"] != "cpu"} for each in devices]
+    (tmp_path / "gpu.json").write_text(json.dumps(made))
+    rows = rows_of(capsys, str(tmp_path / "cpu.json"), "--gpu", str(tmp_path / "gpu.json"))
+    assert {row["status"] for row in rows} == {"modelled"}
+    assert {row["gpu"] for row in rows} == {"Synthetic H-GPU (simulated)"}
+
+
 def test_a_card_of_ones_own(run, tmp_path, capsys):
     figures = {"float32": {"value": 1e15, "source": "mine"}}
     (tmp_path / "mine.json").write_text(json.dumps({"cards": {"Dream": {"figures": figures}}}))
