@@ -141,7 +141,7 @@ def read_card(path: Path) -> Card | str:
 
 def refusals(card: Card, others: Iterable[Card] = ()) -> list[str]:
     """Why it may not be published, a sentence each; nothing if it may."""
-    from ..estimate.datasheets import read_cards
+    from ..devices.datasheets import read_cards
     from ..estimate.plausible import impossible
 
     rules = (_form, _private, _measured, _processes, _dates, _identities, _statistics, _quiet)
@@ -340,7 +340,7 @@ def _copies(card: Card, others: Iterable[Card]) -> Iterator[str]:
 
 def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
     """What a reader should know, and no reason to refuse it."""
-    from ..estimate.datasheets import read_cards
+    from ..devices.datasheets import read_cards
     from ..estimate.plausible import known_gpus
 
     gpus = known_gpus(card.run, read_cards()[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
 from ..format import writable
-from ..runfile.kinds import names_of
-from ..runfile.matching import matcher, nothing_matches
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    from ..estimate.datasheets import Gpu
+    from ..devices.datasheets import Gpu
     from ..estimate.outlook import Job, MeasuredRun, Outlook
     from ..runfile.schema import Run
 
 _FORMATS = ("table", "csv", "json", "markdown")
+_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "markdown", ".svg": "svg", ".png": "png"}
+_PICTURES = ("svg", "png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hourly = "price of an hour on that GPU, or of the CPU's machine (cpu=0.10): adds what a million calls cost"
     add("--price", dest="prices", action="append", default=[], metavar="CARD=0.80", help=hourly)
     add("--format", choices=_FORMATS, help="what to print (default: table)")
-    add("-o", "--output", metavar="FILE", help="write to FILE; .csv, .json and .md choose the format")
+    written = "write to FILE: .csv, .json and .md choose the format, .svg and .png draw a picture"
+    add("-o", "--output", metavar="FILE", help=written)
+    add("--theme", choices=("light", "dark"), default="light", help="background of the picture (default: light)")
     add("--list", dest="listed", action="store_true", help="list all GPUs with their figures and sources")
-    own = "a file with further GPUs, like gpubench/estimate/cards.json; repeatable"
+    own = "a file with further GPUs, like gpubench/devices/cards.json; repeatable"
     add("--cards", action="append", default=[], metavar="FILE", help=own)
     parser.epilog = (
         "An estimate can prove that a GPU is no faster, and never that it is. docs/estimate.md says how wrong it was."
@@ -45,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read, named or estimated."""
+    from ..devices.datasheets import read_cards
     from ..estimate import printing
-    from ..estimate.datasheets import read_cards
+    from ..runfile import writer
 
     cards, sources = read_cards(args.cards)
     if args.listed:
@@ -61,48 +65,55 @@ def main(args: argparse.Namespace) -> int:
     targets = [target_of(text, cards) for text in dict.fromkeys(args.gpus)]
     prices = _prices(args.prices, targets, cards)
     run = sole_run(args.run)
-    jobs = _chosen_jobs(run, args.expression)
-    estimates = estimates_of(jobs, targets)
-    if form == "table" and not args.output:
-        printing.show(estimates, prices, every=args.expression is not None)
+    estimates = estimates_of(_chosen_jobs(run, args.expression), targets)
+    content = _content(form, estimates, prices, run, args)
+    if not args.output:
+        sys.stdout.write(writable(content.decode(), sys.stdout.encoding))
         return 0
-    _write(_text(form, estimates, prices, run, args), args)
+    if os.path.realpath(args.output) in map(os.path.realpath, (args.run, *args.gpus)):
+        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
+    writer.replace(Path(args.output), content)
+    print(args.output)
     return 0
 
 
-def _text(form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace) -> str:
+def _content(
+    form: str, estimates: list[Outlook], prices: Mapping[str, float], run: Run, args: argparse.Namespace
+) -> bytes:
     from ..estimate import printing
 
-    if form == "csv":
-        return printing.as_csv(estimates, prices)
-    if form == "json":
-        return printing.as_json(estimates, prices, run.machine.label)
-    return printing.as_markdown(estimates, prices, every=args.expression is not None)
+    every = args.expression is not None
+    if form in _PICTURES:
+        from ..estimate.picture import figure_of
+        from ..report.charts.pictures import render
+        from ..report.study import Study
+
+        figure = figure_of(Study([run], expression=args.expression), estimates)
+        return next(iter(render([figure], [form], [args.theme]).values()))
+    text = {
+        "table": lambda: "\n".join([*printing.screen(estimates, prices, every, _width()), ""]),
+        "csv": lambda: printing.as_csv(estimates, prices),
+        "json": lambda: printing.as_json(estimates, prices, run.machine.label),
+        "markdown": lambda: printing.as_markdown(estimates, prices, every),
+    }[form]()
+    return text.encode(errors="replace")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((160, 24)).columns
 
 
 def _form_of(output: str | None) -> str:
     if output is None:
         return "table"
-    by_suffix = {".csv": "csv", ".json": "json", ".md": "markdown"}
-    if (form := by_suffix.get(Path(output).suffix)) is None:
-        raise UsageError(f"{output}: choose a --format, or a name that ends in {', '.join(by_suffix)}")
+    if (form := _SUFFIXES.get(Path(output).suffix)) is None:
+        raise UsageError(f"{output}: choose a --format, or a name that ends in {', '.join(_SUFFIXES)}")
     return form
-
-
-def _write(text: str, args: argparse.Namespace) -> None:
-    from ..runfile import writer
-
-    if not args.output:
-        sys.stdout.write(writable(text, sys.stdout.encoding))
-        return
-    if os.path.realpath(args.output) in map(os.path.realpath, (args.run, *args.gpus)):
-        raise UsageError(f"{args.output}: is what is read: choose another file with -o")
-    writer.replace(Path(args.output), text.encode(errors="replace"))
 
 
 def cards_named(names: Sequence[str]) -> list[Gpu | MeasuredRun]:
     """What ``--gpu`` names. Raises UsageError or RunFileError."""
-    from ..estimate.datasheets import read_cards
+    from ..devices.datasheets import read_cards
 
     cards = read_cards()[0] if names else {}
     return [target_of(name, cards) for name in dict.fromkeys(names)]
@@ -112,8 +123,8 @@ def show_estimates(run: Run, targets: Sequence[Gpu | MeasuredRun]) -> None:
     """Print what these GPUs could bring to all that a run timed on its CPU."""
     from ..estimate import printing
 
-    print()
-    printing.show(estimates_of(_chosen_jobs(run, None), targets), {}, every=True)
+    lines = printing.screen(estimates_of(_chosen_jobs(run, None), targets), {}, every=True, width=_width())
+    print(writable("\n".join(["", *lines]), sys.stdout.encoding))
 
 
 def sole_run(path: str) -> Run:
@@ -128,7 +139,7 @@ def sole_run(path: str) -> Run:
 
 def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
     """A card by name, or what a results file says of one. Raises UsageError or RunFileError."""
-    from ..estimate.datasheets import find_card
+    from ..devices.datasheets import find_card
     from ..estimate.outlook import MeasuredRun
     from ..runfile.folder import not_there
 
@@ -143,7 +154,7 @@ def target_of(text: str, cards: Mapping[str, Gpu]) -> Gpu | MeasuredRun:
 
 
 def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: Mapping[str, Gpu]) -> dict[str, float]:
-    from ..estimate.datasheets import find_card
+    from ..devices.datasheets import find_card
     from ..estimate.printing import CPU_PRICE
 
     prices = {}
@@ -164,23 +175,19 @@ def _prices(given: Sequence[str], targets: Sequence[Gpu | MeasuredRun], cards: M
 
 
 def _chosen_jobs(run: Run, expression: str | None) -> list[Job]:
-    from ..estimate.outlook import jobs_of
+    from ..estimate.outlook import jobs_of, key_of
+    from ..report.rows import rows_of
 
     jobs = jobs_of(run)
     if not jobs:
         raise RunFileError(f"{run.path}: holds no results of a CPU, from which a GPU could be estimated")
-    if expression is None:
-        return jobs
-    matches = matcher(expression)
-    kept = [job for job in jobs if matches([job.id, job.dtype, *names_of(job.case)])]
-    if not kept:
-        raise nothing_matches(expression, (job.case.workload for job in jobs))
-    return kept
+    chosen = {key_of(row.result) for row in rows_of([run], expression)}
+    return [job for job in jobs if key_of(job.case) in chosen]
 
 
 def estimates_of(jobs: Sequence[Job], targets: Sequence[Gpu | MeasuredRun]) -> list[Outlook]:
     """Every job on every card, card by card."""
-    from ..estimate.datasheets import Gpu
+    from ..devices.datasheets import Gpu
     from ..estimate.outlook import outlook_of
 
     return [

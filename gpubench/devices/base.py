@@ -55,6 +55,11 @@ class Device(ABC):
     def count(cls) -> int:
         """Devices of this kind that are present; must not initialize any."""
 
+    @classmethod
+    def called(cls, name: str) -> Device | None:
+        """The device of this kind that ``kind:name`` means, where it isn't an index; ``None`` if none."""
+        return None
+
     @property
     @abstractmethod
     def label(self) -> str:

@@ -1,45 +1,60 @@
 """Devices on a virtual clock: one for tests, and a simulated GPU for learning, for documentation and for trying CI.
 
-On the simulated GPU results are computed on the CPU, once. A call then takes what this model of a mid-range data-centre
-GPU says of its work: each operation costs the host a launch, and the device the longer of its FLOPs at the peak rate
-and its bytes at the memory's. Times vary by about a percent, from a fixed seed, as on hardware.
+On the simulated GPU results are computed on the CPU, once. A call then takes what ``gpubench estimate`` takes for the
+middle of what is likely on that card: each operator costs the host a launch, and the device its roofline times a factor
+that was learned from timings (:mod:`.roofline`). Times vary by about a percent, from a fixed seed, as on hardware.
 """
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from ..errors import UsageError
 from .base import Device, Memory
+from .datasheets import Gpu, find_card, read_cards
+from .roofline import DISPATCH_S, LEAST_KERNEL_S, kind_by_sums, middle_s
 
-PEAK_FLOPS = {"float32": 2e13, "bfloat16": 1.5e14, "float16": 1.5e14, "float64": 6e11}
-EIGHT_BITS, PEAK_OPERATIONS = "8 bits", 3e14
+USUAL = "L4"
+"""The card that is simulated where none is named."""
+EIGHT_BITS = "8 bits"
 """Products of numbers of 8 bits run at twice the rate of those of 16."""
-PEAK_BYTES = 1e12
-REACHED = 0.8
-"""Share of its peaks that work reaches."""
-LAUNCH_S, KERNEL_S, WAIT_S, FIRST_S = 8e-6, 2e-6, 6e-6, 0.02
-"""Seconds: host per operation, device per operation at least, a wait, and what the first call prepares.
+WAIT_S, FIRST_S = 6e-6, 0.02
+"""Seconds that a wait takes, and what the first call prepares: it loads a kernel's code from the library, which CUDA
+does lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces. Allocating costs nothing:
+PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA semantics: memory management")."""
+PAGEABLE, LINK_SHARE, COPY_S = 6e9, 0.8, 1e-5
+"""Bytes per second to and from the host's pageable memory, the share of the link's rate that page-locked memory
+reaches, and seconds per copy at least."""
+_NEEDED = {"float32": "peak in float32", "memory": "memory's rate", "link": "link's rate", "watt": "power limit"}
 
-An operation costs the host about 4 µs in Python and in PyTorch's dispatcher, as one on a small tensor does on a CPU,
-and as much in the CUDA runtime and its driver. The first call loads a kernel's code from the library, which CUDA does
-lazily (CUDA C++ Programming Guide, "Lazy Loading"), and makes handles and workspaces. Allocating costs nothing:
-PyTorch's caching allocator hands out again what was freed (PyTorch, "CUDA semantics: memory management").
-"""
-PAGEABLE, PINNED, COPY_S = 6e9, 2.4e10, 1e-5
-"""Bytes per second to and from the host's memory, and seconds per copy at least."""
-_BYTES = 24 * 10**9
+
+class Operators(Protocol):
+    """Some operators of one kind and size, as run files hold them; FLOPs and bytes are the sums of all."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def flops(self) -> float: ...
+    @property
+    def bytes(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work of one call: FLOPs in a dtype, or operations on numbers of 8 bits; bytes that its kernels read and
-    write, and the number of kernels."""
+    """The work of one call: FLOPs in a dtype, or operations on numbers of 8 bits; bytes read and written at least; the
+    number of its operators, and what they are as far as it is known."""
 
     flops: float
     nbytes: float
     operations: int
     dtype: str
+    operators: Sequence[Operators] = ()
 
 
 @dataclass
@@ -83,7 +98,6 @@ class VirtualDevice(Device):
     """The kind ``virtual``, with two devices on one :class:`VirtualMachine`."""
 
     kind = "virtual"
-    label = "Virtual Accelerator"
     machine = VirtualMachine()
     now = staticmethod(machine.now)
 
@@ -91,6 +105,10 @@ class VirtualDevice(Device):
     def on(cls, machine: VirtualMachine) -> type[VirtualDevice]:
         """The same kind on another machine."""
         return type("VirtualDevice", (cls,), {"machine": machine, "now": staticmethod(machine.now)})
+
+    @property
+    def label(self) -> str:
+        return "Virtual Accelerator"
 
     @classmethod
     def count(cls) -> int:
@@ -101,20 +119,40 @@ class VirtualDevice(Device):
         """Let the machine's time pass until this device is idle."""
         self.machine.synchronize(self.index)
 
-    def memory(self) -> Memory:
+    def memory(self) -> Memory | None:
         """A gigabyte, all free."""
         return Memory(free=10**9, total=10**9)
 
 
+@dataclass(frozen=True)
 class Demo(VirtualDevice):
-    """One simulated GPU, measured only when it is named. Its tensors lie on the CPU."""
+    """One simulated GPU of each card of the table, measured only when it is named. Its tensors lie on the CPU."""
+
+    card: str = ""
 
     kind = "demo"
     simulated = True
     indexed = False
-    label = "Simulated accelerator"
     machine = VirtualMachine(tick_s=2e-8, wait_cost_s=WAIT_S, jitter=0.01)
     now = staticmethod(machine.now)
+
+    @classmethod
+    def called(cls, name: str) -> Demo:
+        """``demo:L4``. Raises UsageError where the table has no such card, or lacks what a simulation needs of it."""
+        card = find_card(name, _cards())
+        device = cls(card=card.name)
+        if missing := [words for figure, words in _NEEDED.items() if card.value(figure) is None]:
+            raise UsageError(f"{device}: can't be simulated: the table of cards lacks its {' and '.join(missing)}")
+        return device
+
+    @property
+    def gpu(self) -> Gpu:
+        """Its figures."""
+        return _cards()[self.card or USUAL]
+
+    @property
+    def label(self) -> str:
+        return f"Simulated {self.card or 'accelerator'}"
 
     @classmethod
     def count(cls) -> int:
@@ -134,23 +172,41 @@ class Demo(VirtualDevice):
         super().synchronize()
         self.machine.waits.clear()
 
-    def memory(self) -> Memory:
-        """24 GB, all free."""
-        return Memory(_BYTES, _BYTES)
+    def memory(self) -> Memory | None:
+        """Unknown: the table of cards doesn't say it, and the tensors lie in the host's."""
+        return None
 
     def lacks(self, dtype: str) -> str | None:
-        return super().lacks(dtype) or (None if dtype in PEAK_FLOPS else f"{dtype} does not exist on {self.kind}")
+        lacking = dtype in self.gpu.emulates or not self.gpu.flop_per_s(dtype)
+        return super().lacks(dtype) or (f"{dtype} does not exist on {self}" if lacking else None)
 
     def launch(self, load: Load) -> None:
         """Queue a call."""
-        self.machine.launch(self.busy_s(load), host_s=LAUNCH_S * load.operations)
+        self.machine.launch(self.busy_s(load), host_s=DISPATCH_S * load.operations)
 
     def busy_s(self, load: Load) -> float:
-        """Seconds that the device is busy with a call."""
-        rate_s = max(load.flops / PEAK_FLOPS.get(load.dtype, PEAK_OPERATIONS), load.nbytes / PEAK_BYTES)
-        return max(KERNEL_S * load.operations, rate_s / REACHED)
+        """Seconds that the device is busy with a call: with all its operators, and not less than its sums take."""
+        dtype, scale = (load.dtype, 1.0) if load.dtype != EIGHT_BITS else ("float16", 0.5)
+        dtype = dtype if self.gpu.flop_per_s(dtype) else "float32"
+        kind = kind_by_sums(scale * load.flops, load.nbytes, dtype, self.gpu)
+        sums_s = self._operator_s(kind, scale * load.flops, load.nbytes, dtype)
+        each_s = (
+            each.count * self._operator_s(each.kind, each.flops / each.count, each.bytes / each.count, dtype)
+            for each in load.operators
+        )
+        return max(sums_s, sum(each_s), LEAST_KERNEL_S * load.operations)
 
-    @staticmethod
-    def copy_s(nbytes: int, pinned: bool) -> float:
+    def _operator_s(self, kind: str, flops: float, nbytes: float, dtype: str) -> float:
+        return max(LEAST_KERNEL_S, middle_s(kind, flops, nbytes, dtype, self.gpu) or 0.0)
+
+    def copy_s(self, nbytes: int, pinned: bool) -> float:
         """Seconds that a copy between host and device takes."""
-        return COPY_S + nbytes / (PINNED if pinned else PAGEABLE)
+        return COPY_S + nbytes / (LINK_SHARE * (self.gpu.value("link") or 0.0) if pinned else PAGEABLE)
+
+    def __str__(self) -> str:
+        return f"demo:{self.card.replace(' ', '-')}" if self.card else "demo"
+
+
+@functools.cache
+def _cards() -> dict[str, Gpu]:
+    return read_cards()[0]

@@ -1,35 +1,33 @@
 """How long work takes on a card: at least, by physics; and likely, by what other cards' timings taught.
 
-Both begin with the roofline (S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52(4), 2009): the larger
-of the arithmetic at the card's peak and the bytes at its memory's rate. :func:`shortest` takes only what no fusion,
-cache or compiler avoids. :func:`likely` goes operator by operator and multiplies by factors that
-``docs/experiments/learn_estimate.py`` learned; docs/estimate.md says how wrong it was.
+:func:`shortest` takes only what no fusion, cache or compiler avoids. :func:`likely` goes operator by operator, as
+:mod:`gpubench.devices.roofline` does; docs/estimate.md says how wrong it was.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
+from ..devices.datasheets import Gpu
+from ..devices.roofline import (
+    DISPATCH_S,
+    LEAST_KERNEL_S,
+    Factor,
+    arithmetic_s,
+    factor_of,
+    kind_by_sums,
+    learned_factors,
+    memory_s,
+)
 from ..runfile.schema import Operators, Work
-from .datasheets import Gpu
 
-LEARNED = Path(__file__).with_name("factors.json")
 SAFETY, SAFETY_ABOVE_DATASHEET, SAFETY_MEASURED = 1.1, 1.2, 1.3
 """The bound is divided by these: of a datasheet, of one that the card beats (GeForce in half precision reached 1.16
 times theirs), and of peaks that were measured, which is noisy."""
 LEAST_CALL_S = 2e-6
 """A call takes at least this long, in seconds: less than any launch that we know of (a round trip takes 6–9 µs on an
 RTX 5060 and an MI300X, by clpeak's README)."""
-LEAST_KERNEL_S, DISPATCH_S = 3e-6, 1e-5
-"""Seconds per operator: of a kernel at least, as aiconfigurator counts; and of eager PyTorch with its launch."""
 FAST_CONVOLUTION = 4.0
 """Winograd's F(4x4, 3x3) does that many times fewer multiplications than are counted (A. Lavin, S. Gray, *Fast
 Algorithms for Convolutional Neural Networks*, 2016)."""
@@ -59,60 +57,11 @@ class Likely:
     high_s: float
 
 
-class Factor(Struct, frozen=True):
-    """Time over bound of one kind of operator. The middle is ``exp(intercept + slope * crowding) >= least`` times the
-    bound, plus up to ``small_s`` for operators too small to fill the card; the interval is ``low`` to ``high`` times
-    the middle."""
-
-    intercept: float
-    slope: float
-    least: float
-    small_s: float
-    low: float
-    high: float
-
-    def middle(self, bound_s: float, crowding: float) -> float:
-        """Seconds; ``crowding`` is what :func:`crowding_of` says of the card."""
-        factor = max(math.exp(self.intercept + self.slope * crowding if self.slope else self.intercept), self.least)
-        return factor * bound_s + min(bound_s, self.small_s)
-
-
-class _Learned(Struct, frozen=True):
-    level: float
-    kinds: dict[str, Factor]
-
-
-@functools.cache
-def learned_factors() -> Mapping[str, Factor]:
-    """The factors that the package ships, by kind of operator."""
-    return msgspec.convert(json.loads(LEARNED.read_text(encoding="utf-8")), _Learned).kinds
-
-
 def safety_of(card: Gpu) -> float:
     """What a bound of this card is divided by."""
     if card.measured:
         return SAFETY_MEASURED
     return SAFETY_ABOVE_DATASHEET if card.beats_datasheet else SAFETY
-
-
-def arithmetic_s(flops: float, dtype: str, card: Gpu) -> float | None:
-    """Seconds at the peak of the dtype, ``None`` where nothing says it."""
-    if not flops:
-        return 0.0
-    peak = card.flop_per_s(dtype)
-    return flops / peak if peak else None
-
-
-def memory_s(nbytes: float, card: Gpu, cached: bool) -> float | None:
-    """Seconds to move so many bytes, less those that the last cache may spare if ``cached``.
-
-    What a call leaves in the cache spares the next at most one read and one write of each byte of it: hence twice its
-    size. ``None`` where the card's rate, or its cache, is unknown.
-    """
-    rate, cache = card.value("memory"), card.value("cache")
-    if rate is None or (cached and cache is None):
-        return None
-    return max(0.0, nbytes - 2 * (cache or 0.0) * cached) / rate
 
 
 def least_flops(work: Work) -> float:
@@ -132,18 +81,11 @@ def shortest(work: Work, dtype: str, card: Gpu, safety: float = 0.0) -> Bound:
     return Bound(parts[binds], binds, complete=len(parts) > 1)
 
 
-def crowding_of(card: Gpu) -> float | None:
-    """The logarithm of FLOP/s promised per watt: what is promised beyond the power limit isn't kept. Peaks that were
-    measured have been kept."""
-    watt, promised = card.value("watt"), card.flop_per_s("float32")
-    if card.measured:
-        return -math.inf
-    return math.log(promised / watt) if watt and promised else None
-
-
 def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | None = None) -> Likely | str:
     """The likely time; or why nothing is said. Where the operators are unknown the sums stand for one operator."""
     factors = learned_factors() if factors is None else factors
+    if dtype in card.emulates:
+        return f"the {card.name} emulates {dtype}"
     operators = work.operators or _one_operator(work, dtype, card)
     if not operators:
         return "its operators are unknown"
@@ -163,16 +105,15 @@ def likely(work: Work, dtype: str, card: Gpu, factors: Mapping[str, Factor] | No
 
 def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Factor]) -> Likely | str:
     """Of one group of operators; where nothing was learned the bound itself stands for the fastest."""
-    kind = {"convolution": "product", "other": "elementwise"}.get(each.kind, each.kind)
-    factor, crowding = factors[kind], crowding_of(card)
     slow, fast = (_roofline_s(each, dtype, card, cached) for cached in (False, True))
     if slow is None or fast is None:
         return "a figure of the GPU is unknown"
-    if factor.slope and crowding is None:
+    if (found := factor_of(each.kind, card, factors)) is None:
         return "the GPU's power limit is unknown"
-    middle_s = factor.middle(slow, crowding or 0.0)
-    if each.kind == kind and dtype == "float32":
-        low_s = factor.low * factor.middle(fast, crowding or 0.0)
+    factor, crowding = found
+    middle_s = factor.middle(slow, crowding)
+    if each.kind in factors and dtype == "float32":
+        low_s = factor.low * factor.middle(fast, crowding)
     else:
         low_s = fast / safety_of(card) / (FAST_CONVOLUTION if each.kind == "convolution" else 1.0)
     high_s = middle_s * (OTHER_HIGH if each.kind == "other" else factor.high)
@@ -182,7 +123,7 @@ def _likely_of(each: Operators, dtype: str, card: Gpu, factors: Mapping[str, Fac
 def _roofline_s(each: Operators, dtype: str, card: Gpu, cached: bool) -> float | None:
     """Seconds of one of these operators; if ``cached``, with as much of its data in the last cache as fits."""
     arithmetic = arithmetic_s(each.flops / each.count, dtype, card)
-    memory = memory_s(each.bytes / each.count, card, cached=False)
+    memory = memory_s(each.bytes / each.count, card)
     if arithmetic is None or memory is None:
         return None
     beyond = memory_s(each.bytes / each.count, card, cached=True)
@@ -192,6 +133,5 @@ def _roofline_s(each: Operators, dtype: str, card: Gpu, cached: bool) -> float |
 def _one_operator(work: Work, dtype: str, card: Gpu) -> tuple[Operators, ...]:
     if not work.bytes:
         return ()
-    arithmetic, memory = arithmetic_s(work.flops or 0.0, dtype, card), memory_s(work.bytes, card, cached=False)
-    kind = "product" if (arithmetic or 0.0) > (memory or 0.0) else "elementwise"
+    kind = kind_by_sums(work.flops or 0.0, work.bytes, dtype, card)
     return (Operators(kind, 1, work.flops or 0.0, work.bytes),)

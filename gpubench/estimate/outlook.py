@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..runfile.schema import OK, Case, Ceilings, Result, Run, Scalar, Work
+from ..devices.datasheets import Figures, Gpu, Sourced
+from ..devices.implementations import implementation_label
+from ..report.rows import grouped, size_parameter
+from ..runfile.matching import shown_name
+from ..runfile.schema import OK, Case, Ceilings, Result, Run, Work
 from ..runfile.utilisation import compute_dtype
-from .datasheets import Figures, Gpu, Sourced
 from .model import likely, shortest
 
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
@@ -21,16 +23,22 @@ MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "scienc
 """Kinds of work whose sums don't stand for one operator that anything was learned of."""
 ANY_WAY = ("eager", "compile", "graph")
 """Variants that do the same job: the fastest of them on the CPU counts."""
+FORM, OVERWRITES = "form", "inplace"
+"""The parameter of shipped benchmarks that says how a result is written, and its value that does another job: it
+destroys the input."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A benchmark of a CPU, in the fastest way that the file has of it: over libraries, and over :data:`ANY_WAY`.
+    """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job: over libraries,
+    over :data:`ANY_WAY` and over forms.
 
-    ``copied_bytes`` are those of inputs and outputs; ``obstacle`` says why no GPU can be estimated at all.
+    ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
+    ``obstacle`` says why no GPU can be estimated at all.
     """
 
     case: Case
+    size: str | None
     cpu_s: float
     way: str
     noisy: bool
@@ -63,27 +71,36 @@ class Outlook:
 
 
 def jobs_of(run: Run) -> list[Job]:
-    """What the run timed on its CPU, each job once."""
-    ways: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for result in run.results:
-        kind = run.machine.device(result.device).kind
-        if result.status == OK and result.times and kind in ("cpu", ""):
-            ways[_key(result)].append(result)
-    return [_job(group) for group in ways.values()]
+    """What the run timed on its CPU: each benchmark once, whatever its libraries and variants."""
+    timed = [
+        result
+        for result in run.results
+        if result.status == OK and result.times and run.machine.device(result.device).kind in ("cpu", "")
+    ]
+    groups, ways = grouped(timed, key_of), grouped(timed, _way_key)
+    sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
+    return [_job(group, ways[_way_key(group[0])], sizes[group[0].workload]) for group in groups.values()]
 
 
-def _key(case: Case) -> tuple[object, ...]:
-    """Equal for what does the same job, on whatever device."""
+def key_of(case: Case) -> tuple[object, ...]:
+    """Equal for one benchmark, on whatever device, in whatever library."""
+    return *_way_key(case), case.params.get(FORM)
+
+
+def _way_key(case: Case) -> tuple[object, ...]:
+    """Equal for what does the same job."""
     variant = "" if case.variant in ("", *ANY_WAY) else case.variant
-    return case.workload, case.dtype, variant, case.cache, tuple(sorted(map(str, case.params.items())))
+    ways = {FORM} if case.kind and case.params.get(FORM) != OVERWRITES else set()  # one's own may mean another thing
+    params = sorted(f"{name}={value!r}" for name, value in case.params.items() if name not in ways)
+    return case.workload, case.dtype, variant, case.cache, tuple(params)
 
 
 def _seconds(result: Result) -> float:
     return result.times.median_s if result.times else math.inf
 
 
-def _job(group: Sequence[Result]) -> Job:
-    fastest = min(group, key=_seconds)
+def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> Job:
+    fastest = min(ways, key=_seconds)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
     works = [each.work for each in group]
@@ -94,11 +111,15 @@ def _job(group: Sequence[Result]) -> Job:
     )
     copies = next((each.transfer for each in (named, *group) if each.transfer), None)
     copied = copies.in_bytes + copies.out_bytes if copies else None
+    library = implementation_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
     variant = fastest.variant if fastest.variant != named.variant else ""
-    way = " ".join(part for part in (fastest.implementation, variant) if part not in ("torch", "eager", ""))
+    form = str(fastest.params[FORM]) if fastest.params.get(FORM) != named.params.get(FORM) else ""
+    way = ", ".join(filter(None, (library, variant, form)))
     dtype = compute_dtype(named.dtype, named.variant, named.precision)
     obstacle = _obstacle(named)
-    return Job(named.case, _seconds(fastest), way, bool(fastest.flags), dtype, least, copied, obstacle)
+    return Job(
+        named.case, size or named.size, _seconds(fastest), way, bool(fastest.flags), dtype, least, copied, obstacle
+    )
 
 
 def _obstacle(result: Result) -> str:
@@ -131,6 +152,10 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
 
 def _missing(job: Job, card: Gpu) -> str:
     if not (job.work.flops or job.work.bytes):
+        if shown_name(job.case.workload) != job.case.workload:
+            return "its work is unknown: PyTorch counts none"
+        if not job.case.implementation:  # a plain suite
+            return "its work is unknown: the gpubench fixture, instead of benchmark, counts PyTorch's and takes flops="
         return "its work is unknown: give flops= or nbytes= to the gpubench fixture"
     return f"the table lacks a figure of the {card.name} that it needs"
 
@@ -148,17 +173,18 @@ class MeasuredRun:
         if found is None:
             raise ValueError("holds no results of a GPU")
         self.name = (found.label or found.name) + " (simulated)" * found.simulated
+        self._status = MODELLED if found.simulated else MEASURED
         self.card = card_of(self.name, run.ceilings.get(found.name, Ceilings()))
         self._times: dict[tuple[object, ...], Result] = {}
         for result in run.results:
             if result.device == found.name and result.times:
-                key = _key(result)
+                key = key_of(result)
                 if key not in self._times or _seconds(result) < _seconds(self._times[key]):
                     self._times[key] = result
 
     def estimate(self, job: Job) -> Outlook:
         """By the GPU's own time where the file has one."""
-        result = self._times.get(_key(job.case))
+        result = self._times.get(key_of(job.case))
         if result is None or result.times is None:
             return outlook_of(job, self.card)
         seconds, times, moved = _seconds(result), result.times, result.transfer
@@ -167,7 +193,7 @@ class MeasuredRun:
         copies = None if None in copied else job.cpu_s / (seconds + sum(each for each in copied if each is not None))
         ratio = job.cpu_s / seconds
         verdict = PROBABLY_NOT if ratio < 1 else STAYS if copies is not None and copies < 1 else PROBABLY
-        return Outlook(job, self.name, MEASURED, seconds, ratio, probably, copies, verdict, MEASURED)
+        return Outlook(job, self.name, self._status, seconds, ratio, probably, copies, verdict, self._status)
 
 
 def card_of(name: str, peaks: Ceilings) -> Gpu:
@@ -200,19 +226,19 @@ class SizesLost:
     if at none at all."""
 
     name: str
-    size: Scalar
+    size: float
     every: bool
 
 
 def line_of(job: Job) -> tuple[object, ...]:
     """Equal for jobs that differ in their size alone."""
-    params = {name: value for name, value in job.case.params.items() if name != job.case.size}
+    params = {name: value for name, value in job.case.params.items() if name != job.size}
     return job.case.workload, job.case.dtype, job.case.variant, job.case.cache, tuple(sorted(map(str, params.items())))
 
 
 def crossing(line: Iterable[Outlook]) -> SizesLost | None:
     """The largest measured size up to which the answer is no, of estimates of one line on one card."""
-    sized = [(each.job.case.params.get(each.job.case.size or ""), each) for each in line]
+    sized = [(each.job.case.params.get(each.job.size or ""), each) for each in line]
     points = sorted(
         ((size, each) for size, each in sized if isinstance(size, int | float) and not isinstance(size, bool)),
         key=lambda point: point[0],
@@ -223,7 +249,7 @@ def crossing(line: Iterable[Outlook]) -> SizesLost | None:
     if not lost:
         return None
     size, last = points[lost - 1]
-    return SizesLost(str(last.job.case.size), size, lost == len(points))
+    return SizesLost(str(last.job.size), size, lost == len(points))
 
 
 def largest_of_each(estimates: Iterable[Outlook]) -> list[Outlook]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..devices.datasheets import Gpu, find_card
 from ..errors import UsageError
 from ..format import seconds_text, text
 from ..runfile.schema import Ceilings, DeviceFacts, Result, Run, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
-from .datasheets import Gpu, find_card
 from .model import shortest
 
 LEAST_SHARE, MOST_SHARE = 0.4, 1.2

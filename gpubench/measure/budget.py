@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import CPU, Demo, Device
-from ..devices.demo import PEAK_BYTES, PEAK_FLOPS
 from ..errors import OverBudget, TooLarge, Unmeasurable
 from ..format import seconds_text, text
 from ..runfile.schema import Case, Work
@@ -76,7 +75,7 @@ class Rates:
     def flops(self, device: Device, dtype: str) -> float:
         """FLOP/s of matrix products of this dtype."""
         if isinstance(device, Demo):
-            return PEAK_FLOPS[dtype]
+            return device.gpu.flop_per_s(dtype) or math.inf
         key = str(device), dtype
         if key not in self._flops:
             self._flops[key] = self._measured_flops(device, dtype)
@@ -85,7 +84,7 @@ class Rates:
     def bytes(self, device: Device) -> float:
         """Bytes read and written per second by a copy of 8 MB."""
         if isinstance(device, Demo):
-            return PEAK_BYTES
+            return device.gpu.value("memory") or math.inf
         key = str(device)
         if key not in self._bytes:
             self._bytes[key] = self._measured_bytes(device)

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from ..devices import CPU, Demo, Device
 from ..devices.cpu import cache_sizes, flops_allowed, highest_clock, instructions
-from ..devices.demo import LAUNCH_S, PEAK_BYTES, PEAK_FLOPS, PINNED
 from ..devices.implementations import LIBRARIES, TORCH, Implementation
+from ..devices.roofline import DISPATCH_S
 from ..errors import Unmeasurable
 from ..runfile.schema import Bandwidth, Ceilings
 from .clock import DeviceClock, repeat
@@ -60,7 +60,7 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
     measured = {}
     for device, dtypes in wanted.items():
         if isinstance(device, Demo):
-            measured[str(device)] = _declared(dtypes)
+            measured[str(device)] = _declared(device, dtypes)
             continue
         try:
             measured[str(device)] = _ceilings(device, sorted(dtypes), EFFORTS[effort])
@@ -80,11 +80,12 @@ def _products(device: Device, dtypes: list[str], clock: DeviceClock, effort: Eff
     return measured if device.accelerator else replace(measured, ways=ways, **_instruction_limit(dtypes))
 
 
-def _declared(dtypes: Iterable[str]) -> Ceilings:
-    """Those of the simulated device's model."""
-    bandwidth = tuple(Bandwidth(pattern, 1 << 30, PEAK_BYTES, "memory") for pattern in PATTERNS)
-    throughput = {dtype: PEAK_FLOPS[dtype] for dtype in dtypes if dtype in PEAK_FLOPS}
-    return Ceilings(bandwidth, throughput, LAUNCH_S, PINNED, PINNED)
+def _declared(device: Demo, dtypes: Iterable[str]) -> Ceilings:
+    """Those of the simulated card's datasheet."""
+    bytes_per_s, link = device.gpu.value("memory") or 0.0, device.gpu.value("link")
+    bandwidth = tuple(Bandwidth(pattern, 1 << 30, bytes_per_s, "memory") for pattern in PATTERNS)
+    throughput = {dtype: peak for dtype in dtypes if (peak := device.gpu.flop_per_s(dtype))}
+    return Ceilings(bandwidth, throughput, DISPATCH_S, link, link)
 
 
 def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:

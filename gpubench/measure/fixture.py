@@ -28,7 +28,7 @@ from .probes import device_time, energy, flush, latency, simulated_probes, stand
 from .session import Session
 from .state import untraced
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
-from .work import Counted, Prepared, Request, agree, count, declared, flop_counter, plain_number, require_least, watch
+from .work import Counted, Prepared, Request, agree, count, declared, plain_number, require_least, watched
 
 if TYPE_CHECKING:
     import numpy
@@ -178,6 +178,7 @@ class Gpubench(Inputs):
             home.settle()
         self._held_bytes = home.allocated_memory()
         self._peak_bytes: int | None = None
+        self._simulated: Load | None = None
         super().__init__(session, case, home)
         self.allowance, self._clock, self._benchmark = preset, clock, benchmark
         if self.library.asynchronous:
@@ -290,9 +291,13 @@ class Gpubench(Inputs):
             poison(prepared.args, prepared.kwargs)
         self.home.reset_peak_memory()
         start = self._clock()
-        result = call(*prepared.args, **prepared.kwargs)
         if isinstance(self.home, Demo):
-            call = stand_in(self.home, self._load(prepared), result)
+            with watched() as (seen, _):
+                result = call(*prepared.args, **prepared.kwargs)
+            self._simulated = self._load(prepared, seen)
+            call = stand_in(self.home, self._simulated, result)
+        else:
+            result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
@@ -319,8 +324,7 @@ class Gpubench(Inputs):
         operators: tuple[Operators, ...] = ()
         if uncounted and verified.again and prepared.work.flops:
             # Not in the first call, which may prepare what the others need.
-            counter = flop_counter()
-            with (seen := watch(counter)), counter:
+            with watched() as (seen, counter):
                 verified.again()
             require_least(prepared.work.flops, counter.get_total_flops())
             operators = seen.tally.operators()
@@ -345,9 +349,9 @@ class Gpubench(Inputs):
         record: dict[str, Any] = {"precision": self._precision()}
         if not (self.enabled and self.first):
             return record
-        if isinstance(self.home, Demo):
-            load, outputs = self._load(prepared), bare_tensors(timed.result)
-            return record | simulated_probes(self.home, load, bare_tensors(prepared.args), outputs)
+        if isinstance(self.home, Demo) and self._simulated:
+            outputs = bare_tensors(timed.result)
+            return record | simulated_probes(self.home, self._simulated, bare_tensors(prepared.args), outputs)
         single = sum(used.accelerator for used in self._clock.devices) < 2
         if self.home.accelerator:
             record |= self._device_time(verified, warm, single)
@@ -437,16 +441,18 @@ class Gpubench(Inputs):
         for process in self._benchmark.extra_info.get(KEY, {}).get("processes", ())[:1]:
             process["flags"] = [*process["flags"], to_builtins(flag)]
 
-    def _load(self, prepared: Prepared) -> Load:
-        """What a simulated device takes its time for; work that can't be counted is that of one kernel."""
+    def _load(self, prepared: Prepared, seen: Any) -> Load:
+        """What a simulated device takes its time for: the work as it was counted or declared, and the operators that
+        were seen, on tensors without data or else in the first call."""
         counted, work = prepared.counted, prepared.work
-        dtype = computed_dtype(self.case, self.home)
+        least = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
+        if counted is None and (operations := _operations(work)):
+            return Load(operations, least, 1, EIGHT_BITS)
+        dtype, (count, operators) = computed_dtype(self.case, self.home), (seen.operations, seen.tally.operators())
         if counted is not None:
-            return Load(work.flops or 0.0, counted.moved_bytes, max(1, counted.operations), dtype)
-        moved = work.bytes or sum(tensor.nbytes for tensor in bare_tensors(prepared.args, prepared.kwargs))
-        if operations := _operations(work):
-            return Load(operations, moved, 1, EIGHT_BITS)
-        return Load(work.flops or 0.0, moved, 1, dtype)
+            count, operators = counted.operations, counted.operators
+            least = least if operators else counted.moved_bytes
+        return Load(work.flops or 0.0, least, max(1, count), dtype, operators)
 
     def _devices_of(self, *values: Any, further: Iterable[Device]) -> list[Device]:
         """The devices of the tensors in these values. Raises UsageError unless the case uses or names them all.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..devices import CPU, Demo, Device, Load
-from ..devices.demo import FIRST_S, LAUNCH_S
+from ..devices.demo import FIRST_S
+from ..devices.roofline import DISPATCH_S
 from ..errors import TooLarge, Unmeasurable
 from ..runfile.schema import Transfer
 from .clock import DeviceClock, repeat
@@ -281,6 +282,6 @@ def simulated_probes(
     sizes = [sum({memory_key(t): t.nbytes for t in tensors}.values()) for tensors in (inputs, outputs)]
     copies = [device.copy_s(size, pinned) if size else None for pinned in (False, True) for size in sizes]
     return {
-        "device_s": device.busy_s(load), "launch_s": LAUNCH_S * load.operations,
+        "device_s": device.busy_s(load), "launch_s": DISPATCH_S * load.operations,
         "transfer": Transfer(sizes[0], sizes[1], *copies) if any(sizes) else None,
     }  # fmt: skip

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -154,10 +155,8 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
     args, kwargs = _pytree.tree_map(to_meta, args), _pytree.tree_map(to_meta, dict(kwargs))
     target = to_meta(call)
-    counter = flop_counter()
-    memory = watch(counter)
     try:
-        with memory, counter, torch.random.fork_rng(devices=[]):
+        with watched() as (memory, counter), torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
     except Exception:  # whatever a call does that meta tensors can't: nothing is known, and nothing lost
         return None
@@ -285,6 +284,8 @@ def watch(counter: FlopCounterMode) -> Any:
             written = {argument.name for argument in operator._schema.arguments if argument.is_out}
             read = {name: value for name, value in kwargs.items() if name not in written}
             nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
+            if operator.overloadpacket is torch.ops.aten.sort:
+                nbytes *= args[0].element_size()  # a radix sort passes over all of it for each byte of a key
             self.operations += 1
             self.moved += nbytes
             chosen = operator.overloadpacket.__name__ in CHOOSING
@@ -298,6 +299,14 @@ def watch(counter: FlopCounterMode) -> Any:
             self.now -= nbytes
 
     return Live()
+
+
+@contextmanager
+def watched() -> Iterator[tuple[Any, FlopCounterMode]]:
+    """What :func:`watch` makes, and torch's counter, of the calls made meanwhile."""
+    counter = flop_counter()
+    with (seen := watch(counter)), counter:
+        yield seen, counter
 
 
 def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -59,7 +59,7 @@ class Operators(Struct, frozen=True, gc=False):
     kind: Annotated[str, _is("product, convolution, normalisation, elementwise or other")]
     count: Annotated[Count, _is("how many")]
     flops: Annotated[Amount, _is("floating-point operations that torch counts")]
-    bytes: Annotated[Amount, _is("bytes read and written, each tensor once for each operator")]
+    bytes: Annotated[Amount, _is("bytes read and written; by a sort, once for each byte of a key")]
 
 
 class Work(Struct, frozen=True, gc=False):

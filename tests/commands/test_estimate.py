@@ -11,8 +11,13 @@ import pytest
 import records
 
 from gpubench.commands.cli import main
-from gpubench.commands.estimate import cards_named, show_estimates
+from gpubench.commands.estimate import cards_named, estimates_of, show_estimates
 from gpubench.commands.run import what_a_gpu_could_bring
+from gpubench.devices.roofline import held_shares
+from gpubench.estimate.outlook import jobs_of
+from gpubench.estimate.picture import figure_of
+from gpubench.report.charts.theme import colour
+from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
 
@@ -98,18 +103,19 @@ def test_the_size_below_which_no_gpu_can_win_is_the_largest_that_it_lost(run, ca
 def test_the_table_shows_the_largest_sizes_and_all_of_those_asked_for(run, capsys):
     assert main(["estimate", run, "--gpu", "T4"]) == 0
     shown = capsys.readouterr().out
-    assert "Estimated, not measured" in shown
     assert "n ≤ 16" in shown
-    assert "a.mm[float32-n=1024]" not in shown
-    assert main(["estimate", run, "--gpu", "T4", "-k", "a.mm"]) == 0
-    assert "a.mm[float32-n=1024]" in capsys.readouterr().out
+    assert "a.mm float32, n=4096" in shown
+    assert "NumPy" in shown
+    assert "n=1024" not in shown
+    assert main(["estimate", run, "--gpu", "T4", "-k", "a.mm float32, n=1024"]) == 0
+    assert "a.mm float32, n=1024" in capsys.readouterr().out
 
 
 def test_markdown_and_prices(run, tmp_path, capsys):
     out = tmp_path / "estimate.md"
     assert main(["estimate", run, "--gpu", "T4", "--price", "t4=0.36", "--price", "cpu=3.6", "-o", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
-    (line,) = [line for line in text.splitlines() if line.startswith("| a.mm[float32-n=4096] (numpy)")]
+    (line,) = [line for line in text.splitlines() if "n=4096" in line]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert float(cells[-1].replace(",", "")) == pytest.approx(1000)  # a second at 3.60 an hour, a million times
     assert float(cells[-2]) == pytest.approx(1e6 * 2 * 4096**3 / 8.141e12 / 1.1 / 3600 * 0.36, rel=0.01)
@@ -127,6 +133,17 @@ def test_a_measured_run_of_a_card_gives_its_times_and_for_the_rest_its_peaks(tmp
     assert float(both["probably_low"]) <= float(both["at_most"]) <= float(both["probably_high"])
     assert (alone["status"], alone["verdict"]) == ("modelled", "perhaps")
     assert float(alone["shortest_s"]) == pytest.approx(2 * 2048**3 / (5e13 * 1.02) / 1.3)
+
+
+def test_what_a_simulated_gpu_took_is_modelled(tmp_path, capsys):
+    (tmp_path / "cpu.json").write_text(json.dumps(records.cpu_run()))
+    made = records.gpu_run()
+    devices = made["machine_info"]["gpubench"]["devices"]
+    made["machine_info"]["gpubench"]["devices"] = [each | {"simulated": each["name"] != "cpu"} for each in devices]
+    (tmp_path / "gpu.json").write_text(json.dumps(made))
+    rows = rows_of(capsys, str(tmp_path / "cpu.json"), "--gpu", str(tmp_path / "gpu.json"))
+    assert {row["status"] for row in rows} == {"modelled"}
+    assert {row["gpu"] for row in rows} == {"Synthetic H-GPU (simulated)"}
 
 
 def test_a_card_of_ones_own(run, tmp_path, capsys):
@@ -153,6 +170,8 @@ def test_a_card_of_ones_own(run, tmp_path, capsys):
         (["RUN", "--gpu", "L4", "-k", "nowhere"], "no benchmark matches"),
         (["RUN", "--gpu", "L4", "-o", "estimate.txt"], "choose a --format"),
         (["RUN", "--gpu", "L4", "--cards", "RUN"], "no table of cards"),
+        (["RUN", "--gpu", "L4", "-o", "estimate.svg"], "three benchmarks"),
+        (["RUN", "--gpu", "L4", "--gpu=T4", "--gpu=P4", "--gpu=A10", "-o", "out.png"], "3 GPUs at most"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(run, capsys, words, said):
@@ -177,20 +196,113 @@ def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines
 def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
     show_estimates(read(run), cards_named(["L4", "L4"]))
     shown = capsys.readouterr().out
-    assert shown.count("L4, 6 benchmarks") == 1
-    assert "a.mm[float32-n=1024]" in shown
+    assert shown.count("L4 (modelled), 6 benchmarks") == 1
+    assert "a.mm float32, n=1024" in shown
     assert main(["time", "1 + 1", "--gpu=L5"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("gpubench time: unknown GPU 'L5'")
 
 
-def test_an_estimate_is_no_results_file(run, tmp_path, capsys):
-    out = tmp_path / "estimate.json"
-    assert main(["estimate", run, "--gpu", "L4", "-o", str(out)]) == 0
-    for words in (["show", str(out)], ["report", str(out), "-o", str(tmp_path / "out")], ["compare", run, str(out)]):
-        assert main(words) == 2, words
-    assert "estimate.json" in capsys.readouterr().err
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown"])
+def test_every_form_says_that_it_is_modelled_and_how_often_it_held(run, capsys, form):
+    assert main(["estimate", run, "--gpu", "L4", "--format", form]) == 0
+    text = capsys.readouterr().out
+    assert "modelled" in text
+    low, high = held_shares()["products"]
+    assert (f"{low:.0%} to {high:.0%} of products" in text) == (form in ("table", "markdown"))
+
+
+def test_an_estimate_is_no_results_file_and_mixes_with_none(run, tmp_path, capsys):
+    for suffix in (".json", ".csv"):
+        out = tmp_path / f"estimate{suffix}"
+        assert main(["estimate", run, "--gpu", "L4", "-o", str(out)]) == 0
+        to = ["-o", str(tmp_path / "new")]
+        for words in (
+            ["show", out], ["report", run, out, *to], ["compare", run, out], ["compare", out, run],
+            ["merge", run, out, *to], ["export", out, "--to", "csv"], ["estimate", out, "--gpu", "L4"],
+            ["estimate", run, "--gpu", out],
+        ):  # fmt: skip
+            capsys.readouterr()
+            assert main(list(map(str, words))) == 2, words
+            assert out.name in capsys.readouterr().err, words
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_fastest_form_counts_where_it_does_the_same_job(tmp_path, capsys):
+    def add(form, seconds, kind, implementation="torch"):
+        made = Case(f"{kind or 'mine'}.add", "cpu", "float32", {"n": 10**7, "form": form}, size="n", kind=kind,
+                    implementation=implementation, devices=("cpu",))  # fmt: skip
+        return records.benchmark(made, seconds, work={"flops": 1e7, "bytes": 1.2e8})
+
+    def shown(kind):
+        times = {"allocating": 1e-2, "out": 4e-3, "inplace": 2e-3}
+        rows = [add(form, seconds, kind) for form, seconds in times.items()]
+        rows += [add("out", 3e-3, kind, "numpy")]
+        (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+        return {row["id"]: float(row["cpu_s"]) for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")}
+
+    assert list(shown("elementwise").values()) == pytest.approx([3e-3, 3e-3, 2e-3])
+    assert list(shown("").values()) == pytest.approx([1e-2, 3e-3, 2e-3])  # what a form is in one's own, nobody knows
+
+
+def test_sizes_need_not_be_declared(tmp_path, capsys):
+    rows = []
+    for n, seconds in ((8, 1e-6), (16, 1.5e-6), (1024, 2e-2)):
+        own = Case("mine.work", "cpu", "float32", {"rows": n}, devices=("cpu",))
+        rows.append(records.benchmark(own, seconds, work={"flops": 2.0 * n**3, "bytes": 12.0 * n * n}))
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    assert main(["estimate", str(tmp_path), "--gpu", "T4", "--format", "json"]) == 0
+    (lost,) = json.loads(capsys.readouterr().out)["cannot_win_at"]
+    assert (lost["name"], lost["size"]) == ("rows", 16)
+
+
+# The picture ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three products of different names."""
+    rows = [product(4096, 1.0), product(2048, 0.1), product(1024, 2e-2)]
+    for row, name in zip(rows, ("a.mm", "b.mm", "c.mm"), strict=True):
+        row["extra_info"]["gpubench"]["workload"] = name
+    path = tmp_path / "three.json"
+    path.write_text(json.dumps(records.run_file(rows)))
+    return str(path)
+
+
+def drawn(tmp_path, *words):
+    out = tmp_path / "estimate.svg"
+    assert main(["estimate", *words, "-o", str(out)]) == 0
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("gpus", [["L4"], ["L4", "H100 SXM"]])
+def test_the_picture_has_a_hatched_bar_and_a_tick_for_each_estimate(three, tmp_path, gpus):
+    (figure,) = [figure_of_run(three, gpus)]
+    marks = [mark for entry in figure.chart.entries for mark in entry.marks]
+    assert len(marks) == 3 * len(gpus)
+    assert all(mark.modelled and mark.low < mark.high < mark.value for mark in marks)
+    words = [word for gpu in gpus for word in ("--gpu", gpu)]
+    svg = drawn(tmp_path, three, *words)
+    assert svg.count("url(#") - svg.count('clip-path="url(#') >= 3 * len(gpus) + 1  # and in the legend
+    assert "Modelled speedup of " + " and ".join(gpus) in svg
+    assert "Not measured" in svg
+    assert colour("dark", "page") in drawn(tmp_path, three, *words, "--theme", "dark")
+
+
+def figure_of_run(path, gpus):
+    run = read(path)
+    return figure_of(Study([run]), estimates_of(jobs_of(run), cards_named(gpus)))
+
+
+def test_what_another_machine_measured_is_not_hatched(tmp_path):
+    (tmp_path / "cpu.json").write_text(json.dumps(records.cpu_run()))
+    (tmp_path / "gpu.json").write_text(json.dumps(records.gpu_run()))
+    figure = figure_of_run(tmp_path / "cpu.json", [str(tmp_path / "gpu.json")])
+    by_status = {mark.modelled for entry in figure.chart.entries for mark in entry.marks}
+    assert by_status == {False}
+    assert "Modelled" not in figure.title
 
 
 def test_it_needs_neither_torch_nor_pandas(run):
@@ -201,3 +313,23 @@ def test_it_needs_neither_torch_nor_pandas(run):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):
+    plain = Case("mine.plain", "", implementation="", variant="", regime="", cache="")
+    sort = [{"kind": "other", "count": 1, "flops": 0, "bytes": 1e9}]
+    rows = [
+        records.benchmark(plain, 1.0),
+        records.benchmark(case("time.len(a)"), 1.0),
+        records.benchmark(case("b.c"), 1.0),
+    ]
+    rows += [records.benchmark(case("irregular.sort"), 1.0, work={"bytes": 1e9, "operators": sort})]
+    (tmp_path / "run.json").write_text(json.dumps(records.run_file(rows)))
+    notes = [row["note"] for row in rows_of(capsys, str(tmp_path), "--gpu", "L4")]
+    for note, word in zip(
+        notes, ("instead of benchmark", "PyTorch counts none", "give flops=", "learned"), strict=True
+    ):
+        assert word in note
+    assert main(["estimate", str(tmp_path), "--gpu", "L4"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("nknown in 1 benchmark: ") == 4

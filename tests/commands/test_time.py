@@ -130,8 +130,15 @@ SMOKE = ("--preset=smoke", "--no-ceilings", "--device=cpu")
 
 def test_measures_keeps_the_results_and_draws(tmp_path):
     words = ["a @ b", "torch.mm(a, b)", "--setup=a, b = randn(n, n), randn(n, n)", "--size=n=8..32"]
-    done = gpubench("time", *words, *SMOKE, "--processes=2", "-o", "mine.json", "--chart=c.svg", cwd=tmp_path)
+    done = gpubench(
+        "time", *words, *SMOKE, "--processes=2", "-o", "mine.json", "--chart=c.svg", "--gpu=L4", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
+    assert "L4 (modelled), 6 benchmarks" in done.stdout
+    estimated = [
+        line for line in done.stdout.splitlines() if line.startswith(("a @ b float32, n=", "torch.mm(a, b) f"))
+    ]
+    assert len(estimated) == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.svg", "mine.json"], done.stderr
     run = read(tmp_path / "mine.json")
     assert {(each.workload, each.params["n"], each.size) for each in run.results} == {

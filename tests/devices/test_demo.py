@@ -13,23 +13,15 @@ from matplotlib.figure import Figure
 import gpubench
 from gpubench.commands.notebook import magic
 from gpubench.devices import Demo, Load, find_device, kinds, present, select
-from gpubench.devices.demo import (
-    COPY_S,
-    EIGHT_BITS,
-    KERNEL_S,
-    LAUNCH_S,
-    PAGEABLE,
-    PEAK_BYTES,
-    PEAK_FLOPS,
-    PEAK_OPERATIONS,
-    PINNED,
-    REACHED,
-    WAIT_S,
-)
+from gpubench.devices.datasheets import read_cards
+from gpubench.devices.demo import COPY_S, EIGHT_BITS, LINK_SHARE, PAGEABLE, USUAL, WAIT_S
+from gpubench.devices.roofline import DISPATCH_S, LEAST_KERNEL_S, middle_s
+from gpubench.errors import UsageError
+from gpubench.estimate.model import Likely, likely, shortest
 from gpubench.report.charts.pictures import render
 from gpubench.report.results import Results
 from gpubench.runfile.reader import read
-from gpubench.runfile.schema import Case
+from gpubench.runfile.schema import Case, Operators, Work
 from gpubench.testing import VirtualMachine
 
 
@@ -52,18 +44,41 @@ def test_its_clock_passes_as_work_is_launched_and_waited_for():
     assert again.time_s == first.time_s  # the same in every run
 
 
-@pytest.mark.parametrize(
-    ("load", "seconds"),
-    [
-        (Load(1e12, 1e6, 1, "float32"), 1e12 / PEAK_FLOPS["float32"] / REACHED),
-        (Load(1e12, 1e6, 1, "bfloat16"), 1e12 / PEAK_FLOPS["bfloat16"] / REACHED),
-        (Load(1.0, 1e9, 1, "float32"), 1e9 / PEAK_BYTES / REACHED),
-        (Load(1.0, 1.0, 7, "float32"), 7 * KERNEL_S),
-        (Load(1e12, 1e6, 1, EIGHT_BITS), 1e12 / PEAK_OPERATIONS / REACHED),
-    ],
-)
-def test_a_call_takes_the_longer_of_flops_bytes_and_kernels(load, seconds):
-    assert Demo().busy_s(load) == seconds
+CARD = read_cards()[0][USUAL]
+
+
+def test_each_card_of_the_table_is_a_device():
+    choice = find_device("demo:h100 sxm")
+    assert (choice.name, choice.device.label) == ("demo:H100-SXM", "Simulated H100 SXM")
+    assert find_device(choice.name).device == choice.device == Demo(card="H100 SXM")
+    assert Demo().gpu == CARD
+    assert Demo(card="T4").lacks("bfloat16") == "bfloat16 does not exist on demo:T4"
+    assert Demo(card="L4").lacks("bfloat16") is None
+    with pytest.raises(UsageError, match="did you mean H100 SXM"):
+        find_device("demo:H100")
+    with pytest.raises(UsageError, match="lacks its power limit"):
+        find_device("demo:A10")
+
+
+OPERATORS = (Operators("product", 2, 2e12, 2e9), Operators("elementwise", 40, 0.0, 4e10))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["L4", "H100 SXM", "RTX 4090"])
+def test_a_call_takes_what_an_estimate_calls_likely(name, dtype):
+    work = Work(2e12, 1e9, operators=OPERATORS)
+    device = Demo(card=name)
+    seconds, guess = device.busy_s(Load(2e12, 1e9, 42, dtype, OPERATORS)), likely(work, dtype, device.gpu)
+    assert isinstance(guess, Likely)
+    assert shortest(work, dtype, device.gpu).seconds < guess.low_s < seconds < guess.high_s
+    assert seconds == pytest.approx(guess.middle_s)
+
+
+def test_a_call_takes_no_less_than_its_kernels_and_its_sums():
+    assert Demo().busy_s(Load(1.0, 1.0, 7, "float32")) == 7 * LEAST_KERNEL_S
+    sums_s = middle_s("product", 1e12, 1e6, "float32", CARD)
+    assert Demo().busy_s(Load(1e12, 1e6, 1, "float32", (Operators("other", 1, 0.0, 1e6),))) == sums_s
+    assert Demo().busy_s(Load(1e12, 1e6, 1, EIGHT_BITS)) == middle_s("product", 5e11, 1e6, "float16", CARD)
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +91,16 @@ def test_times_copies_and_peaks_are_those_of_the_model(results):
     rows = {(row["device"], row["n"]): row for row in results.df.to_dict("records")}
     assert {row["status"] for row in rows.values()} == {"ok"}
     large, small = rows["demo", 2048], rows["demo", 64]
-    assert large["time_s"] == pytest.approx(2 * 2048**3 / PEAK_FLOPS["float32"] / REACHED, rel=0.1)
-    assert large["utilisation"] == pytest.approx(REACHED, rel=0.1)
-    assert small["time_s"] == pytest.approx(LAUNCH_S, rel=0.5)
+    seconds = middle_s("product", 2 * 2048**3, 3 * 4 * 2048**2, "float32", CARD)
+    assert large["time_s"] == pytest.approx(seconds, rel=0.1)
+    assert large["utilisation"] == pytest.approx(2 * 2048**3 / seconds / CARD.flop_per_s("float32"), rel=0.1)
+    assert small["time_s"] == pytest.approx(DISPATCH_S, rel=0.5)
     nbytes = 2 * 4 * 2048**2
     assert large["copy_in_s"] == pytest.approx(COPY_S + nbytes / PAGEABLE)
-    assert large["copy_in_pinned_s"] == pytest.approx(COPY_S + nbytes / PINNED)
+    assert large["copy_in_pinned_s"] == pytest.approx(COPY_S + nbytes / (LINK_SHARE * CARD.value("link")))
     assert {row["check"] for (_, n), row in rows.items() if n < 2048} == {"passed"}  # a busy CPU skips the largest
     assert large["flop_per_s"] == pytest.approx(2 * 2048**3 / large["time_s"])
-    assert large["launch_s"] == LAUNCH_S
+    assert large["launch_s"] == DISPATCH_S
 
 
 def test_every_screen_says_that_it_is_simulated(results):
@@ -117,7 +133,7 @@ def test_a_network_and_autograd_are_simulated_operation_by_operation():
     setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
     (row,) = magic(f"--preset smoke --no-ceilings --no-check --device demo {setup}", "net(x)", {}).df.to_dict("records")
     assert row["status"] == "ok", row["reason"]
-    assert row["time_s"] == pytest.approx(9 * LAUNCH_S, rel=0.3)
+    assert row["time_s"] == pytest.approx(9 * DISPATCH_S, rel=0.3)
     assert row["check"].startswith("unchecked")
     (row,) = magic("--preset smoke --no-ceilings --device demo a.tolist()", None, {"a": torch.ones(9)}).df.to_dict(
         "records"
@@ -165,9 +181,10 @@ def test_work_that_is_not_counted_is_simulated_as_it_is_declared(tmp_path):
     done = command(*run, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     flops, nbytes, operations, items = read(tmp_path / "out" / "run.json").results
-    expected = 1e12 / PEAK_FLOPS["float32"], 1e10 / PEAK_BYTES, 1e12 / PEAK_OPERATIONS
+    moved, product = middle_s("elementwise", 0.0, 1e10, "float32", CARD), ("product", 1e12, 32, "float32", CARD)
+    expected = middle_s(*product), moved, middle_s("product", 5e11, 32, "float16", CARD)
     for result, seconds in zip((flops, nbytes, operations), expected, strict=True):
-        assert result.times.median_s == pytest.approx(seconds / REACHED, rel=0.05)
+        assert result.times.median_s == pytest.approx(seconds, rel=0.05)
     assert items.status == "skipped"
     assert items.reason.endswith("on meta tensors, or flops= or nbytes=")
 
@@ -183,3 +200,48 @@ def test_attention_and_products_of_8_bits_run_on_it(tmp_path):
     assert {result.status: result.reason for result in results} == {"ok": None}
     by_kernel = {result.params.get("backend"): result for result in results if result.dtype == "float32"}
     assert by_kernel["math"].times.median_s > 2 * by_kernel["flash"].times.median_s  # several kernels, and not one
+
+
+CONTRADICTIONS = """
+import torch
+from torch import nn
+
+def step(gpubench, part):
+    network = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+    x = torch.randn(4096, 256)
+
+    def forward():
+        return network(x).square().mean()
+
+    def backward():
+        optimizer.zero_grad()
+        loss = forward()
+        loss.backward()
+        return loss
+
+    def whole():
+        loss = backward()
+        optimizer.step()
+        return loss
+
+    gpubench({"forward": forward, "backward": backward, "step": whole}[part], check=False, flops=1e9)
+
+def test_forward(gpubench): step(gpubench, "forward")
+def test_backward(gpubench): step(gpubench, "backward")
+def test_step(gpubench): step(gpubench, "step")
+def test_copy(gpubench): gpubench(torch.clone, gpubench.randn(10**6))
+def test_sort(gpubench): gpubench(torch.sort, gpubench.randn(10**6))
+"""
+
+
+def test_the_model_does_not_contradict_itself(tmp_path):
+    """A step takes longer than its backward pass, and that than its forward pass; a sort than several passes."""
+    (tmp_path / "test_contradictions.py").write_text(CONTRADICTIONS)
+    run = ["run", "test_contradictions.py", "--device=demo", "--preset=smoke", "--no-ceilings", "--charts=none"]
+    done = command(*run, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    times = {each.workload: each.times.median_s for each in read(tmp_path / "out" / "run.json").results}
+    forward, backward, step, copied, sorted_ = times.values()
+    assert 1.5 * forward < backward < step
+    assert sorted_ > 4 * copied

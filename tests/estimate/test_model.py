@@ -4,18 +4,10 @@ import math
 
 import pytest
 
+from gpubench.devices.datasheets import Figures, Gpu, Sourced, find_card, read_cards
+from gpubench.devices.roofline import Factor, learned_factors, memory_s
 from gpubench.errors import UsageError
-from gpubench.estimate.datasheets import Figures, Gpu, Sourced, find_card, read_cards
-from gpubench.estimate.model import (
-    LEAST_CALL_S,
-    SAFETY,
-    Factor,
-    Likely,
-    learned_factors,
-    likely,
-    memory_s,
-    shortest,
-)
+from gpubench.estimate.model import LEAST_CALL_S, SAFETY, Likely, likely, shortest
 from gpubench.runfile.schema import Operators, Work
 
 CARD = {"float32": 1e13, "half": 1e14, "float64": 5e11, "memory": 1e12, "cache": 1e7, "watt": 100.0, "link": 1e10}
@@ -130,6 +122,13 @@ def test_the_shipped_factors_are_intervals_around_a_middle_that_no_card_beats():
         assert factor.middle(1.0, math.log(1e11)) >= 1
 
 
+def test_of_a_dtype_that_a_card_emulates_nothing_is_probable():
+    work = Work(flops=1e13, bytes=1e9)
+    t4 = read_cards()[0]["T4"]
+    assert isinstance(likely(work, "float16", t4), Likely)
+    assert likely(work, "bfloat16", t4) == "the T4 emulates bfloat16"
+
+
 # Cards ----------------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +152,16 @@ def test_cards_are_found_as_people_write_them(typed, meant):
     assert find_card(typed, read_cards()[0]).name == meant
 
 
-@pytest.mark.parametrize(("typed", "near"), [("h100", "H100 SXM"), ("RTX4080", "RTX 40"), ("A100", "A100 80GB")])
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("h100", "H100 SXM"),
+        ("RTX4080", "RTX 40"),
+        ("A100", "A100 80GB"),
+        ("H100 NVL", "H100 SXM or H100 PCIe"),
+        ("NVIDIA L4 24GB", "L4"),
+    ],
+)
 def test_a_near_miss_gets_a_suggestion(typed, near):
     with pytest.raises(UsageError, match=near):
         find_card(typed, read_cards()[0])

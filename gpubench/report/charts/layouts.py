@@ -232,7 +232,8 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowMark:
-    """A value with its interval; ``hollow`` is a second value on the same line. No ``value``: only ``words``."""
+    """A value with its interval; ``hollow`` is a second value on the same line. No ``value``: only ``words``. A
+    ``modelled`` value is a limit, drawn as a tick, its interval hatched."""
 
     value: float | None
     role: str
@@ -240,6 +241,7 @@ class RowMark:
     low: float | None = None
     high: float | None = None
     hollow: float | None = None
+    modelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,12 +368,17 @@ def _draw_mark(page: Page, axes: Axes, mark: RowMark, y: float, limits: tuple[fl
     ink, ends = page.ink(mark.role), [mark.value, mark.hollow or 0.0]
     if mark.low is not None and mark.high is not None:
         bar = [min(max(end, limits[0]), limits[1]) for end in (mark.low, mark.high)]
-        axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
+        if mark.modelled:
+            axes.barh([y], [bar[1] - bar[0]], height=9, left=bar[0], **page.hatched(mark.role), zorder=4)
+        else:
+            axes.plot(bar, [y] * 2, linewidth=4, alpha=0.35, color=ink, zorder=4, solid_capstyle="butt")
         ends += bar
     if mark.hollow is not None:
         axes.plot([mark.hollow, mark.value], [y] * 2, linewidth=1.4, alpha=0.6, color=ink, zorder=3)
         page.mark(axes, mark.hollow, y, mark.role, hollow=True)
-    if limits[0]:
+    if mark.modelled:
+        axes.plot([mark.value], [y], "|", markersize=11, markeredgewidth=2.2, color=ink, zorder=6)
+    elif limits[0]:
         page.mark(axes, mark.value, y, mark.role)
     else:
         axes.barh([y], [mark.value], height=11, color=ink, zorder=3)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
@@ -37,7 +38,7 @@ CALL_UNIT = "calls"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of a legend; ``role``: colour and shape; ``look``: line, rule, dashed, mark, hollow, tick or bar."""
+    """In a legend. ``role``: colour and shape; ``look``: line, rule, dashed, mark, hollow, tick, bar or hatched."""
 
     label: str
     role: str
@@ -161,7 +162,18 @@ class Page:
         how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
         axes.plot([x], [y], marker=MARK_SHAPES.get(role, "o"), linestyle="", **how)
 
+    def hatched(self, role: str) -> dict[str, Any]:
+        """How a bar looks whose value comes from a model."""
+        return {"facecolor": self.ink("page"), "edgecolor": self.ink(role), "hatch": "//////", "linewidth": 1.0}
+
     def _legend(self, key: Key, x: float, y: float) -> None:
+        if key.look == "hatched":
+            left, bottom, width, height = self._box(x, 24, y - 9.5, y - 0.5)
+            place = self.canvas.transFigure
+            bar = Rectangle((left, bottom), width, height, transform=place, **self.hatched(key.role))
+            self.canvas.add_artist(bar)
+            self.text(x + 30, y, key.label, NORMAL, "text")
+            return
         x_at, y_at = [(x + at) / self.width for at in (0, 12, 24)], [1 - (y - 5) / self.height] * 3
         line = Line2D(
             x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",

@@ -42,12 +42,14 @@ class Figures(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; the
-    figures of one that is ``measured`` are the peaks that a run reached."""
+    """A GPU. One that ``beats_datasheet`` clocks above the boost that its datasheet counts with, as GeForce do; dtypes
+    that it ``emulates`` have no units of their own; the figures of one that is ``measured`` are the peaks that a run
+    reached."""
 
     figures: Figures
     aliases: tuple[str, ...] = ()
     beats_datasheet: bool = False
+    emulates: tuple[str, ...] = ()
     measured: bool = False
     name: str = ""
 
@@ -92,7 +94,8 @@ def find_card(name: str, cards: Mapping[str, Gpu]) -> Gpu:
     known = {_plain(each): card for card in cards.values() for each in (card.name, *card.aliases)}
     if (plain := _plain(name)) in known:
         return known[plain]
-    part = [card.name for key, card in known.items() if plain and plain in key]
+    model = next((word for word in re.findall(r"[a-z0-9]+", name.lower()) if re.search(r"\d", word)), plain)
+    part = [card.name for key, card in known.items() if model and key.startswith((plain or model, model))]
     near = part or [known[key].name for key in difflib.get_close_matches(plain, known, n=3, cutoff=0.6)]
     meant = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "gpubench estimate --list shows all"
     raise UsageError(f"unknown GPU {name!r}: {meant}")
