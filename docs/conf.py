@@ -48,7 +48,7 @@ html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]
 templates_path = ["site/templates"]
 html_additional_pages = {"index": "start.html"}  # the address of the site leads to the front page
-pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+pygments_style, pygments_dark_style = "github-light-high-contrast", "github-dark-high-contrast"
 
 
 def add_dark_pictures(app: Sphinx, doctree: nodes.document) -> None:
@@ -61,6 +61,7 @@ def add_dark_pictures(app: Sphinx, doctree: nodes.document) -> None:
             made.write_bytes(recoloured(path.read_bytes(), DARK))
             dark = light.deepcopy()
             dark["uri"] = "/" + os.path.relpath(made, app.srcdir)
+            light["width"] = dark["width"] = "100%"  # the theme makes it a link to the picture by itself
             light["classes"].append("only-light")
             dark["classes"].append("only-dark")
             light.parent.insert(light.parent.index(light) + 1, dark)
@@ -76,7 +77,16 @@ def link_to_repository(app: Sphinx, doctree: nodes.document) -> None:
 def install_from_repository(app: Sphinx, name: str, source: list[str]) -> None:
     """The front page's first command needs no checkout where the repository's address is known."""
     if name == root_doc and REPOSITORY:
-        source[0] = source[0].replace("pip install . ", f"pip install git+{REPOSITORY} ")
+        source[0] = source[0].replace(", in a checkout", "").replace("install .", f"install git+{REPOSITORY}")
+
+
+def complete_for_keyboards(app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """What an accessibility checker misses in the theme: the level of the navigation's headings, and code that is wider
+    than the page can be scrolled without a mouse."""
+    navigation = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = navigation.replace('role="heading"', 'role="heading" aria-level="2"')
+    if "body" in context:
+        context["body"] = context["body"].replace("<pre>", '<pre tabindex="0">')
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -84,4 +94,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", install_from_repository)
     app.connect("doctree-read", add_dark_pictures, priority=400)  # before pictures and files are collected
     app.connect("doctree-read", link_to_repository, priority=400)
+    app.connect("html-page-context", complete_for_keyboards, priority=900)  # after the theme
     return {"parallel_read_safe": True}
