@@ -25,7 +25,7 @@ from gpubench.version import __version__  # noqa: E402
 REPOSITORY = "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ) if "GITHUB_REPOSITORY" in os.environ else ""
 """Known where a workflow builds the site. Elsewhere scripts that a page names are copied into the site."""
 
-project, author = "gpubench", "The gpubench developers"
+project, copyright = "gpubench", "The gpubench developers"
 version = release = __version__
 html_title = "gpubench"
 root_doc = "docs/index"
@@ -43,6 +43,8 @@ autodoc_default_options = {"exclude-members": "__init__, __new__"}  # nobody con
 autodoc_member_order = "bysource"
 
 html_theme = "furo"
+html_theme_options = {"light_css_variables": {"color-code-background": "#f4f6f8"}}
+html_search_scorer = "site/scorer.js"
 html_copy_source = False
 html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]
