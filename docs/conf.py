@@ -1,8 +1,8 @@
 """The documentation site: ``tox run -e docs``, and why it is made this way.
 
-Sphinx reads the pages as they lie in the repository, from its root, so that a link works here as on GitHub: to a page of
-results, to the contributing guide, to a script. It writes plain files that fetch nothing from elsewhere, and its search
-works without a server.
+Sphinx reads the pages as they lie in the repository, from its root, so that a link works here as on GitHub: to a page
+of results, to the contributing guide, to a script. It writes plain files that fetch nothing from elsewhere, and its
+search works without a server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ sys.path.insert(0, str(ROOT))
 from gpubench.report.charts.theme import DARK, recoloured  # noqa: E402
 from gpubench.version import __version__  # noqa: E402
 
-REPOSITORY = "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ) if "GITHUB_REPOSITORY" in os.environ else ""
+REPOSITORY = (
+    "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}".format_map(os.environ) if "GITHUB_REPOSITORY" in os.environ else ""
+)
 """Known where a workflow builds the site. Elsewhere scripts that a page names are copied into the site."""
 
 project, copyright = "gpubench", "The gpubench developers"
@@ -44,7 +46,7 @@ autodoc_member_order = "bysource"
 
 html_theme = "furo"
 html_theme_options = {"light_css_variables": {"color-code-background": "#f4f6f8"}}
-html_search_scorer = "site/scorer.js"
+html_search_scorer = str(ROOT / "docs/site/scorer.js")
 html_copy_source = False
 html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]

@@ -1,5 +1,5 @@
 /* Which results of a search come first: a page or heading that is called so, and pages for users before those for us. */
-const Scorer = {
+var Scorer = {
   score: ([page, , , , score, , kind]) =>
     score + 20 * (kind === "title") - 8 * /^(CHANGELOG|CONTRIBUTING|docs\/architecture|results\/)/.test(page),
   objNameMatch: 11,

@@ -221,7 +221,7 @@ class Gpubench(Inputs):
         - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
         - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
 
-        Raises :class:`~gpubench.errors.UsageError` for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
+        Raises UsageError for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
         self.called = True
