@@ -59,7 +59,7 @@ def add_dark_pictures(app: Sphinx, doctree: nodes.document) -> None:
     """Beside each of our pictures the same one for a dark page; the theme shows one of them."""
     for light in list(doctree.findall(nodes.image)):
         path = Path(app.env.relfn2path(light["uri"])[1])
-        if path.suffix == ".svg":
+        if path.suffix == ".svg" and path.exists():
             made = Path(app.doctreedir, "dark", path.relative_to(ROOT)).with_stem(f"{path.stem}-dark")
             made.parent.mkdir(parents=True, exist_ok=True)
             made.write_bytes(recoloured(path.read_bytes(), DARK))
