@@ -45,7 +45,7 @@ autodoc_default_options = {"exclude-members": "__init__, __new__"}  # nobody con
 autodoc_member_order = "bysource"
 
 html_theme = "furo"
-html_theme_options = {"light_css_variables": {"color-code-background": "#f4f6f8"}}
+html_use_index = html_domain_indices = False
 html_search_scorer = str(ROOT / "docs/site/scorer.js")
 html_copy_source = False
 html_static_path = ["site/site.css"]
