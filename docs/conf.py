@@ -8,6 +8,7 @@ search works without a server.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,12 @@ def install_from_repository(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def complete_for_keyboards(app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """What an accessibility checker misses in the theme: the level of the navigation's headings, and code that is wider
-    than the page can be scrolled without a mouse."""
+    """What an accessibility checker misses in the theme: the level of the navigation's headings, and that code and
+    tables that are wider than the page can be scrolled without a mouse."""
     navigation = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = navigation.replace('role="heading"', 'role="heading" aria-level="2"')
     if "body" in context:
-        context["body"] = context["body"].replace("<pre>", '<pre tabindex="0">')
+        context["body"] = re.sub(r'<(pre(?=>)|div(?= class="table-wrapper))', r'<\1 tabindex="0"', context["body"])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
