@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown")
+EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown", "badge")
 CARD = "card"
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -33,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     add_expression(parser)
     formats = (
-        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a table"
-        " with one row for each workload; card: a results file fit to be published, without single rounds"
+        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, markdown: a table"
+        " with one row for each workload, badge: one figure for shields.io, that of -k or the first of the answer, or"
+        " card: a results file fit to be published, without single rounds"
     )
     add("--to", choices=(*EXPORT_FORMATS, CARD), required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -72,6 +73,8 @@ def exported(study: Study, to: str) -> str:
         return _json([_action_entry(name, row) for name, row in _measured(study)])
     if to == "bmf":
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
+    if to == "badge":
+        return _json(_badge(study))
     if to == "csv":
         return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
     shown = tables.overview(study)
@@ -113,6 +116,30 @@ def _latency(row: Measured) -> dict[str, float]:
     ends = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     values = {"value": row.time_s, "lower_value": ends[0], "upper_value": ends[1]}
     return {name: seconds * 1e9 for name, seconds in values.items()}
+
+
+def _badge(study: Study) -> dict[str, Any]:
+    """For an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one benchmark. Raises
+    UsageError for times that mean nothing, and for those of a model."""
+    from ..report import words
+    from ..report.answer import Answer, Concern
+
+    answer = Answer(study)
+    for warning in answer.warnings:
+        if warning.what in (Concern.SMOKE, Concern.SIMULATED):
+            raise UsageError(f"no badge can be made of these results: {warning}")
+    shown = next((row.typical for card in answer.cards for row in card.rows if row.typical), None)
+    if shown:
+        label = f"{words.benchmark(shown.other.result)}: {study.names.of(shown.other)} vs {study.names.of(shown.base)}"
+        value, doubtful = words.speedup(shown), shown.noisy
+    elif answer.times:
+        row = answer.times[0]
+        label, doubtful = f"{words.benchmark(row.result)}: {study.names.of(row)}", bool(row.flags)
+        value = ", ".join(filter(None, [words.time(row), words.throughput(row)]))
+    else:
+        raise UsageError("no badge can be made of these results: nothing was measured, or all of it is too noisy")
+    colour = "lightgrey" if doubtful else "blue"
+    return {"schemaVersion": 1, "label": label, "message": value, "color": colour}
 
 
 def _measured(study: Study) -> Iterator[tuple[str, Measured]]:

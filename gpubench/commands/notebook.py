@@ -47,7 +47,7 @@ _USAGE = 4
 
 
 def load(*paths: str | os.PathLike[str]) -> Results:
-    """Results files, or folders of them, for a script or a notebook: see :class:`gpubench.report.results.Results`.
+    """Results files, or folders of them, for a script or a notebook: see :class:`gpubench.Results`.
 
     torch isn't needed. Raises RunFileError for a file that can't be trusted.
     """

@@ -39,7 +39,7 @@ class Device(ABC):
     indexed: ClassVar[bool] = True
     """Whether a device is written with its index (``cuda:0``) or, being the only one, without (``cpu``)."""
     simulated: ClassVar[bool] = False
-    """Whether a model gives its times (see :mod:`.demo`). It is measured only when it is named."""
+    """Whether a model gives its times, as for ``--device demo``. It is measured only when it is named."""
     supports_graphs: ClassVar[bool] = False
     """Whether :meth:`capture_graph` works."""
     supports_data_parallel: ClassVar[bool] = False

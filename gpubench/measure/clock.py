@@ -122,7 +122,7 @@ UNAWARE = {"cupy": "CuPy", "jax": "JAX", "numba.cuda": "Numba", "tensorflow": "T
 
 
 def add_wait(wait: _Call) -> _Call:
-    """Have every reading of :func:`timer` and of :class:`DeviceClock` call ``wait`` first, which returns once the work
+    """Have every reading of :func:`timer` and of the fixture's clock call ``wait`` first, which returns once the work
     of a library other than torch is done: ``add_wait(cupy.cuda.Device().synchronize)`` in a conftest.py. Returns it.
     """
     if wait not in _own_waits:

@@ -211,8 +211,8 @@ class Gpubench(Inputs):
     ) -> Any:
         """Measure ``fn(*args, **kwargs)`` and return its result.
 
-        - ``flops``, ``nbytes``, ``items``: the work of one call (see :class:`gpubench.runfile.schema.Work`). FLOPs are
-          counted from the call where torch can; declared ones must agree with that.
+        - ``flops``, ``nbytes``, ``items``: the work of one call. FLOPs are counted from the call where
+          torch can; declared ones must agree with that.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
           for that reference, with the same arguments; ``False``, or a text that says why, records the case
           as unchecked.
@@ -222,7 +222,7 @@ class Gpubench(Inputs):
         - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
         - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
 
-        Raises :class:`UsageError` for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
+        Raises UsageError for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
         self.called = True

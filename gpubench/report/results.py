@@ -184,7 +184,7 @@ class Results:
             ax.axhline(1.0, color="grey", linewidth=0.8)
 
     def chart(self, kind: str | None = None) -> Picture:
-        """The picture that ``--chart`` draws, which a notebook shows and :meth:`Picture.save` keeps.
+        """The picture that ``--chart`` draws, which a notebook shows and :meth:`.Picture.save` keeps.
 
         ``kind`` is one of ``gpubench chart --kind``; by default the first of expressions side by side, speedup and
         time that can be made. Raises UsageError where none can: a picture takes three sizes.

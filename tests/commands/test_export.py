@@ -124,6 +124,29 @@ def test_bmf(run: str, tmp_path: Path) -> None:
     assert len(entries) == 2
 
 
+def test_a_badge_is_a_speedup_with_its_interval_or_the_time_of_a_cpu(save, export) -> None:
+    cpu, gpu = (1.9e-3, 2e-3, 2.1e-3), (0.95e-3, 1e-3, 1.05e-3)
+    marks = [records.benchmark(CPU, 2e-3, medians=cpu), records.benchmark(GPU, 1e-3, medians=gpu)]
+    badge, _ = export(save("run.json", records.run_file(marks, devices=BOTH, processes=3)), "badge")
+    assert badge == {
+        "schemaVersion": 1, "color": "blue",
+        "label": "a.b float32, n=8: Synthetic H vs Synthetic, 2 threads", "message": "2.0× (1.8× to 2.2×)",
+    }  # fmt: skip
+    noisy = records.run_file([records.benchmark(CPU, 2e-3, flags=("noisy",))])
+    badge, _ = export(save("noisy.json", noisy), "badge")
+    assert (badge["message"], badge["color"]) == ("2.0 ms*", "lightgrey")
+
+
+@pytest.mark.parametrize("change", ["smoke", "simulated", "nothing"])
+def test_times_that_mean_nothing_get_no_badge(change: str, save, capsys: pytest.CaptureFixture[str]) -> None:
+    device = records.GPU | {"simulated": True} if change == "simulated" else records.GPU
+    marks = [records.benchmark(CPU, 2e-3), records.benchmark(GPU, 1e-3)] if change != "nothing" else []
+    run = records.run_file(marks, [records.unmeasured(CPU)], devices=(records.CPU, device))
+    run["gpubench"]["preset"] = "smoke" if change == "smoke" else "quick"
+    assert main(["export", save("run.json", run), "--to", "badge"]) == 2
+    assert "no badge" in capsys.readouterr().err
+
+
 def test_csv_has_a_row_for_what_was_not_measured_too(run: str, export) -> None:
     rows = list(csv.DictReader(io.StringIO(export(run, "csv")[0])))
     assert [row["status"] for row in rows] == ["ok", "ok", "skipped"]
