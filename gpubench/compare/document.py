@@ -54,6 +54,7 @@ def to_json(comparison: Comparison) -> str:
             "base_s": each.base_s,
             "new_s": each.new_s,
             "p": each.p,
+            "sees": None if each.seen is None else each.sees(comparison.threshold),
             "processes": {"base": each.processes[0], "new": each.processes[1]},
             "reason": each.reason or None,
             "advice": each.advice or None,
@@ -195,15 +196,18 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         interval = _interval_text(ratio) if each.bounded and not wide else "unknown"
         times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
-        rows.append((name, each.verdict, *times, processes, each.reason))
+        reason = each.reason
+        if comparison.unchanged and each.seen is not None:
+            reason = f"sees a change of {percent(each.sees(comparison.threshold))}"
+        rows.append((name, each.verdict, *times, processes, reason))
     notes = []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
         notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
     said = set()
-    reasons = {each.reason for each in comparison.verdicts}
-    if len(reasons) == 1:  # in a line above the table, with the processes
+    reasons = {row[-1] for row in rows}
+    if len(reasons) == 1 and not comparison.unchanged:  # in a line above the table, with the processes
         said |= {"reason"} if "" in reasons else {"reason", "processes"}
     kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
     cells = tuple(tuple(row[i] for i in kept) for row in rows)

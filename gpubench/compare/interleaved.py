@@ -139,7 +139,7 @@ class _Session:
         if suspects and not self._turns.interrupted and not self._is_smoke():
             comparison = self._confirm(suspects)
         if self._is_one:
-            comparison = replace(comparison, notes=(*noise_of_runner(comparison), *comparison.notes))
+            comparison = noise_of_runner(comparison)
         folder = self._turns.folder
         _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
         return comparison
@@ -280,18 +280,16 @@ class _Session:
         return any(not each.suspect and each.own_p <= level for each in complete)
 
 
-def noise_of_runner(comparison: Comparison) -> list[str]:
-    """What a machine can see, and how often it was wrong, by a comparison of unchanged code."""
-    seen = sorted(each.seen for each in comparison.verdicts if each.seen is not None)
-    if not seen:
-        return []
+def noise_of_runner(comparison: Comparison) -> Comparison:
+    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
+    be seen four times out of five, and how many were called changed."""
+    least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
     changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
-    lines = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
-    middle = f"{percent(seen[len(seen) // 2])} in the middle one, {percent(seen[-1])} in the noisiest"
-    return [
-        *lines,
-        f"screening on this machine sees a change of {percent(seen[0])} in the quietest benchmark, {middle}",
-    ]
+    notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    if least:
+        words = f"{percent(least[0])} in the quietest benchmark, {percent(least[len(least) // 2])} in the middle one"
+        notes.append(f"4 times out of 5 this machine sees a change of {words}, {percent(least[-1])} in the noisiest")
+    return replace(comparison, notes=(*notes, *comparison.notes), unchanged=True)
 
 
 def _empty_folder(name: str | None) -> Path:

@@ -30,6 +30,8 @@ from .recorder import Recorder, complete_run, require_room
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
+_USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
+"""Modules of a suite that may compute on a GPU, which torch describes."""
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
 
@@ -135,7 +137,7 @@ class Plugin:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
         self.session.plain = not ours
-        self.session.light = self.session.plain and "torch" not in sys.modules
+        self.session.light = self.session.plain and not _USING_ACCELERATORS.intersection(sys.modules)
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         if path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]
