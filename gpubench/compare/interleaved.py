@@ -99,7 +99,9 @@ def compare_in_turn(
         find_environment(side, name, args.paths, args.builtin)
         for side, name in zip(("base", "new"), names, strict=True)
     )
-    stored = [read_side(side, getattr(args, side), SCREEN) for side in ("base", "new")] if args.confirm else []
+    stored = []
+    if args.confirm:
+        stored = [read_side(side, getattr(args, side), SCREEN, terms.metric) for side in ("base", "new")]
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
     _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
@@ -223,7 +225,7 @@ class _Session:
             return False
         self._pairs += 1
         for side, path in zip(self._sides, files, strict=True):
-            merge_side(side, read_side(side.name, [path]))
+            merge_side(side, read_side(side.name, [path], metric=self._terms.metric))
         return True
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
 from .. import intervals, statistics
@@ -66,13 +66,16 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How to judge. A change by less than ``floor`` units is none. ``in_turn`` says of the runs, and of the fresh ones,
+    """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
+    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones,
     that base and new were measured in turn; ``moved`` that they are of different machines."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
     in_turn: tuple[bool, bool] = (False, False)
     moved: bool = False
+    metric: str = "time"
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

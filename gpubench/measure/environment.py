@@ -76,8 +76,9 @@ def imported_torch() -> tuple[Any, str | None]:
 def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
     """Facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any difference.
 
-    ``simulated`` devices are no part of a machine unless they were asked for. ``light`` describes the CPU alone, without
-    torch. Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its start.
+    ``simulated`` devices are no part of a machine unless they were asked for. ``light`` describes the CPU alone,
+    without torch. Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its
+    start.
     """
     torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]

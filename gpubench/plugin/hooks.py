@@ -24,7 +24,7 @@ from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import GLANCE, case_of, glances, keeps_memory, parametrize, possible
+from .parametrize import GLANCE, Markers, case_of, glances, keeps_memory, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ class Plugin:
         if set(metafunc.fixturenames) >= _PARAMETRIZED:
             with settings.usage_errors():
                 parametrize(metafunc, self.session)
+        elif "benchmark" in metafunc.fixturenames:
+            with settings.usage_errors():  # a plain benchmark may have a limit
+                Markers.of(metafunc.definition)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
