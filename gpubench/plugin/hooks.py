@@ -35,6 +35,11 @@ _USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
 
 
+def _point(case: Case) -> str:
+    """What the expressions that are compared with each other share: size, device, dtype."""
+    return f"{case.params} {case.device} {case.dtype} {case.variant}"
+
+
 class Plugin:
     """What one pytest session knows: ``config.pluginmanager.getplugin("gpubench")``."""
 
@@ -107,6 +112,9 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+            if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
+                blocks: dict[str, int] = {}
+                items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
             several = [(keeps_memory(item), RANKS in fixture_names(item)) for item in items]
             if any(map(any, several)) and self.session.accelerated:
                 # Workers keep contexts on devices, until a case of one process needs these.
