@@ -1,6 +1,6 @@
 """``gpubench export``: a results file in the formats of other tools; the time of each benchmark, smaller is better.
 
-Benchmarks without a time are left out of the two JSON formats, which have no way to say so, and named on stderr.
+Benchmarks without a time are left out of the JSON formats, which have no way to say so, and named on stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..report.rows import Measured, Row
     from ..report.study import Study
 
-EXPORT_FORMATS = ("github-action-benchmark", "bmf", "csv", "markdown")
+_OF_JSON = ("github-action-benchmark", "bmf", "oss")
+EXPORT_FORMATS = (*_OF_JSON, "csv", "markdown")
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -31,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     add_expression(parser)
     formats = (
-        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv, or markdown: a table"
-        " with one row for each workload"
+        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), oss (the PyTorch OSS"
+        " benchmark database, version 3), csv, or markdown: a table with one row for each workload"
     )
     add("--to", choices=EXPORT_FORMATS, required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -55,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(content)
     left = [_name(row, study) for row in study.all_rows if not isinstance(row, Measured)]
-    if left and args.to in ("github-action-benchmark", "bmf"):
+    if left and args.to in _OF_JSON:
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         print(f"gpubench export: not measured and left out: {', '.join(left[:5])}{more}", file=sys.stderr)
     return 0
@@ -69,6 +70,8 @@ def exported(study: Study, to: str) -> str:
         return _json([_action_entry(name, row) for name, row in _measured(study)])
     if to == "bmf":
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
+    if to == "oss":
+        return _json([entry for _, row in _measured(study) for entry in _oss_entries(row)])
     if to == "csv":
         return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
     shown = tables.overview(study)
@@ -101,6 +104,30 @@ def _latency(row: Measured) -> dict[str, float]:
     ends = (row.interval.low, row.interval.high) if row.interval else (row.times.q1_s, row.times.q3_s)
     values = {"value": row.time_s, "lower_value": ends[0], "upper_value": ends[1]}
     return {name: seconds * 1e9 for name, seconds in values.items()}
+
+
+def _oss_entries(row: Measured) -> Iterator[dict[str, Any]]:
+    """One for each metric; ``benchmark_values`` are the medians of the processes, ``target_value`` is the limit.
+
+    Source of the format: the page "How to integrate with PyTorch OSS benchmark database" of PyTorch's wiki.
+    """
+    result = row.result
+    about = {"device": row.facts.label or result.device, "id": str(result.id)}
+    about |= {name: str(value) for name, value in result.params.items()} | {"variant": result.variant}
+    about |= {"flags": ", ".join(row.flags)} if row.flags else {}
+    mode = {"mode": "training" if result.kind == "training" else "inference"} if result.kind else {}
+    terms: dict[str, Any] = {
+        "benchmark": {"name": "gpubench", **mode, "dtype": result.dtype, "extra_info": about},
+        "model": {"name": result.workload, "type": result.kind or "benchmark", "backend": result.implementation},
+    }
+    terms["model"]["origins"] = [result.fullname.partition("::")[0]]
+    medians = [process.median_s for process in row.times.processes]
+    metrics: dict[str, tuple[str, list[float], float | None]] = {"latency": ("s", medians, result.limit_s)}
+    metrics |= {"device time": ("s", [result.device_s], None)} if result.device_s else {}
+    metrics |= {"peak memory": ("B", [result.memory_bytes], None)} if result.memory_bytes else {}
+    for name, (unit, values, target) in metrics.items():
+        target = {} if target is None else {"target_value": target}
+        yield {**terms, "metric": {"name": name, "unit": unit, "benchmark_values": values, **target}}
 
 
 def _measured(study: Study) -> Iterator[tuple[str, Measured]]:

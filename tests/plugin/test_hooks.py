@@ -46,7 +46,8 @@ def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
 
 
 def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(pytester):
-    pytester.makepyfile(test_it="""
+    pytester.makepyfile(
+        test_it="""
         import pytest
         sizes = pytest.mark.parametrize("n", range(12))
         @sizes
@@ -55,7 +56,8 @@ def test_expressions_of_one_size_are_measured_directly_after_each_other_in_eithe
         @sizes
         def test_b(benchmark, n):
             benchmark(len, [])
-    """)
+    """
+    )
     options = ["--gpubench-process=0/1", "--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke"]
     pytester.runpytest_inprocess("--gpubench-brief", *options).assert_outcomes(passed=24)
     begun = [event["name"] for event in read_ledger(pytester.path / "journal.jsonl") if event["event"] == "start"]
