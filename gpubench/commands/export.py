@@ -126,8 +126,8 @@ def _oss_entries(row: Measured) -> Iterator[dict[str, Any]]:
     metrics |= {"device time": ("s", [result.device_s], None)} if result.device_s else {}
     metrics |= {"peak memory": ("B", [result.memory_bytes], None)} if result.memory_bytes else {}
     for name, (unit, values, target) in metrics.items():
-        target = {} if target is None else {"target_value": target}
-        yield {**terms, "metric": {"name": name, "unit": unit, "benchmark_values": values, **target}}
+        wanted = {} if target is None else {"target_value": target}
+        yield {**terms, "metric": {"name": name, "unit": unit, "benchmark_values": values, **wanted}}
 
 
 def _measured(study: Study) -> Iterator[tuple[str, Measured]]:

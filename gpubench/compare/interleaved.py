@@ -74,13 +74,14 @@ def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> d
 
 def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
     """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
-    by its noise alone, so that a longer screening favours no verdict."""
+    by its noise alone, so that a longer screening favours no verdict. Those that vary too much for any get no more."""
     planned = {}
     for each in verdicts:
         if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
             needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, MOST_SCREENING)
-            planned[each.key] = needed or MOST_SCREENING
+            if needed:
+                planned[each.key] = needed
     return planned
 
 
