@@ -44,6 +44,17 @@ def seconds_text(value: float | None) -> str:
     return text(value, "s")
 
 
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def seconds_of(words: str) -> float:
+    """Seconds of ``10us`` or ``0.5 ms``. Raises ValueError."""
+    found = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?) ?(ns|us|µs|ms|s)", words.strip())
+    if found is None:
+        raise ValueError(f"invalid time {words!r}: write 10us or 0.5ms")
+    return float(found[1]) * _UNITS[found[2]]
+
+
 def bytes_text(value: float | None) -> str:
     """``1.50 GB``: powers of 1000, as memory bandwidths use."""
     return text(value, "B")

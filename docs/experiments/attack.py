@@ -400,7 +400,7 @@ def damaged_file(number: int) -> Broken:
         return broken + _tables(Path(name) / "out")
 
 
-EXPORTS = ("github-action-benchmark", "bmf", "csv", "markdown", "rst", "html")
+EXPORTS = ("github-action-benchmark", "bmf", "oss", "csv", "markdown", "rst", "html")
 
 
 def _tables(folder: Path) -> Broken:

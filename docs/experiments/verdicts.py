@@ -1,6 +1,8 @@
 """How often is a verdict wrong? Judges recorded and made-up runs, and measures pools of runs beside a busy neighbour.
 
     python docs/experiments/verdicts.py recorded FOLDER       # series of pairs: FOLDER/NAME/base and /new, JSON or gzip
+    python docs/experiments/verdicts.py mixed FOLDER          # suites of 100 tests that vary as the recorded ones do
+    python docs/experiments/verdicts.py summaries FOLDER      # which summaries of a process are compared: half chooses
     python docs/experiments/verdicts.py made-up               # a pool by stated figures instead of a measured one
     python docs/experiments/verdicts.py measure ONES --processes 1     # runs of one process, for interleaving
     python docs/experiments/verdicts.py measure THREES --processes 3   # runs of three; both go on where they stopped
@@ -23,14 +25,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from pytest_benchmark.utils import PercentageRegressionCheck
 
-from gpubench.compare.interleaved import MOST_SCREENING, SCREENING_PAIRS, planned_pairs, screening_pairs
+from gpubench.compare.interleaved import (
+    MOST_SCREENING,
+    SCREENING_PAIRS,
+    planned_pairs,
+    screening_pairs,
+)
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, Side, merge_side, read_side
 from gpubench.compare.verdict import SLOWER, THRESHOLD, Terms, Verdict, judge
 from gpubench.runfile.ledger import assemble
@@ -158,6 +165,13 @@ def staged(cases: Cases, stage: str, chosen: Mapping[CaseKey, int] | None = None
 
 def interleave(base: Sequence[Measured], new: Sequence[Measured], most: int = 20) -> tuple[list[Verdict], int]:
     """What ``compare --interleave`` would have said had it measured these pairs, and how many it would have taken."""
+    return interleaved_effort(base, new, most)[:2]
+
+
+def interleaved_effort(
+    base: Sequence[Measured], new: Sequence[Measured], most: int = 20
+) -> tuple[list[Verdict], int, int]:
+    """The same, and how often a benchmark would have been measured in a pair."""
     before, after = together(base), together(new)
     first = dict.fromkeys(before, SCREENING_PAIRS)
     verdicts = judge(*(staged(side, SCREEN, first) for side in (before, after)), IN_TURN)
@@ -168,13 +182,13 @@ def interleave(base: Sequence[Measured], new: Sequence[Measured], most: int = 20
     start = max(first.values())
     planned = planned_pairs([each for each in verdicts if each.suspect], THRESHOLD, most)
     if not planned:
-        return verdicts, start
+        return verdicts, start, sum(first.values())
     fresh = [staged({key: seen[start:] for key, seen in side.items()}, CONFIRM, planned) for side in (before, after)]
     sides = (
         {key: [*seen, *more.get(key, [])] for key, seen in first.items()}
         for first, more in zip(screened, fresh, strict=True)
     )
-    return judge(*sides, IN_TURN), start + max(planned.values())
+    return judge(*sides, IN_TURN), start + max(planned.values()), sum(first.values()) + sum(planned.values())
 
 
 def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:
@@ -286,6 +300,85 @@ def recorded(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> N
         print(f"| {size}, overlapping | {len(alarms)} | {sum(alarms)} |")
 
 
+def unchanged_pairs(folder: Path, without: Sequence[str]) -> dict[str, list[tuple[Observation, Observation]]]:
+    """Base and new of each test that nobody changed, pair by pair, all series one after the other."""
+    found: dict[str, list[tuple[Observation, Observation]]] = {}
+    for path in sorted(folder.iterdir()):
+        if (path / "base").is_dir():
+            runs = read_series(path)
+            for base, new in zip(runs["base"], runs["new"], strict=True):
+                for key, (one,) in base.side.cases.items():
+                    if not any(name in key.name for name in without):
+                        found.setdefault(key.name, []).append((one, new.side.cases[key][0]))
+    return found
+
+
+def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int = 100) -> None:
+    """Suites of ``size`` tests. Each varies as a recorded one does from a pair of its own on, with sides drawn by lot;
+    a recorded pair isn't used twice in a test. A plain run takes a second a test and three for the process, as
+    pytest-benchmark does; a turn of ours 0.25 s a test and three for the process."""
+    pairs, most = unchanged_pairs(folder, without), MOST_SCREENING + 20
+    print("| | comparisons | named | with an alarm | benchmarks called slower by mistake | times a plain run of both |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for words, slower, count in ((f"{factor - 1:.0%} slower", factor, 20), ("unchanged", 1.0, 40)):
+        named, alarms, wrong, spent = 0, 0, 0, []
+        for number in range(count):
+            chance = random.Random(f"{words} {number}")
+            sides = [[Measured(Side("made up", runs=[None])) for _ in range(most)] for _ in range(2)]  # type: ignore[list-item]
+            changed = chance.randrange(size)
+            for place in range(size):
+                seen = pairs[chance.choice(sorted(pairs))]
+                start, swapped = chance.randrange(len(seen)), chance.random() < 0.5
+                for at in range(most):
+                    both = seen[(start + at) % len(seen)]
+                    for side, one in zip(sides, reversed(both) if swapped else both, strict=True):
+                        one = one.scaled(slower) if place == changed and side is sides[1] else one
+                        side[at].side.cases[CaseKey(f"t{place}[", "", "")] = [one]
+            verdicts, turns, tests = interleaved_effort(*sides)
+            spent.append((3 * turns + 0.25 * tests) / (3 + size))
+            found = [each.key.name for each in verdicts if each.verdict == SLOWER]
+            false = [name for name in found if slower == 1.0 or name != f"t{changed}["]
+            named += len(found) > len(false)
+            alarms, wrong = alarms + bool(false), wrong + len(false)
+        effort = f"{sum(spent) / count:.2f} ({max(spent):.2f} at most)"
+        print(f"| {words} | {count} | {named if slower > 1 else '–'} | {alarms} | {wrong} | {effort} |", flush=True)
+
+
+def summaries(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:
+    """Windows of three and five a side, in the first half of each kind of series and in the second."""
+    names = sorted(path.name for path in folder.iterdir() if (path / "base").is_dir())
+    series = {name: read_series(folder / name) for name in names}
+    halves = [[name for i, name in enumerate(names) if i // 2 == half] for half in (0, 1)]
+    lower = {
+        "median alone": lambda one: one.median_s,
+        "median and lower quartile": lambda one: one.quartile_s,
+        "median and fastest round": lambda one: one.least_s,
+    }
+    print("| in turn, overlapping windows | " + " | ".join(" and ".join(half) for half in halves) + " |\n|---|---|---|")
+    for words, chosen in lower.items():
+        cells = []
+        for half in halves:
+            hits, changed, alarms, count = [0] * len(slowed), 0, 0, 0
+            for name in half:
+                base, new = ([_with_lower(run, chosen) for run in series[name][side]] for side in ("base", "new"))
+                for size in (3, 5):
+                    for at in range(len(base) - size + 1):
+                        verdicts = judge(together(base[at:][:size]), together(new[at:][:size]), IN_TURN)
+                        found = [each.key.name for each in verdicts if each.verdict == SLOWER]
+                        real = [any(test in each for each in found) for test in slowed]
+                        changed, count = changed + (name in slower_in), count + 1
+                        hits = [hit + (yes and name in slower_in) for hit, yes in zip(hits, real, strict=True)]
+                        alarms += any(name not in slower_in or not any(t in each for t in slowed) for each in found)
+            shown = " and ".join(f"{hit} of {changed}" for hit in hits)
+            cells.append(f"{shown} named, {alarms} of {count} with an alarm")
+        print(f"| {words} | {' | '.join(cells)} |", flush=True)
+
+
+def _with_lower(run: Measured, chosen: Callable[[Observation], float]) -> Measured:
+    cases = {key: [replace(one, quartile_s=chosen(one)) for one in seen] for key, seen in run.side.cases.items()}
+    return Measured(replace(run.side, cases=cases))
+
+
 def _print_named(words: str, found: Sequence[tuple[bool, list[Verdict]]], slowed: Sequence[str]) -> None:
     changed = [verdicts for is_slower, verdicts in found if is_slower]
     named = [f"{sum(alarmed(each, name) for each in changed)} of {len(changed)}" for name in slowed]
@@ -308,7 +401,7 @@ def _print(rows: list[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["recorded", "made-up", "measure", "judge"])
+    parser.add_argument("what", choices=["recorded", "mixed", "summaries", "made-up", "measure", "judge"])
     parser.add_argument("pools", type=Path, nargs="*")
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--processes", type=int, default=1)
@@ -320,9 +413,14 @@ def main() -> int:
     parser.add_argument(
         "--in", nargs="+", default=["j1", "j3"], dest="slower_in", help="recorded: the series with them"
     )
+    parser.add_argument("--without", nargs="+", default=[], help="mixed: leave out the noise of these tests")
     args = parser.parse_args()
     if args.what == "recorded":
         recorded(args.pools[0], args.slowed, args.slower_in)
+    elif args.what == "mixed":
+        mixed(args.pools[0], [*args.slowed, *args.without])
+    elif args.what == "summaries":
+        summaries(args.pools[0], args.slowed, args.slower_in)
     elif args.what == "made-up":
         tables(made_up(1, BLOCKS), made_up(3, BLOCKS), 10)
     elif args.what == "judge":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import options
 from ..errors import GpubenchError, UsageError
+from ..format import seconds_of
 from ..runfile.writer import require_new, require_notes
 from ..supervise.project import read_project
 from .choice import add_expression, chosen
@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(parser)
     add("--threshold", type=threshold, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--floor", type=duration, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
+    metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
+    add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
     add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
@@ -68,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _DEFAULTS = {"threshold": 0.05, "floor": 0.0, "budget": 900.0, "pairs": 20}
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def _fill(args: argparse.Namespace) -> None:
@@ -80,6 +81,10 @@ def _fill(args: argparse.Namespace) -> None:
             args.threshold = threshold(args.threshold)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{project.file}: [tool.gpubench]: {error}") from None
+    try:
+        args.limits = {name: seconds_of(str(limit)) for name, limit in project.limits.items()}
+    except ValueError as error:
+        raise UsageError(f"{project.file}: [tool.gpubench.limits]: {error}") from None
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -99,11 +104,10 @@ def threshold(text: str) -> float:
 
 def duration(text: str) -> float:
     """Seconds of ``10us`` or ``0.5 ms``."""
-    found = re.fullmatch(r"([0-9.eE+-]+) ?(ns|us|µs|ms|s)", text.strip())
     try:
-        return abs(float(found[1])) * _UNITS[found[2]] if found else float("?")
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid time {text!r}: write 10us or 0.5ms") from None
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _measures(args: argparse.Namespace) -> bool:
@@ -147,7 +151,9 @@ def _compare(args: argparse.Namespace) -> Comparison:
     from ..compare.samples import read_side
     from ..compare.verdict import Terms
 
-    terms = Terms(args.threshold, args.floor)
+    if args.floor and args.metric == "memory":
+        raise UsageError("--floor is a time: leave it out with --metric memory")
+    terms = Terms(args.threshold, args.floor, metric=args.metric, limits=args.limits)
     if args.interleave and args.confirm:
         raise UsageError("--confirm measures what results files make suspect: leave out --interleave")
     if _measures(args):
@@ -157,12 +163,14 @@ def _compare(args: argparse.Namespace) -> Comparison:
 
         measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
         return narrowed(measured, args.expression) if args.confirm and args.expression else measured
+    if args.normalise and args.metric != "time":
+        raise UsageError("--normalise is for times: leave out --metric")
     if args.normalise and not args.across_machines:
         raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
     if args.pytest or args.paths or args.builtin or args.fail_fast or options.given(args):
         needed = "options of measuring, --paths, --fail-fast and what follows -- are for --interleave and --confirm"
         raise UsageError(needed)
-    base, new = read_side("base", args.base), read_side("new", args.new)
+    base, new = (read_side(name, getattr(args, name), metric=args.metric) for name in ("base", "new"))
     comparison = compare_sides(base, new, terms, args.across_machines, args.normalise)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ..errors import UsageError
 from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
-from ..runfile.reader import clean, workload_of
+from ..runfile.reader import clean
+from .limits import ABOVE, Limit, check_limits
 from .samples import CaseKey, Side, ceiling_ratios, cpu_changes, doubts, machine_differences, measured_in_turn
 from .verdict import (
     FASTER,
@@ -49,7 +50,8 @@ class Comparison:
     """``notes`` are lines to read before believing the verdicts; ``pairs`` counts those measured in turn, ``contents``
     says what each side has. ``screened`` means that only what a screening made suspect could be called slower,
     ``unfinished`` that the time was up before all suspects had their pairs. With ``fail_missing`` a case that base
-    measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict."""
+    measured and new didn't is as bad as a slowdown, with ``fail_inconclusive`` one without a conclusive verdict.
+    ``unchanged`` says that both sides are the same code."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[Missing, ...]
@@ -61,6 +63,14 @@ class Comparison:
     contents: tuple[str, ...] = ()
     screened: bool = False
     unfinished: bool = False
+    unchanged: bool = False
+    limits: tuple[Limit, ...] = ()
+    metric: str = "time"
+
+    @property
+    def above(self) -> list[Limit]:
+        """Limits that are exceeded for certain."""
+        return [each for each in self.limits if each.verdict == ABOVE]
 
     @property
     def lost(self) -> list[Missing]:
@@ -77,9 +87,9 @@ class Comparison:
     def exit_code(self) -> int:
         """0 no proven slowdown, 1 a proven one or what else was said to fail, 2 gave up, 3 nothing to compare."""
         if not self.verdicts:
-            return EXIT_NOTHING
+            return EXIT_SLOWDOWN if self.above else EXIT_NOTHING
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
-        if self.verdict == SLOWER or undecided or (self.fail_missing and self.lost):
+        if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
             return EXIT_SLOWDOWN
         return EXIT_UNABLE if self.unable and not self.tried else EXIT_NO_SLOWDOWN
 
@@ -104,6 +114,8 @@ class Comparison:
         words = ", ".join(f"{counts[word]} {word}" for word in ORDER if counts[word])
         head = "slowdown proven" if counts[SLOWER] else "no slowdown proven"
         line, lost = f"{head} at a threshold of {percent(self.threshold)}: {words}", len(self.lost)
+        if self.above:
+            line += f"; {len(self.above)} above {'its limit' if len(self.above) == 1 else 'their limits'}"
         if self.unable:
             line += f"; gave up {counted(len(self.unable), 'suspect')}"
         if lost:
@@ -158,7 +170,8 @@ def compare_sides(
         notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
     cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
     stages = [False] * 2 if across_machines else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
-    terms = replace(terms, in_turn=(stages[0], stages[1]), moved=across_machines)
+    steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
+    terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=across_machines)
     verdicts = judge(base.cases, cases, terms)
     if not any(stages) and not across_machines and (change := shared_change(verdicts, terms)):
         shared = f"over all benchmarks and processes times changed by {change_text(change)}"
@@ -168,6 +181,7 @@ def compare_sides(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
         pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
         contents=contents_of(base, new), screened=any(run.stage for side in (base, new) for run in side.runs),
+        limits=check_limits(new, terms.limits) if terms.metric == "time" else (), metric=terms.metric,
     )  # fmt: skip
 
 
@@ -181,17 +195,13 @@ def narrowed(comparison: Comparison, expression: str) -> Comparison:
     """Only what ``-k`` chooses; each case is judged as among all, so that looking again doesn't change a verdict.
     Raises UsageError for a wrong expression, and where nothing matches."""
     matches = matcher(expression)
-
-    def fits(key: CaseKey) -> bool:
-        shown = [workload_of(key.name)] if "::" in key.name else []  # of a test's id what tables show
-        return matches([key.name, *shown, key.device or "cpu", key.implementation])
-
-    verdicts = tuple(each for each in comparison.verdicts if fits(each.key))
-    missing = tuple(each for each in comparison.missing if fits(each.key))
+    verdicts = tuple(each for each in comparison.verdicts if matches(each.key.names))
+    missing = tuple(each for each in comparison.missing if matches(each.key.names))
+    limits = tuple(each for each in comparison.limits if matches(each.key.names))
     keys = [each.key for each in comparison.verdicts] + [each.key for each in comparison.missing]
     if keys and not verdicts and not missing:
         raise nothing_matches(expression, (key.name.partition("[")[0] for key in keys))
-    return replace(comparison, verdicts=verdicts, missing=missing)
+    return replace(comparison, verdicts=verdicts, missing=missing, limits=limits)
 
 
 def change_text(ratio: float) -> str:

@@ -19,6 +19,7 @@ from ..intervals import Interval
 from ..report.render import Table, escape, markdown as markdown_table, terminal
 from ..runfile.writer import replace
 from .comparison import ORDER, Comparison, change_text
+from .limits import ABOVE, PERHAPS
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
 
@@ -44,6 +45,7 @@ _MOST_DRAWN = 20
 
 def to_json(comparison: Comparison) -> str:
     """One object. ``p`` is null without evidence about noise, ``low`` and ``high`` where nothing bounds the ratio."""
+    unit = "bytes" if comparison.metric == "memory" else "s"
     cases = [
         {
             **_named(each.key),
@@ -51,9 +53,10 @@ def to_json(comparison: Comparison) -> str:
             "ratio": each.ratio.value,
             "low": each.ratio.low if each.bounded else None,
             "high": each.ratio.high if each.bounded else None,
-            "base_s": each.base_s,
-            "new_s": each.new_s,
+            f"base_{unit}": each.base_s,
+            f"new_{unit}": each.new_s,
             "p": each.p,
+            "sees": None if each.seen is None else each.sees(comparison.threshold),
             "processes": {"base": each.processes[0], "new": each.processes[1]},
             "reason": each.reason or None,
             "advice": each.advice or None,
@@ -65,7 +68,19 @@ def to_json(comparison: Comparison) -> str:
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
+        "metric": comparison.metric,
         "cases": cases,
+        "limits": [
+            {
+                **_named(each.key),
+                "verdict": each.verdict,
+                "limit_s": each.limit_s,
+                "time_s": each.time.value,
+                "low_s": each.time.low,
+                "high_s": each.time.high,
+            }
+            for each in comparison.limits
+        ],
         "missing": missing,
         "notes": comparison.notes,
     }
@@ -99,6 +114,7 @@ def lead_lines(comparison: Comparison) -> list[str]:
             named = [f"{shorten(labels[each.key], 72)} {change_text(each.ratio.value)}" for each in changed[:_NAMED]]
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
+    lines += _limit_lines(comparison, labels)
     groups = _inconclusive(comparison)
     for cause, group in list(groups.items())[:_NAMED]:
         reasons = {each.reason for each in group}
@@ -113,6 +129,21 @@ def lead_lines(comparison: Comparison) -> list[str]:
         named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
         lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NOTED])]
+
+
+def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[str]:
+    lines = []
+    for word, says in ((ABOVE, "Above the limit"), (PERHAPS, "Perhaps above the limit")):
+        group = [each for each in comparison.limits if each.verdict == word]
+        group.sort(key=lambda each: each.limit_s / each.time.value)
+        named = [
+            f"{shorten(labels.get(each.key, str(each.key)), 72)} {text(each.time.value, 's')}"
+            f" ({text(each.time.low, 's')} … {text(each.time.high, 's')}), limit {text(each.limit_s, 's')}"
+            for each in group[:_NAMED]
+        ]
+        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        lines += [f"{says}: {'; '.join(named)}{more}"] if group else []
+    return lines
 
 
 def _labels(comparison: Comparison) -> dict[CaseKey, str]:
@@ -193,17 +224,21 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
         ratio, (base, new) = each.ratio, each.processes
         wide = each.verdict == INCONCLUSIVE and ratio.high > _WIDEST * ratio.low
         interval = _interval_text(ratio) if each.bounded and not wide else "unknown"
-        times = change_text(ratio.value), interval, text(each.base_s, "s"), text(each.new_s, "s")
+        unit = "B" if comparison.metric == "memory" else "s"
+        times = change_text(ratio.value), interval, text(each.base_s, unit), text(each.new_s, unit)
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
-        rows.append((name, each.verdict, *times, processes, each.reason))
+        reason = each.reason
+        if comparison.unchanged and each.seen is not None:
+            reason = f"sees a change of {percent(each.sees(comparison.threshold))}"
+        rows.append((name, each.verdict, *times, processes, reason))
     notes = []
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
         notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
     said = set()
-    reasons = {each.reason for each in comparison.verdicts}
-    if len(reasons) == 1:  # in a line above the table, with the processes
+    reasons = {row[-1] for row in rows}
+    if len(reasons) == 1 and not comparison.unchanged:  # in a line above the table, with the processes
         said |= {"reason"} if "" in reasons else {"reason", "processes"}
     kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
     cells = tuple(tuple(row[i] for i in kept) for row in rows)

@@ -74,13 +74,14 @@ def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> d
 
 def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
     """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
-    by its noise alone, so that a longer screening favours no verdict."""
+    by its noise alone, so that a longer screening favours no verdict. Those that vary too much for any get no more."""
     planned = {}
     for each in verdicts:
         if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
             needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, MOST_SCREENING)
-            planned[each.key] = needed or MOST_SCREENING
+            if needed:
+                planned[each.key] = needed
     return planned
 
 
@@ -99,7 +100,9 @@ def compare_in_turn(
         find_environment(side, name, args.paths, args.builtin)
         for side, name in zip(("base", "new"), names, strict=True)
     )
-    stored = [read_side(side, getattr(args, side), SCREEN) for side in ("base", "new")] if args.confirm else []
+    stored = []
+    if args.confirm:
+        stored = [read_side(side, getattr(args, side), SCREEN, terms.metric) for side in ("base", "new")]
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
     _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
@@ -139,7 +142,7 @@ class _Session:
         if suspects and not self._turns.interrupted and not self._is_smoke():
             comparison = self._confirm(suspects)
         if self._is_one:
-            comparison = replace(comparison, notes=(*noise_of_runner(comparison), *comparison.notes))
+            comparison = noise_of_runner(comparison)
         folder = self._turns.folder
         _say(f"{self._pairs} pairs in {self._spent_s():.0f} s; results files in {folder}/base and {folder}/new")
         return comparison
@@ -223,7 +226,7 @@ class _Session:
             return False
         self._pairs += 1
         for side, path in zip(self._sides, files, strict=True):
-            merge_side(side, read_side(side.name, [path]))
+            merge_side(side, read_side(side.name, [path], metric=self._terms.metric))
         return True
 
     def _confirm(self, suspects: Sequence[Verdict]) -> Comparison:
@@ -280,18 +283,16 @@ class _Session:
         return any(not each.suspect and each.own_p <= level for each in complete)
 
 
-def noise_of_runner(comparison: Comparison) -> list[str]:
-    """What a machine can see, and how often it was wrong, by a comparison of unchanged code."""
-    seen = sorted(each.seen for each in comparison.verdicts if each.seen is not None)
-    if not seen:
-        return []
+def noise_of_runner(comparison: Comparison) -> Comparison:
+    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
+    be seen four times out of five, and how many were called changed."""
+    least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
     changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
-    lines = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
-    middle = f"{percent(seen[len(seen) // 2])} in the middle one, {percent(seen[-1])} in the noisiest"
-    return [
-        *lines,
-        f"screening on this machine sees a change of {percent(seen[0])} in the quietest benchmark, {middle}",
-    ]
+    notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    if least:
+        words = f"{percent(least[0])} in the quietest benchmark, {percent(least[len(least) // 2])} in the middle one"
+        notes.append(f"4 times out of 5 this machine sees a change of {words}, {percent(least[-1])} in the noisiest")
+    return replace(comparison, notes=(*notes, *comparison.notes), unchanged=True)
 
 
 def _empty_folder(name: str | None) -> Path:

@@ -14,12 +14,14 @@ from msgspec import structs
 from ..errors import UsageError
 from ..runfile import folder
 from ..runfile.host import cpu_differences
-from ..runfile.reader import read
+from ..runfile.reader import read, workload_of
 from ..runfile.schema import Ceilings, Process, Result, Run, Work
 from ..runfile.utilisation import utilisation
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
+METRICS = {"time": "", "device": "device_s", "memory": "memory_bytes"}
+"""What may be judged, and the field of a result that holds it; the time has rounds instead."""
 SCREEN, CONFIRM = "screen", "confirm"
 """The stages of ``compare --interleave``: all benchmarks, then fresh runs of what that made suspect."""
 CONTENDED = "contended"
@@ -40,6 +42,12 @@ class CaseKey:
     name: str
     device: str
     implementation: str
+
+    @property
+    def names(self) -> list[str]:
+        """All by which it can be chosen: of a test's id also what tables show."""
+        shown = [workload_of(self.name)] if "::" in self.name else []
+        return [self.name, *shown, self.device or "cpu", self.implementation]
 
     def __str__(self) -> str:
         device = "" if self.device in ("", "cpu") else f" on {self.device}"
@@ -95,10 +103,12 @@ class Side:
     contents: dict[bytes, Path] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
+    limits: dict[CaseKey, list[float]] = field(default_factory=dict)
+    """The most seconds that a call may take, by the test's own mark."""
 
 
-def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None) -> Side:
-    """Read run files, and folders of them, one after the other. Raises UsageError or RunFileError.
+def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None, metric: str = "time") -> Side:
+    """Read that metric of run files, and folders of them, one after the other. Raises UsageError or RunFileError.
 
     A copy of a file counts once: otherwise it would pass for a further process. Runs are of that ``stage`` if one is
     given.
@@ -115,7 +125,7 @@ def read_side(name: str, paths: Iterable[str | Path], stage: str | None = None) 
             side.contents[content] = run.path
             run = structs.replace(run, stage=stage or run.stage)
             side.runs.append(structs.replace(run, results=()))
-            _add(side, run)
+            _add(side, run, metric)
     side.unmeasured = {key: reason for key, reason in side.unmeasured.items() if key not in side.cases}
     return side
 
@@ -128,10 +138,11 @@ def merge_side(side: Side, other: Side) -> None:
     side.runs += other.runs
     side.work |= other.work
     side.fullnames |= other.fullnames
+    side.limits |= other.limits
     side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
 
 
-def _add(side: Side, run: Run) -> None:
+def _add(side: Side, run: Run, metric: str) -> None:
     keys = [key_of(result) for result in run.results]
     counts = Counter(keys)
     for key, result in zip(keys, run.results, strict=True):
@@ -139,9 +150,12 @@ def _add(side: Side, run: Run) -> None:
             side.unmeasured[key] = "several benchmarks in one run have this name"
         elif result.times is None:
             side.unmeasured.setdefault(key, f"{result.status}: {result.reason}" if result.reason else result.status)
+        elif not (observations := _observations(result, len(side.runs), run, metric)):
+            side.unmeasured.setdefault(key, result.device_reason or f"no {metric} was measured")
         else:
-            each = zip(result.times.processes, result.times.samples, strict=True)
-            side.cases.setdefault(key, []).extend(_observation(*process, len(side.runs), run) for process in each)
+            side.cases.setdefault(key, []).extend(observations)
+            if result.limit_s is not None:
+                side.limits[key] = [result.limit_s]
             side.work[key] = result.work, result.case.dtype
             side.fullnames[key] = result.fullname
 
@@ -153,6 +167,17 @@ def key_of(result: Result) -> CaseKey:
         return CaseKey(result.fullname, "", "")
     regime = "" if case.regime == "resident" else f" {case.regime}"
     return CaseKey(f"{case.id}{regime}", case.device, case.implementation)
+
+
+def _observations(result: Result, number: int, run: Run, metric: str) -> list[Observation]:
+    """One for each process; of what only the first process of a run measures, one for a run."""
+    assert result.times is not None
+    each = zip(result.times.processes, result.times.samples, strict=True)
+    observations = [_observation(*process, number, run) for process in each]
+    if metric == "time":
+        return observations
+    value = getattr(result, METRICS[metric])
+    return [replace(observations[0], median_s=value, quartile_s=value, least_s=value)] if value else []
 
 
 def _observation(process: Process, kept: Sequence[float], number: int, run: Run) -> Observation:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
 from .. import intervals, statistics
@@ -66,13 +66,16 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How to judge. A change by less than ``floor`` units is none. ``in_turn`` says of the runs, and of the fresh ones,
+    """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
+    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones,
     that base and new were measured in turn; ``moved`` that they are of different machines."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
     in_turn: tuple[bool, bool] = (False, False)
     moved: bool = False
+    metric: str = "time"
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Verdict:
     ``reason`` says why, up to a colon in the same words for all such; ``advice`` what makes it conclusive; ``more`` how
     many more runs a side, if not too many. ``spread`` is the standard deviation between processes, NaN if unknown;
     ``own_p`` is for slower too, of the benchmark alone. A ``suspect`` has no fresh runs yet; a change by the share
-    ``seen`` would have made it one four times out of five.
+    ``seen`` would make it one, on so many runs, four times out of five.
     """
 
     key: CaseKey
@@ -102,6 +105,10 @@ class Verdict:
     suspect: bool = False
     own_p: float = 1.0
     seen: float | None = None
+
+    def sees(self, threshold: float) -> float:
+        """The smallest change that is seen four times out of five and counts."""
+        return max(self.seen or 0.0, threshold)
 
     @property
     def bounded(self) -> bool:
@@ -360,12 +367,12 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
     base_s, new_s = each.times
     count = len(each.sides[0]), len(each.sides[1])
     if not each.changes:
-        ratio, spread = Interval(new_s / base_s, 0.0, math.inf, intervals.SPREAD), math.nan
-    else:
-        ratio = each.changes[2].interval()
-        hidden = sum(_hidden_variance(each.drift, side) for side in each.sides)
-        spread = math.sqrt(max(0.0, each.changes[0].error ** 2 - hidden) / (1 / count[0] + 1 / count[1]))
-    return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count, spread=spread)
+        ratio = Interval(new_s / base_s, 0.0, math.inf, intervals.SPREAD)
+        return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count)
+    hidden = sum(_hidden_variance(each.drift, side) for side in each.sides)
+    spread = math.sqrt(max(0.0, each.changes[0].error ** 2 - hidden) / (1 / count[0] + 1 / count[1]))
+    seen = math.expm1(statistics.detectable(each.changes[0], SUSPICION, POWER))
+    return Verdict(key, INCONCLUSIVE, each.changes[2].interval(), base_s, new_s, None, count, spread=spread, seen=seen)
 
 
 def _remedy(unfit: str) -> str:
@@ -382,17 +389,16 @@ def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
     """A benchmark without fresh runs."""
     verdict = _plain(key, each)
     change, least = math.log(verdict.ratio.value), math.log(1 + terms.threshold)
-    suspect, seen = bool(each.unfit) or abs(change) >= least, least
+    suspect, seen = bool(each.unfit) or abs(change) >= least, math.expm1(least)
     if each.changes:
         tested = each.changes[0]
         p = min(tested.larger_p(), tested.inverse().larger_p())
         suspect = p <= SUSPICION and abs(tested.log) >= least / 2 - 1e-9
-        seen = max(statistics.detectable(tested, SUSPICION, POWER), least / 2)
-        verdict = replace(verdict, seen=math.expm1(seen))
+        seen = max(verdict.seen or 0.0, math.expm1(least / 2))
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
     if not suspect:
-        words = f"a change of {percent(math.expm1(seen))} would have made it suspect 4 times out of 5"
+        words = f"a change of {percent(seen)} would have made it suspect 4 times out of 5"
         return replace(verdict, verdict=NOT_SUSPECT, reason=words)
     return replace(
         verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=_remedy(each.unfit) if each.unfit else MORE_TIME

@@ -73,13 +73,14 @@ def imported_torch() -> tuple[Any, str | None]:
         return None, f"torch can't be imported: {' '.join(str(error).split())}"
 
 
-def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) -> dict[str, Any]:
+def machine(label: str | None = None, simulated: Iterable[devices.Device] = (), light: bool = False) -> dict[str, Any]:
     """Facts that don't change between two runs on an unchanged machine: pytest-benchmark warns at any difference.
 
-    ``simulated`` devices are no part of a machine unless they were asked for.
-    Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its start.
+    ``simulated`` devices are no part of a machine unless they were asked for. ``light`` describes the CPU alone,
+    without torch. Asking a GPU for its model initialises it, so this belongs at the end of a session, never at its
+    start.
     """
-    torch, _ = imported_torch()
+    torch = None if light else imported_torch()[0]
     present = [*(devices.present() if torch else [devices.CPU]), *simulated]
     # A GPU in a bad state must not cost the run its results.
     facts = [_known(d.facts) or {"name": str(d), "kind": d.kind, "label": None, "memory_bytes": None} for d in present]
@@ -91,7 +92,7 @@ def machine(label: str | None = None, simulated: Iterable[devices.Device] = ()) 
         "devices": facts,
         "torch": _build(torch) if torch else None,
         "libraries": library_versions(),
-        "precision": switches() or None,
+        "precision": switches() if torch else None,
         "threads": torch.get_num_threads() if torch else None,
         "interop_threads": torch.get_num_interop_threads() if torch else None,
         "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -106,8 +103,10 @@ class Session:
     plain: bool = False
     """Whether nothing that is measured uses the fixture ``gpubench``: then threads are as the suite has set them."""
     light: bool = False
-    """Whether nothing that is measured uses torch: then it isn't imported here. Garbage collection would visit its
-    hundred thousand objects too, which makes a test that creates many objects up to three times as slow."""
+    """Whether nothing that is measured uses torch, or another library that computes on accelerators: then torch isn't
+    imported, which takes seconds in each process, and the machine is described without its accelerators. Garbage
+    collection would visit torch's hundred thousand objects too, which makes a test that creates many up to three times
+    as slow."""
     of_run: bool = False
     """Whether ``gpubench run`` or ``gpubench time`` measures: then this process may choose its threads, as one of a
     notebook may."""
@@ -298,27 +297,9 @@ class Session:
     def machine(self) -> dict[str, Any]:
         """Static facts, taken once, in the precision that float32 cases are measured in."""
         if self.light:
-            return _machine_by_another_process(self.settings)
+            return environment.machine(self.settings.machine, light=True) | {"threads": self.threads}
         _ = self.threads  # set before they are asked for
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]
             return environment.machine(self.settings.machine, simulated)
-
-
-_ASK = """import json, sys
-from gpubench.measure.session import Session, Settings
-session = Session(Settings(**json.loads(sys.argv[1])))
-session.threads
-print(json.dumps(session.machine))"""
-
-
-def _machine_by_another_process(settings: Settings) -> dict[str, Any]:
-    asked = json.dumps({name: getattr(settings, name) for name in ("devices", "machine", "threads")})
-    command = [sys.executable, "-P", "-c", _ASK, asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise UsageError(f"what the machine is can't be found out: {why}")
-    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return facts

@@ -24,13 +24,20 @@ from ..runfile.schema import KEY, OK, Case
 from ..runfile.writer import fit, text_of
 from . import outcomes, settings
 from .fixtures import RANKS, Attempt, equip, equip_plain, fixture_names, lengthen_rounds, record_plain
-from .parametrize import GLANCE, case_of, glances, keeps_memory, parametrize, possible
+from .parametrize import GLANCE, Markers, case_of, glances, keeps_memory, parametrize, possible
 from .recorder import Recorder, complete_run, require_room
 
 if TYPE_CHECKING:
     from ..parallel.ranks import Ranks
 
+_USING_ACCELERATORS = {"torch", "jax", "cupy", "numba.cuda"}
+"""Modules of a suite that may compute on a GPU, which torch describes."""
 _PARAMETRIZED = {"gpubench", "gpubench_device", "gpubench_variant"}
+
+
+def _point(case: Case) -> str:
+    """What the expressions that are compared with each other share: size, device, dtype."""
+    return f"{case.params} {case.device} {case.dtype} {case.variant}"
 
 
 class Plugin:
@@ -76,6 +83,9 @@ class Plugin:
         if set(metafunc.fixturenames) >= _PARAMETRIZED:
             with settings.usage_errors():
                 parametrize(metafunc, self.session)
+        elif "benchmark" in metafunc.fixturenames:
+            with settings.usage_errors():  # a plain benchmark may have a limit
+                Markers.of(metafunc.definition)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -102,6 +112,9 @@ class Plugin:
         self.order = {item.nodeid: place for place, item in enumerate(items)}
         if config.getoption("--gpubench-process"):
             random.Random(f"{self.session.settings.seed}/{self.session.settings.process}").shuffle(items)
+            if self.session.settings.brief:  # randomised blocks: expressions of one size directly after each other
+                blocks: dict[str, int] = {}
+                items.sort(key=lambda item: blocks.setdefault(_point(self.case_of(item)), len(blocks)))
             several = [(keeps_memory(item), RANKS in fixture_names(item)) for item in items]
             if any(map(any, several)) and self.session.accelerated:
                 # Workers keep contexts on devices, until a case of one process needs these.
@@ -135,7 +148,7 @@ class Plugin:
             return
         ours = [item for item in measured if "gpubench" in fixture_names(item)]
         self.session.plain = not ours
-        self.session.light = self.session.plain and "torch" not in sys.modules
+        self.session.light = self.session.plain and not _USING_ACCELERATORS.intersection(sys.modules)
         self.session.collected = [self.case_of(item) for item in ours if item.get_closest_marker("skip") is None]
         if path := self._ledger_path():
             tests = [item for item in session.items if "benchmark" in fixture_names(item)]

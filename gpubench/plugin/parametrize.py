@@ -21,6 +21,7 @@ from msgspec import structs
 from ..devices import Choice, find_device
 from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
+from ..format import seconds_of
 from ..measure.session import Session
 from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.kinds import KINDS
@@ -40,9 +41,9 @@ _PLACES = ("any", "cpu", "accelerator", "two accelerators")
 _MARKER = {
     "dtypes": DTYPES, "full_dtypes": DTYPES, "implementations": None, "full_implementations": None,
     "variants": VARIANTS, "quick_variants": VARIANTS, "devices": _PLACES, "size": None, "writing": None, "kind": KINDS,
-    "title": None,
+    "title": None, "limit": None,
 }  # fmt: skip
-_TEXTS = ("devices", "size", "kind", "title")
+_TEXTS = ("devices", "size", "kind", "title", "limit")
 """Keys whose value is a text; that of others but ``writing`` becomes a tuple."""
 
 
@@ -55,7 +56,8 @@ class Markers:
     the preset ``full`` and when asked. ``quick_variants`` are measured in the preset ``quick`` too, on the CPU alone:
     those that pay there, and take few seconds to compile. ``writing``: values of parameters with which the call writes
     into an array that it is given, ``{"form": ["out", "inplace"]}``; a library that can't is measured without them.
-    ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name.
+    ``kind`` is a key of :data:`~gpubench.runfile.kinds.KINDS`, ``title`` what people read for the workload's name,
+    ``limit`` the most that a call may take: ``2 ms``.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -69,6 +71,12 @@ class Markers:
     writing: Mapping[str, Collection[Any]] = field(default_factory=dict)
     kind: str = ""
     title: str = ""
+    limit: str = ""
+
+    @property
+    def limit_s(self) -> float | None:
+        """The limit in seconds."""
+        return seconds_of(self.limit) if self.limit else None
 
     @classmethod
     def of(cls, node: Any) -> Markers:
@@ -87,12 +95,14 @@ class Markers:
                 if known is not None and (unknown := [entry for entry in entries if entry not in known]):
                     raise UsageError(f"{node.nodeid}: {key} has no {unknown[0]!r}: choose from {', '.join(known)}")
                 values.setdefault(key, value if key in (*_TEXTS, "writing") else entries)
-        for name in (*values.get("implementations", ()), *values.get("full_implementations", ())):
-            try:
+        markers = cls(**values)
+        try:
+            _ = markers.limit_s
+            for name in (*markers.implementations, *markers.full_implementations):
                 find_implementation(name)
-            except UsageError as error:
-                raise UsageError(f"{node.nodeid}: {error}") from None
-        return cls(**values)
+        except (UsageError, ValueError) as error:
+            raise UsageError(f"{node.nodeid}: {error}") from None
+        return markers
 
     def installed(self, names: Collection[str]) -> list[str]:
         """Those of the ``names`` that the test can use and that are installed."""
@@ -157,6 +167,7 @@ def case_of(item: pytest.Item, ambiguous: Collection[str]) -> Case:
     names.append(getattr(item, "originalname", item.name))  # in full: an expression may hold brackets and colons
     workload = workload_by_names(item.nodeid.partition("::")[0], names, ambiguous, shipped=_shipped(item))
     told: dict[str, Any] = {"size": markers.size, "kind": markers.kind, "title": markers.title}
+    told["limit_s"] = markers.limit_s
     return Case(workload, params=params, devices=(kit["device"],), **told, **kit)
 
 
@@ -179,7 +190,8 @@ def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Colle
     case = plain_case(item.nodeid, values, ambiguous)
     with contextlib.suppress(UsageError):  # a text that names no device of torch's
         case = structs.replace(case, device=find_device(case.device).name if case.device else "")
-    return structs.replace(case, devices=(case.device,) if case.device else ())
+    devices = (case.device,) if case.device else ()
+    return structs.replace(case, devices=devices, limit_s=Markers.of(item).limit_s)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -89,6 +89,7 @@ class Case(Struct, frozen=True, gc=False):
     devices: Annotated[tuple[str, ...], _is("all devices the call uses", max_length=MOST_DEVICES)] = ()
     kind: Annotated[str, _is("kind of work: networks, copies, …; empty for one's own benchmark")] = ""
     title: Annotated[str, _is("what people read for the workload's name; empty where that is plain English")] = ""
+    limit_s: Annotated[Positive | None, _is("the most that a call may take, if the test says so")] = None
 
     @property
     def id(self) -> str:

@@ -31,12 +31,14 @@ _NAMES_A_ROOT = ("--rootdir", "--config-file", "-c")
 @dataclass(frozen=True, slots=True)
 class Project:
     """``paths`` are benchmark files and folders, absolute; ``source`` says which file names them. ``options`` are keys
-    of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is where they stand."""
+    of ``[tool.gpubench]`` other than ``paths``, unchecked, and ``file`` is where they stand. ``limits`` are times as
+    texts, by the expressions that choose benchmarks."""
 
     paths: tuple[str, ...] = ()
     source: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_project(folder: Path, upward: bool = False, search: bool = True) -> Project:
@@ -167,7 +169,9 @@ def _declared(place: Path, table: Any) -> Project:
     file = str(place / "pyproject.toml")
     if not isinstance(table, dict):
         raise UsageError(f"{file}: [tool.gpubench] must be a table")
-    options = {key: value for key, value in table.items() if key != "paths"}
+    options = {key: value for key, value in table.items() if key not in ("paths", "limits")}
+    if not isinstance(limits := table.get("limits", {}), dict):
+        raise UsageError(f'{file}: [tool.gpubench]: limits must be a table, as {{ "matmul.square" = "2 ms" }}')
     paths = table.get("paths", [])
     paths = [paths] if isinstance(paths, str) else paths
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
@@ -176,7 +180,7 @@ def _declared(place: Path, table: Any) -> Project:
         if not (place / path.split("::")[0]).exists():
             raise UsageError(f"{file}: [tool.gpubench]: {path}: no such file or folder")
     source = "[tool.gpubench] in pyproject.toml" if paths else ""
-    return Project(tuple(str(place / path) for path in paths), source, options, file)
+    return Project(tuple(str(place / path) for path in paths), source, options, file, limits)
 
 
 def _toml(path: Path) -> dict[str, Any]:

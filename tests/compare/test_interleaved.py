@@ -16,6 +16,7 @@ import records
 from gpubench.commands.cli import main
 from gpubench.compare import interleaved
 from gpubench.compare.interleaved import LEAST_FRESH, SCREENING_PAIRS, planned_pairs
+from gpubench.compare.verdict import percent
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
@@ -34,6 +35,7 @@ class Machine:
 
     def __init__(self, spread: float = 0.02, seed: int = 1, slower: dict[str, float] | None = None) -> None:
         self.random, self.spread, self.slower = np.random.default_rng(seed), spread, slower or {}
+        self.spreads: dict[str, float] = {}
         self.names: Sequence[str] = NAMES
         self.held_up: dict[tuple[str, int], str] = {}
         self.breaks_at: int | None = None
@@ -63,7 +65,7 @@ class Machine:
     def run(self, side: str, number: int, names: Sequence[str], stage: str | None) -> Path:
         marks = []
         for name in names:
-            factor = float(np.exp(self.random.normal(0, self.spread)))
+            factor = float(np.exp(self.random.normal(0, self.spreads.get(name, self.spread))))
             factor *= self.slower.get(name, 1.0) if side == "new" else 1.0
             marks.append(self.mark(name, factor * (600 if self.held_up.get((side, number)) == name else 1)))
         data = records.run_file(marks)
@@ -137,6 +139,22 @@ def test_unchanged_code_ends_after_screening_or_is_not_confirmed(compare, tmp_pa
         alarms += code == 1
         assert set(words(document).values()) <= {"same", "not suspect", "inconclusive", "slower", "faster"}
     assert alarms <= 1
+
+
+def test_a_side_compared_with_itself_says_what_this_machine_sees(compare, tmp_path: Path) -> None:
+    """Of unchanged code, one benchmark of which varies more."""
+    (tmp_path / "test_it.py").write_text("")
+    machine = Machine(0.004)
+    machine.spreads = {"w.w3": 0.06}
+    code, document, _ = compare(machine, "--paths", "test_it.py", sides=("--interleave", ".", "."))
+    sees = {case["id"].partition("[")[0]: case["sees"] for case in document["cases"]}
+    assert code == 0
+    assert {sees[name] for name in NAMES if name != "w.w3"} == {0.05}  # less than the threshold doesn't count
+    assert 0.05 < sees["w.w3"] < 0.2
+    assert document["notes"][0] == "unchanged code: 0 of 12 benchmarks called changed"
+    assert f"5 % in the middle one, {percent(sees['w.w3'])} in the noisiest" in document["notes"][1]
+    _, document, _ = compare(Machine(0.004), "-o", str(tmp_path / "two"), sides=("--interleave", ".", sys.executable))
+    assert not any("unchanged code" in note for note in document["notes"])
 
 
 def test_how_long_it_takes_is_told_before_and_after_the_first_pair(compare) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gpubench.plugin.overrides import IGNORED
 from gpubench.plugin.parametrize import case_of
 from gpubench.runfile.kinds import KINDS
+from gpubench.runfile.ledger import read_ledger
 from gpubench.runfile.reader import plain_case, read
 
 CASE = """
@@ -42,6 +43,40 @@ def test_a_plain_run_imports_neither_torch_nor_pandas_nor_numpy(pytester):
     result = pytester.runpytest_subprocess("--benchmark-json=plain.json")
     result.assert_outcomes(passed=2)
     assert "gpubench" not in json.loads((pytester.path / "plain.json").read_text())
+
+
+def test_expressions_of_one_size_are_measured_directly_after_each_other_in_either_order(pytester):
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        sizes = pytest.mark.parametrize("n", range(12))
+        @sizes
+        def test_a(benchmark, n):
+            benchmark(len, [])
+        @sizes
+        def test_b(benchmark, n):
+            benchmark(len, [])
+    """
+    )
+    options = ["--gpubench-process=0/1", "--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke"]
+    pytester.runpytest_inprocess("--gpubench-brief", *options).assert_outcomes(passed=24)
+    begun = [event["name"] for event in read_ledger(pytester.path / "journal.jsonl") if event["event"] == "start"]
+    pairs = list(zip(begun[::2], begun[1::2], strict=True))
+    assert all(one.partition("[")[2] == other.partition("[")[2] for one, other in pairs)
+    assert {one[:6] for one, _ in pairs} == {"test_a", "test_b"}
+    assert [one.partition("[")[2] for one, _ in pairs] != [f"{n}]" for n in range(12)]
+
+
+@pytest.mark.parametrize(("imports", "knows_torch"), [("import json", False), ("import torch", True)])
+def test_a_measured_suite_that_does_without_torch_is_not_made_to_import_it(pytester, imports, knows_torch):
+    pytester.makepyfile(test_it=f"{imports}\ndef test_plain(benchmark):\n    benchmark(len, [])")
+    pytester.makeconftest("import sys\ndef pytest_unconfigure():\n    print('torch loaded:', 'torch' in sys.modules)")
+    result = pytester.runpytest_subprocess("--gpubench-ledger=journal.jsonl", "--gpubench-preset=smoke", "-s")
+    result.stdout.fnmatch_lines([f"torch loaded: {knows_torch}"])
+    facts = read_ledger(pytester.path / "journal.jsonl")[0]["machine_info"]["gpubench"]
+    assert (facts["torch"] is not None) == knows_torch  # nor is another process
+    assert facts["devices"][0]["label"] == facts["cpu"]["model"]
+    assert facts["threads"] >= 1
 
 
 @pytest.mark.parametrize(

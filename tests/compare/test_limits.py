@@ -1,0 +1,151 @@
+"""The most that a call may take, and what else than time is judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import records
+from suites import run_file
+
+from gpubench.commands.cli import main
+from gpubench.runfile.schema import Case
+
+
+def limited(limit_s: float | None, median_s: float, spread: float = 0.01, name: str = "a.fast", **measured) -> dict:
+    """A run of three processes of a benchmark, and of five more that no limit is set for."""
+    data = run_file()
+    case = Case(name, "cpu", "float32", {"n": 8}, size="n", devices=("cpu",), limit_s=limit_s)
+    medians = (median_s * (1 - spread), median_s, median_s * (1 + spread))
+    data["benchmarks"][0] = records.benchmark(case, median_s, medians=medians, **measured)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("median_s", "spread", "code", "verdict"),
+    [
+        (2.2e-3, 0.01, 1, "above"),
+        (2.01e-3, 0.01, 0, "perhaps above"),
+        (1.99e-3, 0.01, 0, "perhaps above"),
+        (2.2e-3, 0.2, 0, "perhaps above"),
+        (1.8e-3, 0.01, 0, "below"),
+    ],
+)
+def test_only_what_is_above_its_limit_for_certain_fails(save, capsys, median_s, spread, code, verdict) -> None:
+    files = [save(f"{name}.json", limited(2e-3, median_s, spread)) for name in ("base", "new")]
+    Path(files[1]).write_text(json.dumps(json.loads(Path(files[1]).read_text()) | {"datetime": "another"}))
+    assert main(["compare", *files, "--format=json"]) == code
+    (limit,) = json.loads(capsys.readouterr().out)["limits"]
+    assert (limit["verdict"], limit["limit_s"]) == (verdict, 2e-3)
+    assert limit["low_s"] < limit["time_s"] < limit["high_s"]
+    assert main(["compare", *files]) == code
+    shown = capsys.readouterr().out
+    assert ("1 above its limit" in shown) == (code == 1)
+    assert ("Above the limit: " in shown, "Perhaps above the limit: " in shown) == (code == 1, "perhaps" in verdict)
+
+
+def test_a_single_process_is_above_only_far_beyond_its_limit(save, capsys) -> None:
+    """Then as large a spread is assumed as for verdicts: 25 %."""
+    for median_s, code in ((1.5e-3, 0), (4e-3, 1)):
+        data = limited(1e-3, median_s)
+        data["benchmarks"] = [records.benchmark(Case("a.fast", "cpu", limit_s=1e-3), median_s)]
+        files = [save("base.json", data), save("new.json", data | {"datetime": "another"})]
+        assert main(["compare", *files]) == code
+    capsys.readouterr()
+
+
+def test_a_table_of_limits_chooses_as_k_does_and_the_smallest_counts(save, capsys, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = save("base.json", limited(1.0, 1e-3)), save("new.json", limited(1.0, 1.001e-3))
+    table = tmp_path / "pyproject.toml"
+    table.write_text('[tool.gpubench.limits]\n"a.fast and n=8" = "0.5 ms"\n"a.fast or a.slow" = "10ms"\n')
+    assert main(["compare", *files, "--format=json"]) == 1
+    limits = {each["id"]: each for each in json.loads(capsys.readouterr().out)["limits"]}
+    assert {name: (each["limit_s"], each["verdict"]) for name, each in limits.items()} == {
+        "a.fast[float32-n=8]": (0.5e-3, "above"),
+        "a.slow[float32-n=8]": (10e-3, "below"),
+    }
+    assert main(["compare", *files, "-k", "slow"]) == 0
+    table.write_text('[tool.gpubench.limits]\n"a.fast" = "2 minutes"\n')
+    assert main(["compare", *files]) == 2
+    assert "[tool.gpubench.limits]: invalid time '2 minutes'" in capsys.readouterr().err
+    table.write_text('[tool.gpubench]\nlimits = "2 ms"\n')
+    assert main(["compare", *files]) == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "field", "key"), [("device", "device_s", "_s"), ("memory", "memory_bytes", "_bytes")]
+)
+def test_device_time_and_memory_are_judged_in_place_of_time(save, capsys, metric, field, key) -> None:
+    """The wall time changed by half, the metric not; or the other way round."""
+
+    def run(name: str, time_s: float, value: float, number: int) -> str:
+        cases = [Case(f"w.w{i}", "cpu", "float32", {"n": 8}, devices=("cpu",)) for i in range(6)]
+        marks = [
+            records.benchmark(case, time_s, **{field: value * (1 + 0.001 * number) if i == 3 else 1e-3})
+            for i, case in enumerate(cases)
+        ]
+        data = records.run_file(marks)
+        data["gpubench"]["started"] = f"2026-01-31T12:{number:02d}:00+00:00"
+        return save(f"{name}{number}.json", data)
+
+    for time_s, value, named in ((1.5e-3, 1e-3, 0), (1e-3, 2e-3, 1)):
+        base = [run("base", 1e-3, 1e-3, number) for number in (0, 2, 4)]
+        new = [run("new", time_s, value, number) for number in (1, 3, 5)]
+        assert main(["compare", "--base", *base, "--new", *new, f"--metric={metric}", "--format=json"]) == named
+        document = json.loads(capsys.readouterr().out)
+        slower = [case["id"] for case in document["cases"] if case["verdict"] == "slower"]
+        assert slower == (["w.w3[float32-n=8]"] if named else [])
+        assert document["metric"] == metric
+        assert document["cases"][3][f"new{key}"] == pytest.approx(value, rel=0.01)
+
+
+def test_a_metric_that_was_not_measured_is_missing_with_its_reason(save, capsys) -> None:
+    case = Case("a.fast", "cpu", "float32", devices=("cpu",))
+    reason = "the device has no events"
+    with_it = save("base.json", records.run_file([records.benchmark(case, 1e-3, device_s=1e-3)]))
+    without = save("new.json", records.run_file([records.benchmark(case, 1e-3, device_reason=reason)]))
+    assert main(["compare", with_it, without, "--metric=device", "--format=json"]) == 3
+    (missing,) = json.loads(capsys.readouterr().out)["missing"]
+    assert (missing["side"], missing["reason"]) == ("new", reason)
+
+
+CONFTEST = """
+import pytest
+from gpubench import devices, testing
+
+devices.register(testing.VirtualDevice)
+
+@pytest.fixture
+def machine():
+    return testing.VirtualDevice.machine
+"""
+TEST = """
+import pytest
+
+@pytest.mark.gpubench(limit="{limit}")
+def test_kernel(gpubench, machine):
+    gpubench(lambda: machine.launch(2e-3))
+
+@pytest.mark.gpubench(limit="1 s")
+def test_plain(benchmark):
+    benchmark(len, [])
+"""
+
+
+def test_a_limit_of_a_mark_is_kept_and_judged(pytester: pytest.Pytester, capsys) -> None:
+    """On a virtual device, where a call takes 2 ms exactly."""
+    pytester.makeconftest(CONFTEST)
+    for limit, code in (("2.5 ms", 0), ("0.1 ms", 1)):
+        pytester.makepyfile(test_it=TEST.format(limit=limit))
+        options = ["--gpubench-device=virtual", "--gpubench-no-ceilings", "--benchmark-max-time=0.02"]
+        pytester.runpytest_subprocess(*options, f"--benchmark-json=run{code}.json").assert_outcomes(passed=2)
+        run = json.loads((pytester.path / f"run{code}.json").read_text())
+        (pytester.path / "copy.json").write_text(json.dumps(run | {"datetime": "another"}))
+        assert main(["compare", str(pytester.path / f"run{code}.json"), str(pytester.path / "copy.json")]) == code
+    capsys.readouterr()
+    pytester.makepyfile(test_it=TEST.format(limit="fast"))
+    result = pytester.runpytest_subprocess("--gpubench-device=virtual", "--benchmark-json=no.json")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_kernel: invalid time 'fast': write 10us or 0.5ms"])
