@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-_OF_JSON = ("github-action-benchmark", "bmf", "oss", "badge")
-EXPORT_FORMATS = (*_OF_JSON, "csv", "markdown")
+_OF_JSON = ("github-action-benchmark", "bmf", "oss")
+EXPORT_FORMATS = (*_OF_JSON, "csv", "markdown", "badge")
 CARD = "card"
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     formats = (
         "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), oss (the PyTorch OSS"
         " benchmark database, version 3), csv, markdown: a table with one row for each workload, badge: one figure for"
-        " shields.io, that of -k or the first of the answer, or card: a results file fit to be published, without single"
-        " rounds"
+        " shields.io, that of -k or the first of the answer, or card: a results file fit to be published, without"
+        " single rounds"
     )
     add("--to", choices=(*EXPORT_FORMATS, CARD), required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
