@@ -12,6 +12,7 @@ from ..report.rows import grouped, size_parameter
 from ..runfile.matching import shown_name
 from ..runfile.schema import OK, Case, Ceilings, Result, Run, Work
 from ..runfile.utilisation import compute_dtype
+from ..runfile.ways import HOW, fastest_way, job
 from .model import likely, shortest
 
 NO, STAYS, PERHAPS, PROBABLY, PROBABLY_NOT, UNKNOWN = (
@@ -22,16 +23,13 @@ MODELLED, MEASURED = "modelled", "measured"
 MANY_OPERATORS = ("networks", "training", "linear_algebra", "irregular", "science")
 """Kinds of work whose sums don't stand for one operator that anything was learned of."""
 ANY_WAY = ("eager", "compile", "graph")
-"""Variants that do the same job: the fastest of them on the CPU counts."""
-FORM, OVERWRITES = "form", "inplace"
-"""The parameter of shipped benchmarks that says how a result is written, and its value that does another job: it
-destroys the input."""
+"""Variants of one benchmark."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job: over libraries,
-    over :data:`ANY_WAY` and over forms.
+    """A benchmark of a CPU, with the time of the fastest ``way`` that the file has of the same job, which
+    :func:`~gpubench.runfile.ways.fastest_way` finds.
 
     ``size`` is the parameter that varies in its workload; ``copied_bytes`` are those of inputs and outputs;
     ``obstacle`` says why no GPU can be estimated at all.
@@ -77,21 +75,15 @@ def jobs_of(run: Run) -> list[Job]:
         for result in run.results
         if result.status == OK and result.times and run.machine.device(result.device).kind in ("cpu", "")
     ]
-    groups, ways = grouped(timed, key_of), grouped(timed, _way_key)
+    groups, ways = grouped(timed, key_of), grouped(timed, job)
     sizes = {name: size_parameter(members) for name, members in grouped(timed, lambda each: each.workload).items()}
-    return [_job(group, ways[_way_key(group[0])], sizes[group[0].workload]) for group in groups.values()]
+    return [_job(group, ways[job(group[0])], sizes[group[0].workload]) for group in groups.values()]
 
 
 def key_of(case: Case) -> tuple[object, ...]:
     """Equal for one benchmark, on whatever device, in whatever library."""
-    return *_way_key(case), case.params.get(FORM)
-
-
-def _way_key(case: Case) -> tuple[object, ...]:
-    """Equal for what does the same job."""
     variant = "" if case.variant in ("", *ANY_WAY) else case.variant
-    ways = {FORM} if case.kind and case.params.get(FORM) != OVERWRITES else set()  # one's own may mean another thing
-    params = sorted(f"{name}={value!r}" for name, value in case.params.items() if name not in ways)
+    params = sorted(f"{name}={value!r}" for name, value in case.params.items())
     return case.workload, case.dtype, variant, case.cache, tuple(params)
 
 
@@ -100,7 +92,7 @@ def _seconds(result: Result) -> float:
 
 
 def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> Job:
-    fastest = min(ways, key=_seconds)
+    fastest = fastest_way(min(group, key=_seconds), ways)
     named = min(group, key=lambda each: (each.implementation != "torch", each.variant != "eager"))
     traced = next((each.work for each in (named, *group) if each.work.operators), None)
     works = [each.work for each in group]
@@ -113,8 +105,9 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     copied = copies.in_bytes + copies.out_bytes if copies else None
     library = implementation_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
     variant = fastest.variant if fastest.variant != named.variant else ""
-    form = str(fastest.params[FORM]) if fastest.params.get(FORM) != named.params.get(FORM) else ""
-    way = ", ".join(filter(None, (library, variant, form)))
+    how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
+    other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
+    way = ", ".join(filter(None, (library, variant, *how, other)))
     dtype = compute_dtype(named.dtype, named.variant, named.precision)
     obstacle = _obstacle(named)
     return Job(
