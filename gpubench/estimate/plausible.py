@@ -65,7 +65,8 @@ def _beside_peaks(device: DeviceFacts, results: list[Result], peaks: Ceilings) -
     uses = [use.fraction for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
     above = sum(use > PLAUSIBLE for use in uses)
     if above > max(1, MANY * len(uses)):
-        yield f"{above} of {len(uses)} benchmarks on {device.name} are faster than its measured peaks: another unit?"
+        found = f"{above} of {len(uses)} benchmarks on {device.name} are faster than its peaks"
+        yield f"{found}: those were measured too low, or in another unit"
     if len(uses) >= ENOUGH and max(uses) < IDLE:
         yield f"no benchmark on {device.name} reaches {IDLE:.0%} of its measured peaks: another unit?"
 
