@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
-    folder = (
-        "folder of results files, at any depth; those in a folder maintainers are marked as measured by maintainers"
-    )
+    folder = "folder of results files, at any depth; those in a folder maintainers are marked as such"
     parser.add_argument("folder", metavar="FOLDER", help=folder)
     site = "folder for the site: index.html, compare.html, machines/"
     parser.add_argument("-o", "--output", required=True, metavar="SITE", help=site)
