@@ -256,7 +256,7 @@ class Recorder:
 
     def finish(self, code: int) -> None:
         """The process ends by itself, with pytest's exit code."""
-        facts = {"code": code, "ceilings": self._peaks(code), "sustained": self._sustained(code)}
+        facts: dict[str, Any] = {"code": code, "ceilings": self._peaks(code), "sustained": self._sustained(code)}
         facts |= {"finished": _now(), "after": environment.moment()}
         with contextlib.suppress(UsageError):  # whatever was measured is there; the supervisor sees that this isn't
             self.ledger.append("finish", process=self.session.settings.process, **facts)
