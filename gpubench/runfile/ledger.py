@@ -255,18 +255,19 @@ def _row(session: Event, fullname: str, status: str, reason: Any, case: Any = No
 def _run(events: Iterable[Event]) -> dict[str, Any]:
     """When the run began and ended, the state of the machine before and after each process, and the peaks that hold."""
     processes: dict[int, dict[str, Any]] = {}
-    peaks: dict[str, Any] = {}
+    peaks: Any = {}  # the reader of the results file checks what they are
     finished = sustained = None
     for event in events:
         if event["event"] == "session":
             before = {key: event.get(key) for key in ("before", "canary", "flags")}
             processes.setdefault(event["process"], {"process": event["process"]} | before)
-            peaks = peaks or dict(event[KEY].get("ceilings") or {})
+            peaks = peaks or event[KEY].get("ceilings") or {}
         elif event["event"] == "finish" and event["process"] in processes:
             processes[event["process"]]["after"] = event.get("after")
             finished = event.get("finished") or finished
             sustained = event.get("sustained") or sustained
-            peaks |= event.get("ceilings") or {}
+            again = event.get("ceilings")
+            peaks = peaks | again if isinstance(peaks, dict) and isinstance(again, dict) else peaks
     facts = {"processes": list(processes.values()), "ceilings": peaks}
     return facts | {"finished": finished, "sustained": sustained}
 

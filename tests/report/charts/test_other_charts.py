@@ -11,7 +11,7 @@ import records
 from drawing import drawn, faults, plan, study_of, words
 
 from gpubench.report.charts.caption import caption
-from gpubench.report.charts.layouts import LinePanels, NamedRows, StackedBars
+from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark, StackedBars
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline
 from gpubench.report.charts.selection import OWN, role_of
@@ -352,3 +352,15 @@ def test_a_caption_counts_the_processes(tmp_path: Path, counts: tuple[int, ...],
     marks = [pair_of(f"a.b{count}", 3.0, medians=(1e-3, 1.1e-3, 1.2e-3)[:count]) for count in counts]
     study = study_of(tmp_path, run_of(*marks))
     assert says in caption(study, study.measured)
+
+
+def test_words_left_of_a_mark_dont_stand_on_its_name() -> None:
+    """Of a narrow axis: "4.5× slower" of the mark near its left end."""
+    values = {"4.5× slower": 0.22, "7.7× slower": 0.13, "1,000×": 1000.0}
+    marks = [RowMark(value, "accelerator1", told, value, value) for told, value in values.items()]
+    entries = tuple(NamedRow("Networks", "Encoder layer", "float32, batch=8, length=128", (mark,)) for mark in marks)
+    figure = Figure("headline", "headline", "Speedup", "", "", NamedRows(entries, "", (), ("slower", "faster")))
+    page = drawn(figure)
+    (axes,) = page.canvas.axes
+    (told,) = (text for text in axes.texts if text.get_text() == "4.5× slower")
+    assert told.get_window_extent().x0 >= axes.get_window_extent().x0 - 1
