@@ -176,3 +176,12 @@ def test_a_cpu_beside_several_gpus_is_shown_at_its_fastest_too(tmp_path: Path) -
     runs = [run(tmp_path, marks, name, devices=BOTH) for name in ("one", "two")]
     found = Study(runs).gpu_pairs
     assert [(pair.speedup, words.way(pair)) for pair in found if not pair.other.on_accelerator] == [(0.25, "NumPy")]
+
+
+def test_what_is_faster_than_the_cpu_can_be_counts_for_nothing(tmp_path: Path) -> None:
+    """Seen by the report alone, as the file has no flag: of 10 FLOP/s the library would have done 25."""
+    work = {"flops": 100.0}
+    marks = [mark("a.b", "cpu", 20.0, work=work), mark("a.b", "cuda:0", 1.0, work=work)]
+    marks.append(mark("a.b", "cpu", 4.0, work=work, implementation="numpy"))
+    (pair,) = Study([run(tmp_path, marks, ceilings={"cpu": {"throughput": {"float32": 10.0}}})]).device_pairs
+    assert (pair.speedup, pair.like) == (20.0, None)
