@@ -12,7 +12,7 @@ _DIVISIBLE = ("s", "J", "W")
 """Units with a prefix below one: there is no millisample, and msamples next to Msamples would be misread."""
 _PLAIN = str.maketrans(
     {"·": "-", "×": "x", "±": "+-", "≈": "~", "µ": "u", "…": "...", "✓": "+", "◐": "o", "✗": "-", "—": "-", "–": "-"}
-    | {"→": "->"}
+    | {"→": "->", "†": "+", "‡": "++"}
 )
 _POWER = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")

@@ -21,7 +21,7 @@ from .sweeps import Crossing
 NO_VALUE = "—"
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
-OTHER_WAY = "†"
+OTHER_WAY = "‡"
 """A speedup over a way of the CPU that isn't the other side's."""
 _VARIANTS = {"compile": "compiled"}
 _NOISE = re.compile(
