@@ -74,14 +74,15 @@ def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> d
 
 def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseKey, int]:
     """Pairs of each benchmark that show no sign of a change in which one of two thresholds would have made it suspect:
-    by its noise alone, so that a longer screening favours no verdict. Those that vary too much for any get no more."""
+    by its noise alone, so that a longer screening favours no verdict. Those that vary too much for three times the
+    most get no more."""
     planned = {}
     for each in verdicts:
         if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
-            needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, MOST_SCREENING)
+            needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
             if needed:
-                planned[each.key] = needed
+                planned[each.key] = min(needed, MOST_SCREENING)
     return planned
 
 
