@@ -33,7 +33,7 @@ def forward(gpubench, build, inputs, items, unit="sample"):
         gpubench(network, inputs, items=items, unit=unit)
 
 
-@pytest.mark.gpubench(title="MLP", quick_variants="compile")
+@pytest.mark.gpubench(title="MLP")
 @SMALL_BATCHES
 def test_mlp(gpubench, batch):
     forward(gpubench, models.mlp, gpubench.randn(batch, 784), batch)
