@@ -30,7 +30,7 @@ def figure_of(study: Study, estimates: Sequence[Outlook]) -> Figure:
     known = [each for each in estimates if each.verdict != UNKNOWN]
     by_job = {(key_of(each.job.case), each.gpu): each for each in known}
     rows = [row for row in study.single_device if any((key_of(row.result), gpu) in by_job for gpu in gpus)]
-    if not (found := notable(study, rows)):
+    if not (found := notable(study, rows, len(gpus))):
         raise UsageError("too little is known for a picture: it needs three benchmarks")
     entries, drawn = [], []
     for each in found:

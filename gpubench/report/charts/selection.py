@@ -14,7 +14,7 @@ from ..rows import Doubt, Measured, Row, grouped
 from ..study import Study
 from ..sweeps import Crossing, Item, Line, plainness, shared
 from . import caption
-from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark
+from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
 
@@ -23,8 +23,9 @@ LEAST_VALUES = 3
 OTHER_ROLES = DTYPE_ROLES
 """Looks of lines that stand for no device."""
 OWN = "Own benchmarks"
-_MOST_ROWS, _ROOM = 16, 450
-"""Rows of a picture, and pixels that they have with several marks each."""
+_MOST_ROWS, _ROOM = 16, 505
+"""Rows of a picture, and pixels that they have with their headings."""
+_LEAST_ROW = 22.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ def in_order(rows: Iterable[Item]) -> list[list[Item]]:
     return [members for _, members in sorted(by_kind.items(), key=lambda entry: entry[0])]
 
 
-def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
+def notable(study: Study, items: Iterable[Item], marks: int = 1) -> list[Notable[Item]]:
     """Of each workload its plainest setting, kinds of work by turns, as many as a picture of 700 pixels holds.
 
     In a kind the workload of most benchmarks comes first, and second what argues most against the device. None where
-    there are fewer values than make a picture.
+    there are fewer values than make a picture. ``marks``: how many a row has, if more than items.
     """
     kinds: list[list[Notable[Item]]] = []
     for members in in_order(items):
@@ -63,11 +64,11 @@ def notable(study: Study, items: Iterable[Item]) -> list[Notable[Item]]:
             cases.remove(slowest)
             cases.insert(1, slowest)
         kinds.append(cases)
-    marks = max((len(each.items) for cases in kinds for each in cases), default=1)
-    most = min(_MOST_ROWS, int(_ROOM / max(25, 15 * marks + 6)))
+    pitch = max(_LEAST_ROW, row_pitch(max([marks, *(len(each.items) for cases in kinds for each in cases)])) - 3)
     own_first = sorted(kinds, key=lambda cases: cases[0].group != OWN)
     turns = [each for turn in zip_longest(*own_first) for each in turn if each]
-    chosen = set(map(id, turns[:most]))
+    fitting = (most for most in range(_MOST_ROWS, 1, -1) if rows_height(turns[:most], pitch) <= _ROOM)
+    chosen = set(map(id, turns[: next(fitting, 1)]))
     found = [each for cases in kinds for each in cases if id(each) in chosen]
     return found if sum(len(each.items) for each in found) >= LEAST_VALUES else []
 
