@@ -45,7 +45,7 @@ def impossible(run: Run, cards: Mapping[str, Gpu]) -> Iterator[str]:
     gpus = known_gpus(run, cards)
     for device in run.machine.devices:
         results = [each for each in run.results if each.device == device.name and each.times and not each.parallel]
-        peaks, gpu = run.ceilings.get(device.name), gpus.get(device.name)
+        peaks, gpu = run.every_ceiling.get(device.name), gpus.get(device.name)
         if peaks:
             yield from _beside_peaks(device, results, peaks)
             yield from _of_cpu(run, peaks) if not device.accelerator else ()

@@ -180,7 +180,12 @@ def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
     kinds = list(representatives(rows))
     workloads = grouped(rows, lambda row: row.result.workload).values()
     by_kind = sorted(workloads, key=lambda of: kinds.index(heading(of[0])) if heading(of[0]) in kinds else len(kinds))
-    return [_row(row, heading(row) if heading(row) in kinds else "") for of in by_kind for row in plainest_first(of)]
+    return [_row(row, _kind(row) if heading(row) in kinds else "") for of in by_kind for row in plainest_first(of)]
+
+
+def _kind(row: Measured) -> str:
+    """What one ratio may stand for: a kind of work, or a network alone."""
+    return words.name(row.result) if row.kind and row.kind.unlike else heading(row)
 
 
 def _row(row: Measured, kind: str) -> list[Any]:

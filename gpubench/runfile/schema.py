@@ -545,6 +545,8 @@ class Run(Struct, frozen=True):
     plain: bool = False
     seed: int | None = None
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
+    every_ceiling: Mapping[str, Ceilings] = field(default_factory=dict)
+    """Those that results disprove as well: for judging the file, never a result."""
     disproved: Mapping[str, str] = field(default_factory=dict)
     sustained: Mapping[str, Sustained] = field(default_factory=dict)
     card: bool = False

@@ -745,7 +745,7 @@ def test_a_full_output_is_no_slowdown(save) -> None:
 
 
 def test_a_defect_is_no_slowdown(save, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("gpubench.compare.samples.read_side", lambda *sides: 1 / 0)
+    monkeypatch.setattr("gpubench.compare.samples.read_side", lambda *sides, **how: 1 / 0)
     run = save("run.json", run_file())
     assert main(["compare", "--base", run, "--new", run]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err

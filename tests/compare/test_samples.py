@@ -99,7 +99,7 @@ def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
 def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
     """On a machine 5 % slower by its ceilings and in all cases, everything is the same."""
     base, new = run_file(), run_file(wobble=0.05)
-    for data, flops in ((base, 1e11), (new, 1e11 / 1.05)):
+    for data, flops in ((base, 1e13), (new, 1e13 / 1.05)):
         for mark in data["benchmarks"]:
             mark["extra_info"]["gpubench"]["work"] |= {"flops": 1e9}
         data["gpubench"]["ceilings"] = {"cpu": {"bandwidth": [], "throughput": {"float32": flops}}}
