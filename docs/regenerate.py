@@ -45,7 +45,7 @@ other keys. Keys that are not listed are ignored. A JSON Schema of the same: `gp
 ## A card
 
 `gpubench export run.json --to card` writes a card: a results file that is fit to be published. Every command but
-`merge` reads it as any other results file; it is marked by `gpubench.card`. Of the suite it takes some 150 kB, a
+`merge` reads it as any other results file; it is marked by `gpubench.card`. Of the suite it takes 150 to 300 kB, a
 seventh of the results file. It differs from a results file so:
 
 - It holds no key that isn't in the tables below; `commit_info`, `asked` and the load of the machine are left out.

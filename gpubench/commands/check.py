@@ -237,8 +237,10 @@ def _dates(card: Card) -> Iterator[str]:
     if not started or not finished:
         yield "when it was measured isn't known"
         return
-    if not datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) <= started <= datetime.now(UTC) + CLOCK_OFF:
-        yield f"measured on {started:%Y-%m-%d}: the machine's clock was wrong"
+    written = _moment(card.data.get("datetime"))
+    for moment in {each.date(): each for each in (started, finished, written or finished)}.values():
+        if not datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) <= moment <= datetime.now(UTC) + CLOCK_OFF:
+            yield f"measured on {moment:%Y-%m-%d}: the machine's clock was wrong"
     took = (finished - started).total_seconds()
     timed = sum(t.rounds * t.iterations * t.median_s for each in card.run.results if (t := each.times))
     if took < 0:

@@ -127,7 +127,11 @@ def _badge(study: Study) -> dict[str, Any]:
     UsageError for times that mean nothing, and for those of a model."""
     from ..report import words
     from ..report.answer import Answer, Concern
+    from ..report.gallery import refusal
 
+    for run in study.runs:
+        if (reason := refusal(run)) and not run.plain:
+            raise UsageError(f"no badge can be made of these results: {reason}")
     answer = Answer(study)
     for warning in answer.warnings:
         if warning.what in (Concern.SMOKE, Concern.SIMULATED):

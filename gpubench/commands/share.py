@@ -43,8 +43,11 @@ def main(args: argparse.Namespace) -> int:
     writer.replace(target, content.encode())
     machine = words.machine(card.run)
     print("\n  ".join([f"{target}: {machine}", *(f"unusual: {note}" for note in remarks(card))]))
-    print(f"\nTo publish it, open this address, attach {target.name} to the form, and send the form:\n")
-    print(_form_address(args.repository or _source(), machine))
+    if repository := args.repository or _source():
+        print(f"\nTo publish it, open this address, attach {target.name} to the form, and send the form:\n")
+        print(_form_address(repository, machine))
+    else:
+        print("\nWhich repository collects cards isn't known here: name it by --repository URL for the form's address.")
     print(
         "\nNothing was sent. The card holds what `gpubench show` prints of it, and no name, path or address of yours."
     )
@@ -62,5 +65,4 @@ def _source() -> str:
 
 def _form_address(repository: str, machine: str) -> str:
     filled = urlencode({"template": FORM, "title": f"Machine: {machine}", "machine": machine})
-    place = repository.rstrip("/") or "(the repository of gpubench; name it by --repository)"
-    return f"{place}/issues/new?{filled}"
+    return f"{repository.rstrip('/')}/issues/new?{filled}"

@@ -22,6 +22,8 @@ CORE_FLOPS, SOCKET_BANDWIDTH = 1e13, 2e12
 """FLOP/s of a core, and byte/s of the memory of a CPU, that none reaches: AMX does 7e12 in bfloat16, HBM 1.6e12."""
 OVERHEAD_S = (1e-8, 1e-3)
 """Seconds between which the launch of an operation lies."""
+FAR_ABOVE = 2.0
+"""Times the peaks of its device, which no benchmark reaches however badly those were measured; good runs reach 1.1."""
 ENOUGH = 10
 """Benchmarks of which one at least comes near the peaks of its device."""
 IDLE, MANY = 0.05, 0.1
@@ -62,8 +64,13 @@ def _beside_peaks(device: DeviceFacts, results: list[Result], peaks: Ceilings) -
     if peaks.launch_floor_s and not low <= peaks.launch_floor_s <= high:
         found = seconds_text(peaks.launch_floor_s)
         yield f"the launch overhead of {device.name} is {found}; it lies between 10 ns and 1 ms"
-    uses = [use.fraction for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
+    known = [(use.fraction, each) for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
+    uses = [use for use, _ in known]
     above = sum(use > PLAUSIBLE for use in uses)
+    for use, each in known:
+        if use > FAR_ABOVE:
+            yield f"{each.id} is {use:.1f} times as fast as the measured peaks of {device.name} allow"
+            break
     if above > max(1, MANY * len(uses)):
         found = f"{above} of {len(uses)} benchmarks on {device.name} are faster than its peaks"
         yield f"{found}: those were measured too low, or in another unit"

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import pytest
 import records
 
+from gpubench.commands import share
 from gpubench.commands.cli import main
 from gpubench.runfile.card import DIGITS, card_of, card_text
 from gpubench.runfile.reader import content_of
@@ -194,6 +195,7 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "single rounds": (at("benchmarks", 0, "stats", "data", value=[1e-3] * 3), "samples, as many as|stats.data: not"),
     "seconds are milliseconds": (lambda card: scale(card, 1e3), "the whole run took 1.2e.03 s: seconds in another"),
     "seconds are kiloseconds": (lambda card: scale(card, 1e-3), "faster than its peaks"),
+    "one faster than its CPU": (lambda card: scale(card, 1e-2, "matmul.square cpu float32"), "as fast as the measured"),
     "peaks in GFLOP/s": (times(1e-9, KEY, "ceilings", "cuda:0", "throughput"), "0% of the datasheet of the H200"),
     "bandwidth in GB/s": (bandwidth(1e-9), "memory bandwidth: .* of the datasheet"),
     "peak above the datasheet": (times(2, KEY, "ceilings", "cuda:0", "throughput"), "of bfloat16: 1.57 PFLOP/s, 159%"),
@@ -214,6 +216,7 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "tomorrow": (at(KEY, "started", value="2999-01-01T00:00:00+00:00"), "measured on 2999-01-01: the machine's clock"),
     "1970": (at(KEY, "started", value="1970-01-01T00:00:00+00:00"), "measured on 1970-01-01: the machine's clock"),
     "ended before it began": (at(KEY, "finished", value="2026-01-31T11:00:00+00:00"), "ended before it began"),
+    "ended in another year": (at(KEY, "finished", value="2999-01-31T12:20:00+00:00"), "measured on 2999-01-31"),
     "no date": (lambda card: card[KEY].pop("finished"), "when it was measured isn't known"),
     "one process": (one_process, "fewer than 3 processes"),
     "copied process": (copied_process, "processes 0 and 2 have the same times"),
@@ -363,6 +366,15 @@ def test_share_writes_the_card_and_prints_the_address_of_the_form(tmp_path, monk
     form = (RESULTS.parent / ".github/ISSUE_TEMPLATE" / fields.pop("template")).read_text()
     assert fields.keys() == {"title", "machine"}
     assert "id: machine" in form
+
+
+def test_share_names_no_address_that_nobody_can_open(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(of_gpu()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(share, "_source", str)
+    assert main(["share", "run.json"]) == 0
+    assert "issues/new" not in (printed := capsys.readouterr().out)
+    assert "--repository URL" in printed
 
 
 def test_share_refuses_what_may_not_be_published(tmp_path, monkeypatch, capsys) -> None:
