@@ -105,9 +105,10 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
     copied = copies.in_bytes + copies.out_bytes if copies else None
     library = implementation_label(fastest.implementation) if fastest.implementation not in ("", "torch") else ""
     variant = fastest.variant if fastest.variant != named.variant else ""
+    dtype = fastest.dtype if fastest.dtype != named.dtype else ""
     how = [str(fastest.params[name]) for name in HOW if fastest.params.get(name) not in (None, named.params.get(name))]
     other = fastest.workload.removeprefix(named.workload).replace("_", " ").strip()
-    way = ", ".join(filter(None, (library, variant, *how, other)))
+    way = ", ".join(filter(None, (library, dtype, variant, *how, other)))
     dtype = compute_dtype(named.dtype, named.variant, named.precision)
     obstacle = _obstacle(named)
     return Job(

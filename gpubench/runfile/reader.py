@@ -55,7 +55,10 @@ def read(path: str | os.PathLike[str], samples: bool = True) -> Run:
 def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     """The run in the content of a results file; ``path`` is for what :func:`read` raises."""
     if not isinstance(root, dict) or "benchmarks" not in root:
-        raise Foreign(f"{clean(str(path))}: file: expected a pytest-benchmark file, an object with a key 'benchmarks'")
+        estimated = isinstance(root, dict) and root.get("status") == "modelled"
+        found = ": it holds an estimate, which was modelled and not measured" if estimated else ""
+        wanted = "expected a pytest-benchmark file, an object with a key 'benchmarks'"
+        raise Foreign(f"{clean(str(path))}: file: {wanted}{found}")
     marks = root["benchmarks"]
     if not isinstance(marks, list):
         _refuse(path, "benchmarks", "a list", marks)

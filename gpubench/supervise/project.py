@@ -47,8 +47,8 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
     takes seconds: for those who need its options alone.
 
     ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` and :data:`BENCHMARK_FOLDERS` are
-    searched for tests that use a fixture of :data:`FIXTURES`; a project whose tests reach it in another way has to name
-    its paths.
+    searched for tests that use a fixture of :data:`FIXTURES`, and at last the folder itself; a project whose tests
+    reach it in another way has to name its paths.
     """
     folder = folder.resolve()
     places = (folder, *folder.parents) if upward else (folder,)
@@ -83,6 +83,10 @@ def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
             paths.append(folder)
             modules += tests
             sources.append("found in this project")
+    if not sources:
+        named = (path for path in sorted(places[0].glob("*.py")) if any(fnmatch(path.name, each) for each in patterns))
+        paths = [path for path in named if _measures(path)]
+        sources = ["found in this folder"] if paths else []
     return tuple(map(str, paths)), "; ".join(dict.fromkeys(sources))
 
 

@@ -108,6 +108,14 @@ def test_a_folder_of_benchmarks_is_found(kept_apart):
     assert project.source == "found in this project"
 
 
+def test_benchmarks_in_a_folder_of_nothing_else_are_found(tmp_path):
+    (tmp_path / "test_speed.py").write_text(BENCHMARK)
+    (tmp_path / "test_sum.py").write_text(PLAIN)
+    (tmp_path / "speed.py").write_text(BENCHMARK)
+    project = read_project(tmp_path)
+    assert (names(tmp_path, project), project.source) == (["test_speed.py"], "found in this folder")
+
+
 @pytest.mark.parametrize("content", ["", PLAIN, "import time\nprint(time.time())\n"])
 def test_a_folder_of_other_programs_is_none_of_benchmarks(kept_apart, content):
     (kept_apart / "benchmarks/nn/speed_test.py").write_text(content)
@@ -179,11 +187,11 @@ def test_a_folder_of_benchmarks_comes_with_those_among_the_tests(kept_apart):
 
 def test_a_folder_of_benchmarks_is_looked_for_in_the_project_alone(kept_apart):
     below = kept_apart / "benchmarks/nn"
-    assert read_project(below, upward=True) == Project()  # nothing says that it is one project
+    assert read_project(below, upward=True).source == "found in this folder"  # nothing says that it is one project
     (kept_apart / "pyproject.toml").touch()
     assert names(kept_apart, read_project(below, upward=True)) == ["benchmarks"]
     (below / ".git").mkdir()
-    assert read_project(below, upward=True) == Project()
+    assert read_project(below, upward=True).source == "found in this folder"
 
 
 def test_the_suite_is_no_folder_of_its_project():
@@ -192,7 +200,7 @@ def test_the_suite_is_no_folder_of_its_project():
 
 def test_folders_above_are_read_on_request_only(place):
     (place / "pyproject.toml").write_text('[tool.gpubench]\npaths = "bench"\n')
-    assert read_project(place / "tests/unit") == Project()
+    assert read_project(place / "tests/unit").source == "found in this folder"
     assert names(place, read_project(place / "tests/unit", upward=True)) == ["bench"]
 
 
