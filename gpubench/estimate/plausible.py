@@ -65,11 +65,11 @@ def _beside_peaks(device: DeviceFacts, results: list[Result], peaks: Ceilings) -
         found = seconds_text(peaks.launch_floor_s)
         yield f"the launch overhead of {device.name} is {found}; it lies between 10 ns and 1 ms"
     known = [(use.fraction, each) for each in results if (use := utilisation(*_job(each), peaks, _link(each)))]
-    uses = [use for use, _ in known]
-    above = sum(use > PLAUSIBLE for use in uses)
-    for use, each in known:
-        if use > FAR_ABOVE:
-            yield f"{each.id} is {use:.1f} times as fast as the measured peaks of {device.name} allow"
+    uses = [fraction for fraction, _ in known]
+    above = sum(fraction > PLAUSIBLE for fraction in uses)
+    for fraction, each in known:
+        if fraction > FAR_ABOVE:
+            yield f"{each.id} is {fraction:.1f} times as fast as the measured peaks of {device.name} allow"
             break
     if above > max(1, MANY * len(uses)):
         found = f"{above} of {len(uses)} benchmarks on {device.name} are faster than its peaks"
