@@ -137,7 +137,7 @@ def outlook_of(job: Job, card: Gpu) -> Outlook:
         copies = job.cpu_s / (bound.seconds + job.copied_bytes / link)
     guess = likely(job.work, job.dtype, card)
     if not job.work.operators and job.case.kind in MANY_OPERATORS:
-        guess = "an older file doesn't say what it is made of, measure again"
+        guess = "the file doesn't say what it is made of: measure again"
     probably = None if isinstance(guess, str) else (job.cpu_s / guess.high_s, job.cpu_s / guess.low_s)
     verdict = NO if at_most < 1 else STAYS if copies is not None and copies < 1 else PERHAPS
     note = guess if isinstance(guess, str) else ""

@@ -204,7 +204,7 @@ def screen(estimates: Sequence[Outlook], prices: Prices, every: bool, width: int
     if any(each.bound == "launch" and each.verdict != NO for each in estimates):
         lines.append(f"limited by launch: no more is certain than that a call takes {LEAST_CALL_S * 1e6:g} µs.")
     if any(each.at_most is not None and each.with_copies_at_most is None for each in estimates):
-        lines.append("with copies: unknown where the file doesn't say what is copied, or no source how fast the link is.")
+        lines.append("with copies: unknown where the file doesn't say what is copied, or the GPU's link isn't known.")
     if not every and any(len(shown(group, True)) > len(shown(group, False)) for group in groups.values()):
         lines.append("Of each workload its largest size is shown: -k NAME shows all sizes, --format csv everything.")
     return [part for line in lines for part in (textwrap.wrap(line, width) if len(line) > width else [line])]
