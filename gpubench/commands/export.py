@@ -126,16 +126,13 @@ def _badge(study: Study) -> dict[str, Any]:
     """For an endpoint badge of shields.io: a speedup where a GPU was measured, else the time of one benchmark. Raises
     UsageError for times that mean nothing, and for those of a model."""
     from ..report import words
-    from ..report.answer import Answer, Concern
+    from ..report.answer import Answer
     from ..report.gallery import refusal
 
     for run in study.runs:
         if (reason := refusal(run)) and not run.plain:
             raise UsageError(f"no badge can be made of these results: {reason}")
     answer = Answer(study)
-    for warning in answer.warnings:
-        if warning.what in (Concern.SMOKE, Concern.SIMULATED):
-            raise UsageError(f"no badge can be made of these results: {warning}")
     shown = next((row.typical for card in answer.cards for row in card.rows if row.typical), None)
     if shown:
         label = f"{words.benchmark(shown.other.result)}: {study.names.of(shown.other)} vs {study.names.of(shown.base)}"

@@ -43,7 +43,8 @@ def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
     found = {}
     for key in new.cases:
         limits = [limit_s for matches, limit_s in chosen if matches(key.names)]
-        if bound := min((*limits, *new.limits.get(key, ())), default=None):
+        bound = min((*limits, new.limits.get(key, math.inf)))
+        if bound < math.inf:
             found[key] = bound
     logs = {key: _usable(new.cases[key]) for key in found}
     several = [key for key, values in logs.items() if len(values) > 1]

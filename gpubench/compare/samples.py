@@ -103,7 +103,7 @@ class Side:
     contents: dict[bytes, Path] = field(default_factory=dict)
     fullnames: dict[CaseKey, str] = field(default_factory=dict)
     """What pytest calls the test of each case."""
-    limits: dict[CaseKey, list[float]] = field(default_factory=dict)
+    limits: dict[CaseKey, float] = field(default_factory=dict)
     """The most seconds that a call may take, by the test's own mark."""
 
 
@@ -155,7 +155,7 @@ def _add(side: Side, run: Run, metric: str) -> None:
         else:
             side.cases.setdefault(key, []).extend(observations)
             if result.limit_s is not None:
-                side.limits[key] = [result.limit_s]
+                side.limits[key] = result.limit_s
             side.work[key] = result.work, result.case.dtype
             side.fullnames[key] = result.fullname
 
