@@ -21,7 +21,7 @@ from ..runfile.schema import OK, Run
 from ..runfile.writer import Lock, write
 from ..supervise import process
 from ..supervise.progress import NoPlan, Progress, show_plan
-from ..supervise.project import BENCHMARK_FOLDERS, described, read_project, root_option
+from ..supervise.project import described, read_project, root_option
 from ..supervise.supervisor import Supervisor, Unable, read_run
 from .choice import add_expression, chosen
 from .report import add_chart_arguments, charts_of
@@ -97,11 +97,7 @@ def _choose(args: argparse.Namespace) -> str:
             raise UsageError(f"--builtin measures the suite that comes with gpubench: leave out {args.paths[0]}")
         return FIRST_WORDS
     if args.builtin or not project.paths:
-        folders = [
-            each for each in BENCHMARK_FOLDERS if Path(each).is_dir() and Path(each).resolve() != process.suite()
-        ]
-        yours = f" (yours: gpubench run {folders[0]})" if folders and not args.builtin else ""
-        return f"measuring the suite that comes with gpubench{yours}; {FIRST_WORDS}"
+        return f"measuring the suite that comes with gpubench; {FIRST_WORDS}"
     args.paths = [*project.paths]
     return f"measuring {described(project.paths, project.source)}; {FIRST_WORDS}"
 

@@ -242,7 +242,7 @@ def _index(
     return f"""<p class="sentence">{_counts(shown)}</p>
 <div class="tools"><input id="search" type="search" placeholder="search: H200" aria-label="Search the machines">
 {choice * by}<span id="count" class="muted" aria-live="polite"></span>
-<a id="compare" href="compare.html">tick two to compare them</a></div>
+<a id="compare" href="compare.html"{" hidden" * (len(shown) < 2)}>tick two to compare them</a></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Machines"><table id="machines" class="machines">
 <thead><tr><td></td>{sortable}</tr></thead>
 {"".join(bodies)}</table></div>
