@@ -7,14 +7,17 @@ of the quick kind whose times follow a simple model (a launch cost plus work ove
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
 from gpubench.runfile.schema import Case
 
-CPU = {"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000}
-GPU = {"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-GPU", "memory_bytes": 140_000_000_000}
+# Read-only, since every test shares them: a test that changed one in place would rename the GPU of those after it.
+CPU = MappingProxyType({"name": "cpu", "kind": "cpu", "label": "Synthetic CPU", "memory_bytes": 16_000_000_000})
+GPU = MappingProxyType({"name": "cuda:0", "kind": "cuda", "label": "Synthetic H-GPU", "memory_bytes": 140_000_000_000})
 
 
 _KINDS = {"models": "networks", "llm": "networks", "serving": "networks", "training": "training"}
@@ -106,7 +109,7 @@ def run_file(
     benchmarks: list[dict[str, Any]],
     unmeasured: list[dict[str, Any]] | None = None,
     *,
-    devices: tuple[dict[str, Any], ...] = (CPU,),
+    devices: tuple[Mapping[str, Any], ...] = (CPU,),
     label: str = "Synthetic CPU (synthetic)",
     processes: int = 1,
     torch: str = "2.13.0+cpu",
@@ -124,7 +127,7 @@ def run_file(
             "gpubench": {
                 "label": label,
                 "cpu": {"model": "Synthetic CPU", "cores": 2},
-                "devices": list(devices),
+                "devices": [dict(device) for device in devices],
                 "torch": {"version": torch, "cuda": None},
                 "precision": {"tf32": tf32},
                 "threads": 2,

@@ -159,8 +159,8 @@ def test_a_badge_is_a_speedup_with_its_interval_or_the_time_of_a_cpu(save, expor
 
 @pytest.mark.parametrize("change", ["smoke", "simulated", "modelled", "nothing"])
 def test_times_that_mean_nothing_get_no_badge(change: str, save, capsys: pytest.CaptureFixture[str]) -> None:
-    device = records.GPU | {"simulated": True} if change == "simulated" else records.GPU
-    device |= {"label": "H200 (modelled)"} if change == "modelled" else {}
+    changes = {"simulated": {"simulated": True}, "modelled": {"label": "H200 (modelled)"}}
+    device = records.GPU | changes.get(change, {})
     marks = [records.benchmark(CPU, 2e-3), records.benchmark(GPU, 1e-3)] if change != "nothing" else []
     run = records.run_file(marks, [records.unmeasured(CPU)], devices=(records.CPU, device))
     run["gpubench"]["preset"] = "smoke" if change == "smoke" else "quick"
