@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 STEPS = 1000
+FORMS = ["as written", "preallocated", "one pass"]
 
 
 def as_written(result, a, b):
@@ -39,7 +40,7 @@ def one_pass(result, a, b, out):
 
 
 @pytest.mark.gpubench(title="Classic script, r + a·b")
-@pytest.mark.parametrize("form", ["as written", "preallocated", "one pass"])
+@pytest.mark.gpubench_sweep("form", smoke=FORMS, quick=[FORMS[0], FORMS[2]], full=FORMS)
 def test_step(gpubench, form, n):
     shape = (n // 10**6, 1000, 1000) if n >= 10**6 else (n,)
     a, b = gpubench.randn(*shape), gpubench.randn(*shape)
@@ -50,7 +51,7 @@ def test_step(gpubench, form, n):
         if form == "one pass":
             raise Unmeasurable("NumPy has no fused multiplication and addition")
     room = [
-        gpubench.array(gpubench.empty(*shape)) for _ in range(("as written", "one pass", "preallocated").index(form))
+        gpubench.array(gpubench.empty(*shape)) for _ in range({"as written": 0, "one pass": 1, "preallocated": 2}[form])
     ]
     if form == "as written":
         gpubench(as_written, *arrays, **work)

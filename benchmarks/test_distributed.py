@@ -18,7 +18,7 @@ STEPS = [
     ("one thread", 1),
     *((method, count) for method in ("ddp", "unsynchronised", "fsdp") for count in COUNTS),
 ]
-MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong", "weak"], full=["strong", "weak"])
+MODES = pytest.mark.gpubench_sweep("mode", smoke=["strong"], quick=["strong"], full=["strong", "weak"])
 SMALL = [("single", 1), ("one thread", 1), ("ddp", 2)]
 
 
@@ -46,7 +46,7 @@ def test_lenet(gpubench, gpubench_ranks, method, devices, mode):
 
 
 @pytest.mark.gpubench(title="Linear layer, distributed")
-@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=SMALL, full=STEPS)
+@pytest.mark.gpubench_sweep("method, devices", smoke=SMALL, quick=[], full=STEPS)
 def test_linear(gpubench, gpubench_ranks, method, devices):
     """Linear(5, 2), 30 rows: so little work that meeting costs more than it brings."""
     step(gpubench, gpubench_ranks, "linear", method, devices, "strong", 30)

@@ -23,8 +23,9 @@ COUNTS = {
 SIZES = pytest.mark.gpubench_sweep("n", **COUNTS)
 SIZES_AT_A_GLANCE = pytest.mark.gpubench_sweep("n", glance=[10**5, 10**7], **COUNTS)
 
-THREE_FORMS = pytest.mark.parametrize("form", ["allocating", "out", "inplace"])
-TWO_FORMS = pytest.mark.parametrize("form", ["allocating", "out"])
+FORMS = ["allocating", "out", "inplace"]
+THREE_FORMS = pytest.mark.gpubench_sweep("form", smoke=FORMS, quick=FORMS[:2], full=FORMS)
+TWO_FORMS = pytest.mark.parametrize("form", FORMS[:2])
 
 
 def threads(gpubench):
@@ -80,7 +81,7 @@ def multiply_add(xp, r, a, b, out=None, scratch=None):
 
 @pytest.mark.gpubench(title="Multiply-add, NumPy in two passes")
 @THREE_FORMS
-@SIZES
+@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": [10**5, 10**7]})
 def test_multiply_add(gpubench, form, n):
     r, a, b = gpubench.randn(n), gpubench.randn(n), gpubench.randn(n)
     work = {"items": n, "flops": 2 * n, "nbytes": 4 * r.nbytes, "threads": threads(gpubench)}

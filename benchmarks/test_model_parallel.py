@@ -42,7 +42,7 @@ def pipeline(gpubench, ranks, task, schedule, devices, microbatches, batch, opti
 @pytest.mark.gpubench_sweep(
     "schedule, devices, microbatches",
     smoke=schedules([2])[1:4],
-    quick=schedules([2, 4, 8]),
+    quick=schedules([2, 8]),
     full=schedules([2, 4, 8, 16, 32], device_counts()),
 )
 def test_mlp(gpubench, gpubench_ranks, schedule, devices, microbatches):

@@ -299,6 +299,9 @@ class Gpubench(Inputs):
         else:
             result = call(*prepared.args, **prepared.kwargs)
         first_s = self._clock() - start
+        if self.case.variant == "eager" and budget.FEWEST_ROUNDS * (estimate.call_s or 0.0) > self.allowance.budget:
+            # It was tried since the estimate may be wrong; this call says that it isn't.
+            budget.require(first_s, "seen in its first call", self.allowance, slack=budget.SLACK)
         if self.case.variant == "graph":  # its memory is allocated while it is captured, and replays allocate none
             self._peak_bytes = self.home.peak_memory()
         # Nothing but the first call says how long the reference takes; a CPU is slower than most accelerators.

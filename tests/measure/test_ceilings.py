@@ -121,10 +121,12 @@ def test_a_run_names_a_slow_library_in_one_line_unless_its_self_check_was_slow(
 @pytest.mark.parametrize("mended", [True, False])
 def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(pytester, monkeypatch, mended):
     """The first process's peaks are 1000 times too low: whoever else used the machine has gone, or not."""
-    low, high = Ceilings(throughput={"float32": 1e3}), Ceilings(throughput={"float32": 1e15})
-    given = []
+    low, high = (Ceilings(throughput={"float32": rate, "float16": rate}) for rate in (1e3, 1e15))
+    given, products = [], []
 
     def measure(wanted, effort):
+        ((_, dtypes),) = wanted.items()
+        products.append(sorted(dtypes))
         given.append(high if mended and len(given) > MOST_REMEASURED else low)
         return {"cpu": given[-1]}
 
@@ -137,5 +139,6 @@ def test_peaks_that_a_run_disproves_are_measured_once_more_at_its_end(pytester, 
     run_file.write_text(json.dumps(assemble(read_ledger(ledger))))
     run = read(run_file)
     assert len(given) == 1 + MOST_REMEASURED + 1
+    assert products[1:-1] == MOST_REMEASURED * [["float32"]]  # of the dtype in doubt alone
     assert run.ceilings == ({"cpu": high} if mended else {})
     assert run.disproved == ({} if mended else {"cpu": "4 of 4 results exceed them"})

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from gpubench.measure import budget
 from gpubench.runfile.reader import read
+from gpubench.testing import VirtualMachine
 
 HEADER = """
 import torch, pytest, numpy as np
@@ -176,6 +178,20 @@ def test_seen(gpubench):
     assert "estimated: 1.00 EFLOP at" in unmeasured(run, "test_estimated")["reason"]
     assert "one call takes 80" in unmeasured(run, "test_seen")["reason"]
     assert unmeasured(run, "test_seen")["status"] == "skipped"
+
+
+@pytest.mark.parametrize(("estimated_s", "calls"), [(0.9, 1), (0.5, 2)])
+def test_a_case_that_may_just_fit_ends_with_a_first_call_that_says_no(virtual, monkeypatch, estimated_s, calls):
+    """Smoke allows 2 s for three calls. One of 2 s is warmed up only where the estimate gave it a chance."""
+    planned = budget.Estimate(estimated_s, estimated_s)
+    monkeypatch.setattr(budget, "estimate", lambda *_, **__: planned)
+    launch, made = VirtualMachine.launch, []
+    monkeypatch.setattr(VirtualMachine, "launch", lambda *given: made.append(launch(*given)))
+    source = "def test_it(gpubench, machine): gpubench(machine.launch, 2.0, check=False)"
+    _, run = virtual(source, "--gpubench-preset=smoke", skipped=1)
+    (row,) = run["gpubench"]["unmeasured"]
+    assert ("first call" in row["reason"]) == (calls == 1)
+    assert len(made) == calls
 
 
 def test_a_case_too_large_for_the_memory_is_skipped_with_both_numbers(measure):

@@ -20,6 +20,7 @@ from gpubench.measure.clock import DeviceClock
 from gpubench.measure.data import Data
 from gpubench.parallel.distributed import (
     AllReduce,
+    Inference,
     PipelineTraining,
     SilentFallback,
     Training,
@@ -112,6 +113,19 @@ def test_all_reduce_is_checked_and_its_buses_counted(two_or_new):
     assert one.check.status == "passed"
     assert bus_bandwidth(1e9, 0.5, 8) == pytest.approx(3.5e9)  # nccl-tests: algbw x 2 (n - 1) / n
     assert bus_bandwidth(1e9, 0.5, 2) == pytest.approx(2e9)
+
+
+def test_each_core_has_a_batch_of_its_own_and_its_answer_is_checked(two_or_new, monkeypatch):
+    job = Inference("mlp", (2, 784))
+    first, second = two_or_new.run(measure_rank, job, PRESET_SETTINGS["smoke"], True)
+    assert (first.check.status, second.check.status) == ("passed", "passed")
+    assert len(first.durations) == len(second.durations) >= 3
+    right = torch.nn.Linear.forward
+    monkeypatch.setattr(
+        torch.nn.Linear, "forward", lambda layer, x: right(layer, x) * (1.1 if x.dtype == torch.float32 else 1.0)
+    )
+    with pytest.raises(WrongAnswer, match="relative error"):
+        job.start(Rank(0, 1, "cpu", 1)).check()
 
 
 @pytest.fixture

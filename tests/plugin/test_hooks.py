@@ -409,6 +409,17 @@ def test_nothing_is_registered_without_our_prefix(pytester):
     assert all(flag.startswith("--gpubench-") for flag in flags)
 
 
+def test_variants_of_the_quick_preset_are_for_the_cpu_and_that_preset_alone(run):
+    source = CASE + "\n@pytest.mark.gpubench(variants=['eager', 'compile'], quick_variants='compile')\n"
+    source += "def test_linear(gpubench):\n    gpubench(torch.nn.Linear(4, 4).eval(), gpubench.randn(2, 4))\n"
+    compiled = {}
+    for preset in ("smoke", "glance", "quick", "full"):
+        chosen = ("-k", "linear", "--gpubench-device=demo", "--gpubench-device=cpu", f"--gpubench-preset={preset}")
+        lines = run(source, "--collect-only", "-q", *chosen).outlines
+        compiled[preset] = [line.partition("[")[2].partition("-")[0] for line in lines if line.endswith("-compile]")]
+    assert compiled == {"smoke": [], "glance": [], "quick": ["cpu"], "full": ["demo", "cpu"]}
+
+
 @pytest.mark.parametrize("option", ["--gpubench-variant=autocast", "--gpubench-dtype=tf32"])
 def test_a_workload_without_what_was_asked_for_is_one_row(run, pytester, option):
     source = CASE + "\n@pytest.mark.gpubench(variants=['eager', 'autocast'], dtypes=['float32', 'tf32'])\n"
