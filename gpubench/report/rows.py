@@ -310,7 +310,8 @@ def _varies(results: Sequence[Result], name: str) -> bool:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """File stems, with as many parent folders in front as tell them apart."""
+    """File stems, with as many parent folders in front as tell them apart; of ``NAME/run.json``, as ``gpubench run``
+    calls its file in a folder, ``NAME`` where that does."""
     paths = [path.absolute() for path in paths]
     names = [clean(path.stem) for path in paths]
     for depth in range(1, max((len(path.parts) for path in paths), default=1)):
@@ -319,7 +320,8 @@ def run_names(paths: Sequence[Path]) -> list[str]:
             clean("/".join([*path.parts[1:-1][-depth:], path.stem])) if name in repeated else name
             for name, path in zip(names, paths, strict=True)
         ]
-    return names
+    folders = [name.removesuffix("/run") for name in names]
+    return folders if len(set(folders)) == len(set(names)) else names
 
 
 def measured(rows: Iterable[Row]) -> list[Measured]:

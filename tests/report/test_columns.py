@@ -159,8 +159,9 @@ def test_neither_are_those_after_a_semicolon_or_of_full_width(tmp_path: Path, na
 
 def test_run_names_are_told_apart() -> None:
     paths = [Path("/r/a/run.json"), Path("/r/b/run.json"), Path("/r/b/other.json")]
-    assert rows.run_names(paths) == ["a/run", "b/run", "other"]
-    assert rows.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a/run", "y/a/run"]
+    assert rows.run_names(paths) == ["a", "b", "other"]
+    assert rows.run_names([Path("/x/a/run.json"), Path("/y/a/run.json")]) == ["x/a", "y/a"]
+    assert rows.run_names([Path("/x/a/run.json"), Path("/y/b/run.json"), Path("/x/a.json")]) == ["a/run", "b/run", "a"]
     assert rows.run_names([Path("/x/a\x1b[1m/r\n.json"), Path("/x/b/r\n.json")]) == ["a�[1m/r ", "b/r "]
 
 
