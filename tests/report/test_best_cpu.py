@@ -162,6 +162,17 @@ def test_what_is_in_doubt_or_does_another_job_counts_for_nothing(tmp_path: Path,
     assert (pair.speedup, pair.like, words.way(pair)) == (8.0, None, "")
 
 
+def test_a_way_whose_slowest_process_beats_the_fastest_of_the_other_is_faster(tmp_path: Path) -> None:
+    """Times of a busy machine, so far apart that the interval of their ratio holds 1."""
+    marks = [
+        mark("a.b", "cpu", 8.0, medians=(5.0, 8.0, 80.0)),
+        mark("a.b", "cuda:0", 1.0, medians=(1.0, 1.0, 1.0)),
+        mark("a.b", "cpu", 4.0, medians=(0.4, 4.0, 4.9), implementation="numpy"),
+    ]
+    (pair,) = Study([run(tmp_path, marks)]).device_pairs
+    assert (pair.speedup, words.way(pair)) == (4.0, "NumPy")
+
+
 def test_a_baseline_that_was_asked_for_is_the_way(tmp_path: Path) -> None:
     marks = [mark("a.b", "cpu", 8.0), mark("a.b", "cuda:0", 1.0), mark("a.b", "cpu", 4.0, implementation="numpy")]
     marks[0]["extra_info"]["gpubench"]["params"] = marks[2]["extra_info"]["gpubench"]["params"]
