@@ -37,6 +37,11 @@ def test_every_option_is_taken_and_passed_on(command: list[str], option: Option)
     assert options.passed_on(cli.parser(command[0]).parse_args(command[1:])) == []
 
 
+def test_what_is_given_twice_is_passed_on_twice() -> None:
+    args = cli.parser("run").parse_args(["--dtype=float32", "--dtype=tf32"])
+    assert options.passed_on(args) == ["--gpubench-dtype=float32", "--gpubench-dtype=tf32"]
+
+
 def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
     defaults = Settings()
     for option in OPTIONS:

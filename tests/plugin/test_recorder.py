@@ -114,7 +114,7 @@ def test_crashes_once(gpubench):
 """
 
 
-def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester):
+def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester, forking):
     pytester.makepyfile(test_it=PEAKS)
     path = pytester.path / "run.ledger.jsonl"
     options = [

@@ -22,8 +22,10 @@ from gpubench.statistics import change_points
 RUNS = 30
 
 
-def recorded(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped")) -> list[Path]:
-    """a.stepped takes 20 % longer from the 18th run on; files are named against their order in time."""
+def recorded(
+    folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped"), longer: float = 1.2
+) -> list[Path]:
+    """a.stepped takes so much longer from the 18th run on; files are named against their order in time."""
     chance = random.Random(3)
     paths = []
     for i in range(count):
@@ -31,7 +33,7 @@ def recorded(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.s
         for name in workloads:
             for n in (8, 64):
                 case = Case(name, "cpu", "float32", {"n": n}, size="n", devices=("cpu",))
-                step = 1.2 if name == "a.stepped" and i >= 18 else 1.0
+                step = longer if name == "a.stepped" and i >= 18 else 1.0
                 marks.append(records.benchmark(case, 1e-4 * n * step * (1 + 0.02 * chance.gauss(0, 1))))
         started = f"2026-{1 + i // 28:02}-{1 + i % 28:02}T12:00:00+00:00"
         paths.append(folder / f"{count - i:03}.json")
@@ -50,6 +52,13 @@ def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
     assert stepped.series[0].dates[18] == "2026-01-19"
     assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
     assert all(series.changes == () for series in steady.series)
+
+
+def test_a_step_of_less_than_five_percent_is_none(tmp_path: Path) -> None:
+    trends = study(recorded(tmp_path, longer=1.04)).trends
+    every = [series for each in trends for series in each.series]
+    assert [18] in [change_points(series.times, history.CHANGE_LEVEL) for series in every]
+    assert {series.changes for series in every} == {()}
 
 
 def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> None:
