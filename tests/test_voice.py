@@ -8,8 +8,8 @@ import pytest
 
 from gpubench.commands import cli
 from gpubench.compare import verdict
-from gpubench.options import OPTIONS
 from gpubench.runfile.flags import ADVICE
+from gpubench.runfile.options import OPTIONS
 
 PACKAGE = Path(cli.__file__).parent.parent
 PLAIN = {

@@ -11,13 +11,13 @@ import reading
 import records
 from scipy.stats import mannwhitneyu
 
-from gpubench import statistics
 from gpubench.commands.cli import main
 from gpubench.report import history
 from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
-from gpubench.statistics import change_points
+from gpubench.statistics import inference
+from gpubench.statistics.inference import change_points
 
 RUNS = 30
 
@@ -133,9 +133,9 @@ def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: in
     low, high = values[:first], [value + 0.3 for value in values[first:]]
     above = sum(a > b for a in low for b in high)
     exact = mannwhitneyu(low, high, alternative="less", method="exact").pvalue
-    assert statistics._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
-    monkeypatch.setattr(statistics, "_EXACT", 0)
-    assert exact / 1.3 < statistics._rank_sum_chance(first, second, above) < 3 * exact
+    assert inference._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
+    monkeypatch.setattr(inference, "_EXACT", 0)
+    assert exact / 1.3 < inference._rank_sum_chance(first, second, above) < 3 * exact
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])

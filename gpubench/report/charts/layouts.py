@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
-from ...format import seconds_text
+from ...runfile.quantities import seconds_text
 from ..sweeps import Point
 from ..words import size_label
 from .page import (

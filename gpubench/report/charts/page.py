@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ...format import text
+from ...runfile.quantities import text
 from ..words import raised, size_text
 from .theme import MARK_SHAPES, colour
 
