@@ -542,6 +542,15 @@ def test_an_interrupted_case_is_neither_a_result_nor_a_failure(tmp_path, monkeyp
     ledger.close()
 
 
+@pytest.mark.parametrize(("options", "file"), [([], "x.py"), (["--gpubench-identify"], "/home/jane/x.py")])
+def test_the_reason_of_a_dead_process_names_no_folder_unless_asked(tmp_path, options, file):
+    supervisor = Supervisor(tmp_path, [], options, 1, 1.0, lambda event: None)
+    supervisor.events.append({"event": "start", "process": 0, "fullname": "a", "case": {}})
+    ended = measuring.ProcessEnd(1, case="a", reason="No such file: '/home/jane/x.py'")
+    supervisor._write_end(0, ended)
+    assert supervisor.events[-1]["reason"] == f"No such file: '{file}'"
+
+
 def test_a_child_whose_supervisor_is_gone_ends(tmp_path):
     code = "import os,time; from gpubench.supervise.process import die_with_supervisor as d; d(); time.sleep(60)"
     parent = subprocess.Popen(
