@@ -18,15 +18,15 @@ import msgspec
 
 from gpubench.commands import cli
 from gpubench.commands.report import Charts, write_report
-from gpubench.options import OPTIONS
 from gpubench.report import metrics
+from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import RunFile
 
 ROOT = Path(__file__).resolve().parents[1]
 _MADE = "Made by `tox run -e regenerate`"
 _OPTIONS = f"""# Options
 
-*{_MADE} from `gpubench/options.py` and the commands.*
+*{_MADE} from `gpubench/runfile/options.py` and the commands.*
 
 ## Options of measuring
 

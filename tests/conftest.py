@@ -14,7 +14,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 # pytester forgets what a pytest run in this process has imported, and these can't be imported twice.
-for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.utils.flop_counter"):
+for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.utils.flop_counter", "known_cpu"):
     importlib.import_module(name)
 
 if path := os.environ.get("PYTHONPATH"):  # tests start processes in other folders, where a relative one leads nowhere
@@ -34,8 +34,9 @@ def machine():
 """
 
 
-# A pytest that a test starts needs no plugin of these: loading them takes as long as torch does.
-WITHOUT_PLUGINS = "-p no:hypothesispytest -p no:anyio"
+# A pytest that a test starts needs no plugin of these: loading the first two takes as long as torch does, and the third
+# collects garbage of all that torch holds, at the end of each.
+WITHOUT_PLUGINS = "-p no:hypothesispytest -p no:anyio -p no:unraisableexception"
 os.environ["PYTEST_ADDOPTS"] = WITHOUT_PLUGINS
 
 # A pytest that a test starts is no worker of pytest-xdist, even where this one is.

@@ -11,7 +11,7 @@ import pytest
 from gpubench.runfile.ledger import assemble, read_ledger
 
 SCRIPT = Path(__file__).parent.parent / "docs/experiments/attack.py"
-SHORT = {"files": 60, "journals": 40, "charts": 3, "names": 2, "odd": 2}
+SHORT = {"files": 60, "journals": 40, "names": 2}
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def test_a_short_attack_breaks_nothing(attack, name, count):
     assert attack.attack(name, count, seed=0, parallel=1) == []
 
 
+@pytest.mark.rehearsal
 def test_a_run_that_is_killed_and_one_begun_twice_break_nothing(tmp_path):
     """By a stub that loads no torch: the numbers that end with 0 measure."""
     command = [sys.executable, SCRIPT, "kills=2", "starts=1", "--seed=1", "--parallel=1"]

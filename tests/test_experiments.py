@@ -125,6 +125,7 @@ def rehearsal(tmp_path):
     return Rehearsal(tmp_path)
 
 
+@pytest.mark.rehearsal
 def test_validation_that_is_killed_among_its_tests_repeats_none_of_them(rehearsal, tmp_path):
     ended = lambda events: [event for event in events if "outcome" in event]  # noqa: E731
     log, step = "tests.jsonl", "--step=tests"
@@ -141,6 +142,7 @@ def test_validation_that_is_killed_among_its_tests_repeats_none_of_them(rehearsa
     assert "one of them fails" in page
 
 
+@pytest.mark.rehearsal
 def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_path):
     log, step = "run-quick-networks/run.ledger.jsonl", "--step=quick networks"
     ends = lambda events: [event for event in events if event["event"] == "end"]  # noqa: E731
@@ -154,6 +156,7 @@ def test_validation_that_is_killed_in_its_run_goes_on_elsewhere(rehearsal, tmp_p
     assert all(len(bench["extra_info"]["gpubench"]["processes"]) == 3 for bench in run["benchmarks"])
 
 
+@pytest.mark.rehearsal
 def test_validation_shows_what_failed_and_what_could_not_be_collected(rehearsal, tmp_path):
     folder = tmp_path / "suite"
     folder.mkdir()
@@ -172,6 +175,7 @@ def content_of_run(archive):
         return [json.loads(file.extractfile("run-quick-networks/run.json").read())]
 
 
+@pytest.mark.rehearsal
 def test_validation_measures_its_figures_once_and_leaves_one_file(rehearsal, tmp_path):
     steps = ["--step=figures", "--step=timers", "--step=classic"]
     said = rehearsal.finish(tmp_path / "out", *steps)

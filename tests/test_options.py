@@ -8,10 +8,10 @@ from dataclasses import fields
 
 import pytest
 
-from gpubench import options
 from gpubench.commands import cli
 from gpubench.measure.session import Settings
-from gpubench.options import OPTIONS, Option
+from gpubench.runfile import options
+from gpubench.runfile.options import OPTIONS, Option
 
 
 def some_value(option: Option) -> str:
@@ -37,6 +37,11 @@ def test_every_option_is_taken_and_passed_on(command: list[str], option: Option)
     assert options.passed_on(cli.parser(command[0]).parse_args(command[1:])) == []
 
 
+def test_what_is_given_twice_is_passed_on_twice() -> None:
+    args = cli.parser("run").parse_args(["--dtype=float32", "--dtype=tf32"])
+    assert options.passed_on(args) == ["--gpubench-dtype=float32", "--gpubench-dtype=tf32"]
+
+
 def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
     defaults = Settings()
     for option in OPTIONS:
@@ -48,7 +53,7 @@ def test_every_field_that_an_option_sets_exists_with_the_same_default() -> None:
 SESSION = """
 def pytest_configure(config):
     from gpubench.plugin import settings
-    from gpubench.options import OPTIONS
+    from gpubench.runfile.options import OPTIONS
     read = settings.read_settings(config)
     print({option.name: getattr(read, option.field) for option in OPTIONS})
 """

@@ -9,16 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.special import stdtrit
 
-from gpubench.intervals import (
-    INTERVAL,
-    SPREAD,
-    median,
-    median_interval,
-    quantile,
-    ratio_interval,
-    ratio_spread,
-)
-from gpubench.statistics import (
+from gpubench.statistics.inference import (
     Change,
     benjamini_hochberg,
     crossover,
@@ -27,6 +18,15 @@ from gpubench.statistics import (
     moderated,
     needed_values,
     pooled_variance,
+)
+from gpubench.statistics.intervals import (
+    INTERVAL,
+    SPREAD,
+    median,
+    median_interval,
+    quantile,
+    ratio_interval,
+    ratio_spread,
 )
 
 

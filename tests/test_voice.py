@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpubench.commands import cli
-from gpubench.compare import verdict
-from gpubench.options import OPTIONS
-from gpubench.runfile.flags import ADVICE
 
 PACKAGE = Path(cli.__file__).parent.parent
 PLAIN = {
@@ -62,7 +59,7 @@ NAMES = "|".join(
 """Names that stand within texts."""
 SPOKEN = (
     "commands/cli.py",
-    "options.py",
+    "runfile/options.py",
     "commands/*.py",
     "compare/*.py",
     "plugin/*.py",
@@ -119,30 +116,6 @@ def test_strings_are_found_where_a_person_reads_them(tmp_path) -> None:
     module = tmp_path / "module.py"
     module.write_text('"""A case."""\nX = "ledger"\nprint(f"{X} of the {X} cases", "unmeasured", help="a canary")\n')
     assert sorted(strings(module)) == [" of the {} cases", "a canary"]
-
-
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_an_options_help(option) -> None:
-    assert avoidable(option.help) == []
-
-
-@pytest.mark.parametrize("command", [name for group in cli.COMMANDS.values() for name in group])
-def test_a_commands_help(command) -> None:
-    assert avoidable(cli.parser(command).format_help()) == []
-
-
-def test_the_help_of_gpubench() -> None:
-    assert avoidable(cli.help_text()) == []
-
-
-@pytest.mark.parametrize("flag", ADVICE)
-def test_a_flags_advice(flag) -> None:
-    assert avoidable(f"{ADVICE[flag].why}; {ADVICE[flag].remedy}") == []
-
-
-def test_the_verdicts_of_a_comparison() -> None:
-    words = (verdict.FASTER, verdict.SLOWER, verdict.SAME, verdict.INCONCLUSIVE)
-    assert [avoidable(text) for text in (*words, verdict.BUSY, verdict.TRIED_ONLY)] == [[]] * 6
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Does it hold? Kills, hostile benchmarks, damaged files, double starts and files of others, by count and seed.
+"""Does it hold? Kills, hostile benchmarks, damaged files, odd names and double starts, by count and seed.
 
     python docs/experiments/attack.py                                   # all, in full: hours on two cores
-    python docs/experiments/attack.py kills=20 starts=10 foreign --seed 7
+    python docs/experiments/attack.py kills=20 starts=10 names --seed 7
 
 Prints, for each attack, how often it was tried and what broke; the exit code is 1 if anything did. A try depends only
 on the seed and its number, so ``kills=1 --seed 107`` repeats the eighth of ``kills=20 --seed 100``.
@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import csv
 import functools
-import getpass
 import io
 import json
 import multiprocessing
@@ -22,7 +21,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -54,7 +52,6 @@ ONE_IN = 10
 """So many tries with a stub, less one, go with one that measures, as that takes ten times as long."""
 RUN_WORDS = ["run", "--charts=none", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
-REPORT = [*GPUBENCH, "report"]
 CASES = 10
 SUITE = """
 import pytest, time
@@ -329,7 +326,6 @@ def _flags(mark: dict[str, Any]) -> list[Any]:
 KINDS = {
     "file": mutations.RUN_FILES,
     "journal": mutations.LEDGERS,
-    "chart": mutations.mutated_runs([mutations.RUNS[0], mutations.RUNS[2]]),
 }
 
 
@@ -447,14 +443,6 @@ def _nothing_measured() -> Iterator[None]:
         measuring.pytest_command = usual
 
 
-def damaged_chart(number: int) -> Broken:
-    """A mutated run of several devices through all charts."""
-    with tempfile.TemporaryDirectory(prefix="chart-") as name:
-        path = Path(name) / "run.json"
-        path.write_bytes(drawn("chart", number))
-        return _commands([["report", str(path), "-o", f"{name}/out", "--charts=all"]])
-
-
 NAMES = [
     *("a\nb", "a\rb", "\x1b[31mred", "\x1b]0;title\x07", "\u202egnp", "\u2028line", "\udcff", "é" * 100, "x" * 240),
     *("=1+1", "+1", "@everyone", "a;b", "\uff1d1+1", "-rf", "--help", "$(touch x)", "%s", "{0}", "*", "#1", " ", "~"),
@@ -501,7 +489,7 @@ def _active(out: Path) -> list[str]:
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e]")
 
 
-# Starts and files of others -------------------------------------------------------------------------------------------
+# Starts ---------------------------------------------------------------------------------------------------------------
 
 
 @functools.lru_cache
@@ -549,217 +537,13 @@ def double_start(number: int) -> Broken:
         return broken + left_over(folder, patience_s=5.0)
 
 
-FOREIGN = [
-    "out/run.json",
-    "out/run.log",
-    "out/run.ledger.jsonl",
-    "out/summary.md",
-    "out/results.csv",
-    "out/speedup.csv",
-    "out/crossover.csv",
-    "out/report.html",
-    "out/charts/headline.svg",
-    "out/charts/c-dark.svg",
-    "out/charts/notes.txt",
-    "out/.written-by-gpubench.json",
-    "out/run.1.json",
-    "out/run.json.part",
-    "out/turns/000-base/work.txt",
-    "out/x.ledger.jsonl",
-]
-SET_UPS = [(name, way) for name in FOREIGN for way in ("a file", "a link")]
-
-
-def foreign(number: int) -> Broken:
-    """A file of somebody else where a run or report writes: kept, byte for byte, also behind a link."""
-    name, way = SET_UPS[number % len(SET_UPS)]
-    with tempfile.TemporaryDirectory(prefix="foreign-") as temporary:
-        folder, content = Path(temporary), b"somebody's work\n"
-        (folder / "test_suite.py").write_text(SUITE.replace("range(10)", "range(1)"))
-        path, elsewhere = folder / name, folder / "elsewhere.txt"
-        path.parent.mkdir(parents=True)
-        if way == "a link":
-            elsewhere.write_bytes(content)
-            path.symlink_to(elsewhere)
-        else:
-            path.write_bytes(content)
-        done = [call(command, folder) for command in _writers(name, folder)]
-        keeps = elsewhere if way == "a link" else path
-        held = [each for each in folder.rglob("*") if each.is_file() and each.read_bytes() == content]
-        broken = [] if held else [f"{name}: gone"]
-        moved = re.compile(rf"{re.escape(path.name.split('.')[0])}\.\d+\.")
-        if held and keeps not in held and not any(moved.match(each.name) for each in held):
-            broken = [f"{name}: moved to {held[0].name}"]
-        links = way == "a file" or any(each.is_symlink() for each in path.parent.glob("*"))
-        broken += [] if links else [f"{name}: the link is gone"]
-        codes = {each.returncode for each in done}
-        broken += [f"{name}: exit codes {codes}"] if not codes <= {0, 2} else []
-        return [f"{each} ({way})" for each in broken] + [each for one in done for each in traceback_in(one)]
-
-
-def _writers(name: str, folder: Path) -> list[list[str]]:
-    """What would write there."""
-    if "turns" in name:
-        sides = [str(folder), str(folder), "--paths", "test_suite.py", "--preset=smoke", "--no-ceilings", "--pairs=1"]
-        return [[*GPUBENCH, "compare", "--interleave", "--base", sides[0], "--new", *sides[1:], "-o", "out"]]
-    if "/x." in name:
-        plain = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "test_suite.py"]
-        return [[*plain, "--gpubench-preset=smoke", "--gpubench-no-ceilings", "--benchmark-json=out/x.json"]]
-    report = [*REPORT, str(ROOT / "results/xeon-2-cores/run.json"), "-o", "out", "--charts=none"]
-    drawn_too = [*report[:-1], "--charts=default"] if "charts" in name else report
-    return [[*RUN, "test_suite.py", "--preset=smoke", "--processes=1"], drawn_too]
-
-
-# Exit codes -----------------------------------------------------------------------------------------------------------
-
-READERS = ("report PATH -o out", "show PATH", "export PATH --to=csv", "chart PATH --kind=speedup -o a.svg")
-ODD = [
-    *(
-        command.replace("PATH", path)
-        for command in (*READERS, "recover PATH", "run --resume PATH")
-        for path in ("missing", "LONG", "empty", "fifo-folder", "binary.json", "folder.json", "loop")
-    ),
-    *(
-        f"run {words}"
-        for words in ("missing.py", "LONG", "-o /proc/x", "-o LONG", "-o sound.json", "-o loop", "--deadline=0")
-    ),
-    *("run -o=", "run --resume=", "run --processes=0", "recover sound.json", "recover sound.json -o ."),
-    *(f"report sound.json -o {path}" for path in ("sound.json", "LONG", "/proc/x", "loop")),
-    *(f"export sound.json --to=csv -o {path}" for path in ("sound.json", "LONG", ".", "/proc/x")),
-    *(
-        f"chart sound.json --kind=speedup -o {path}"
-        for path in ("sound.json", "LONG.svg", "/proc/x.svg", "missing/a.svg")
-    ),
-]
-"""Commands that can do nothing, in a folder that :func:`odd_command` fills."""
-FULL = [
-    *("--help", "--version", "env", "run --help", "show sound.json", "export sound.json --to=csv"),
-    *("report sound.json -o out --charts none", "compare --base sound.json --new sound.json"),
-]
-"""Commands that print, onto a full device."""
-
-
-def odd_command(number: int) -> Broken:
-    """Input or output that can't be used ends with 2 and a line, never with the 1 of a proven slowdown."""
-    shown = [*ODD, *FULL][number % (len(ODD) + len(FULL))]
-    words = shown.replace("LONG", "x" * 5000).split(" ")
-    with tempfile.TemporaryDirectory(prefix="odd-") as name:
-        folder = Path(name)
-        (folder / "sound.json").write_text(json.dumps(mutations.RUNS[0]))
-        (folder / "binary.json").write_bytes(bytes(range(256)) * 10)
-        (folder / "folder.json").mkdir()
-        (folder / "empty").mkdir()
-        (folder / "fifo-folder").mkdir()
-        os.mkfifo(folder / "fifo-folder/run.json")
-        (folder / "loop").symlink_to("loop")
-        with open("/dev/full" if shown in FULL else "/dev/null", "w") as output:
-            how = {"cwd": folder, "env": environment(folder), "stdin": subprocess.DEVNULL, "text": True}
-            done = subprocess.run([*GPUBENCH, *words], stdout=output, stderr=subprocess.PIPE, timeout=60.0, **how)
-        text = done.stderr.strip()
-        broken = [f"ended with {done.returncode}"] if done.returncode != 2 else []
-        lines = [line for line in text.splitlines() if "passed over" not in line]
-        broken += [f"{len(lines)} lines: {text[-200:]}"] if len(lines) != 1 else []
-        broken += ["Traceback"] if "Traceback" in text else []
-        broken += (
-            ["the input was changed"] if (folder / "sound.json").read_text() != json.dumps(mutations.RUNS[0]) else []
-        )
-        return [f"{shown}: {each}" for each in broken]
-
-
-def interrupted(number: int) -> Broken:
-    """Ctrl-C while a report is made: a line, 130, nothing half written. Within an ``exec`` Python ends by the signal
-    itself, after the line, which shells show as 130 too."""
-    chance = random.Random(number)
-    with tempfile.TemporaryDirectory(prefix="interrupt-") as name:
-        folder = Path(name)
-        (folder / "run.json").write_text(json.dumps(mutations.RUNS[0]))
-        command = [*REPORT, "run.json", "-o", "out", "--charts=all"]
-        report = subprocess.Popen(
-            command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        time.sleep(chance.uniform(0.3, 6.0))
-        report.send_signal(signal.SIGINT)
-        text = report.communicate(timeout=LONGEST_S)[0]
-        ended = 130 if report.returncode == -signal.SIGINT else report.returncode
-        broken = [] if ended in (0, 130) else [f"ended with {ended}: {text[-300:]}"]
-        said = text.strip().splitlines()[-1:] == ["gpubench: interrupted"] or "report.html" in text  # all was written
-        broken += [f"no line: {report.returncode}: {text[-300:]!r}"] if ended == 130 and not said else []
-        return broken + _traceback(text) + left_over(folder)
-
-
-# What a published file says -------------------------------------------------------------------------------------------
-
-
-def secrets(folder: Path) -> dict[str, str]:
-    """Twenty texts that say whose machine it was, by where they are planted."""
-    return {
-        "folder": "secretfolder",
-        "file": "secretfile",
-        "home": "/home/secretuser/x",
-        "include": "-I/opt/secretprefix/include",
-        "windows": r"C:\Users\secretwindows\x",
-        "unc": r"\\secretserver\share\x",
-        "token": "https://u:secrettoken@host.example/x",
-        "query": "https://host.example/?key=secretkey",
-        "host": "https://secrethost.internal:8080/x",
-        "tilde": "~secrettilde/x",
-        "address": "10.11.12.13",
-        "address6": "fe80::1234:5678:9abc:def0",
-        "ssh": "secretssh@10.9.8.7:/x",
-        "spaces": "'/srv/secretwith spaces/and more/x'",
-        "file-url": "file:///srv/secreturl/x",
-        "quoted": "'/srv/secretquoted/x'",
-        "colon": "PATH=/bin:/srv/secretcolon/bin",
-        "mail": "secretmail@host.example",
-        "user": getpass.getuser(),
-        "hostname": socket.gethostname(),
-    }
-
-
-def privacy(number: int) -> Broken:
-    """Identifying texts in errors, options and names of folders: none is in what is meant to be published."""
-    with tempfile.TemporaryDirectory(prefix="private-") as name:
-        planted = secrets(Path(name))
-        folder = Path(name) / planted["folder"]
-        folder.mkdir()
-        texts = [text for key, text in planted.items() if key not in ("folder", "file", "user", "hostname")]
-        (folder / f"test_{planted['file']}.py").write_text(
-            f"import pytest, torch\nTEXTS = {texts!r}\n\n@pytest.mark.parametrize('i', range({len(texts)}))\n"
-            "def test_raises(gpubench, i):\n    raise ValueError('near ' + TEXTS[i])\n\n"
-            "def test_sound(gpubench):\n    gpubench(torch.neg, gpubench.randn(9))\n"
-        )
-        file = str(folder / f"test_{planted['file']}.py")
-        done = call([*RUN, file, "--preset=smoke", "--processes=1"], folder)
-        published = [folder / "out" / each for each in ("run.json", "results.csv", "summary.md", "report.html")]
-        if missing := [path.name for path in published if not path.exists()]:
-            return [f"not written: {missing}: {done.stderr[-300:]}"]
-        content = "".join(path.read_text() for path in published)
-        marks = {key: _word(text) for key, text in planted.items()}
-        common = {
-            "file",
-            *[key for key in ("user", "hostname") if len(planted[key]) < 3 or planted[key] in ("root", "localhost")],
-        }
-        return [f"{key} is published: {text}" for key, text in marks.items() if key not in common and text in content]
-
-
-def _word(text: str) -> str:
-    """The part of a planted text that identifies."""
-    found = re.search(r"secret\w+", text)
-    return found.group() if found else text
-
-
 ATTACKS: dict[str, tuple[Callable[[int], Broken], int]] = {
     "kills": (kill, 200),
     "hostile": (hostile, 1),
     "files": (damaged_file, 20_000),
     "journals": (damaged_journal, 2_000),
-    "charts": (damaged_chart, 200),
     "names": (named, len(NAMES)),
-    "odd": (odd_command, len(ODD) + len(FULL)),
-    "interrupts": (interrupted, 20),
     "starts": (double_start, 100),
-    "foreign": (foreign, len(SET_UPS)),
-    "privacy": (privacy, 1),
 }
 """Name → one try by its number, and how many tries are a full attack."""
 
@@ -789,7 +573,7 @@ def attack(name: str, count: int, seed: int, parallel: int) -> Broken:
     return [each for broken in tries(name, count, seed, parallel) for each in broken]
 
 
-IN_PROCESS, FORKING = ("files", "journals", "charts", "names"), ("kills", "starts")
+IN_PROCESS, FORKING = ("files", "journals", "names"), ("kills", "starts")
 """Those redirect their process's output, and these must not be forked from one of several threads."""
 
 

@@ -18,10 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpubench.format import seconds_text
 from gpubench.report import words
 from gpubench.report.rows import Measured
 from gpubench.report.study import Study
+from gpubench.runfile.quantities import seconds_text
 from gpubench.runfile.reader import read
 
 CLOSE = 0.25

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from repeatability import measure, times
 
-from gpubench.intervals import INTERVAL, Interval, median, median_interval, quantile
 from gpubench.runfile.reader import read
+from gpubench.statistics.intervals import INTERVAL, Interval, median, median_interval, quantile
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

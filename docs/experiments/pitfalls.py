@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from gpubench import devices
-from gpubench.format import seconds_text
 from gpubench.measure.clock import DeviceClock
 from gpubench.measure.environment import set_threads
 from gpubench.measure.precision import matmul_precision
+from gpubench.runfile.quantities import seconds_text
 
 Row = tuple[str, float | None, float | None]
 

@@ -432,8 +432,8 @@ def _versions() -> str:
 
 def figures(gpu: Any, small: bool) -> Iterator[str]:
     """Our ceilings of the GPU beside what others measured."""
-    from gpubench.format import seconds_text, text
     from gpubench.measure import ceilings
+    from gpubench.runfile.quantities import seconds_text, text
 
     dtypes = ["float32", "tf32", "bfloat16", "float16", "float64"]
     measured = ceilings.measure_ceilings({gpu: dtypes}, "smoke" if small else "full")[str(gpu)]
@@ -474,9 +474,9 @@ def timers(gpu: Any, small: bool) -> Iterator[str]:
     import torch
     from torch.utils.benchmark import Timer
 
-    from gpubench.format import seconds_text
     from gpubench.measure.clock import DeviceClock
     from gpubench.measure.precision import matmul_precision
+    from gpubench.runfile.quantities import seconds_text
 
     do_bench: Any = None
     if gpu.kind == "cuda":
@@ -510,8 +510,8 @@ def classic(gpu: Any, small: bool) -> Iterator[str]:
     """As published: create, a thousand times result + a * b, and read the clock without waiting."""
     import torch
 
-    from gpubench.format import seconds_text
     from gpubench.measure.clock import DeviceClock
+    from gpubench.runfile.quantities import seconds_text
 
     shape, times = ((4, 10, 10), 10) if small else ((100, 1000, 1000), 1000)
 

@@ -259,10 +259,10 @@ def _moment(text: Any) -> datetime | None:
 
 def _identities(card: Card) -> Iterator[str]:
     """Names that are ours: of flags, of kinds of work, of data types; each benchmark once."""
-    from ..options import DTYPES
     from ..runfile.flags import ADVICE
     from ..runfile.kinds import KINDS
     from ..runfile.matching import SHIPPED
+    from ..runfile.options import DTYPES
 
     results = card.run.results
     devices = {device.name for device in card.run.machine.devices}

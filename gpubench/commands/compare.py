@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import options
 from ..errors import GpubenchError, UsageError
-from ..format import seconds_of
+from ..runfile import options
+from ..runfile.quantities import seconds_of
 from ..runfile.writer import require_new, require_notes
 from ..supervise.project import read_project
 from .choice import add_expression, chosen

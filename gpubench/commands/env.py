@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import convert
 
-from ..format import text, writable
+from ..runfile.quantities import text, writable
 from ..runfile.schema import Ceilings, CpuFacts
 from ..runfile.utilisation import LABELS, slow_products
 

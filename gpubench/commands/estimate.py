@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RunFileError, UsageError
-from ..format import writable
+from ..runfile.quantities import writable
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..format import counted
+from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..version import __version__
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError for parts that don't belong together, RunFileError for what can't be read."""
-    from ..format import counted
+    from ..runfile.quantities import counted
     from ..runfile.reader import check_run, clean, content_of
     from ..runfile.writer import require_new, write
     from .report import read_all

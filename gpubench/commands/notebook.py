@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import options
 from ..errors import GpubenchError, UsageError
 from ..measure.expression import LIVE, LiveCall, Size, Snippet, brought, dtypes_of, is_name, names_in, on_numpy
+from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE
 from ..runfile.ledger import read_ledger
 from ..runfile.writer import scratch

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Returns 0. Raises UsageError or RunFileError for what can't be read or written."""
-    from ..format import counted
     from ..runfile.ledger import assemble, read_ledger
+    from ..runfile.quantities import counted
     from ..runfile.reader import check_run, clean
     from ..runfile.writer import require_new, write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import RunFileError, UsageError
-from ..format import writable
+from ..runfile.quantities import writable
 from ..version import __version__
 from .choice import add_expression, require_expression
 

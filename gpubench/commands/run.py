@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import options
 from ..errors import UsageError
-from ..format import counted
+from ..runfile import options
 from ..runfile.folder import LEDGER, RUN_FILE, Earlier
 from ..runfile.ledger import Event, Ledger, assemble
+from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Run
 from ..runfile.writer import Lock, write

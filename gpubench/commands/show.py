@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 
-from ..format import writable
+from ..runfile.quantities import writable
 from .choice import add_expression, require_expression
 
 

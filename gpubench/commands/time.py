@@ -19,14 +19,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import errors, options
+from .. import errors
 from ..devices.implementations import find_implementation
 from ..errors import UsageError
-from ..format import writable
 from ..measure.expression import ALIASES, MOST_CHARACTERS, Size, Snippet, is_name, on_numpy, parse, unknown_names
+from ..runfile import options
 from ..runfile.folder import RUN_FILE
 from ..runfile.ledger import Event, assemble
 from ..runfile.matching import shown_name
+from ..runfile.quantities import writable
 from ..runfile.reader import clean
 from ..runfile.schema import OK, Case, Result
 from ..runfile.writer import require_new, scratch, write

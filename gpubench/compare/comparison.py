@@ -10,8 +10,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ..errors import UsageError
-from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
+from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from .limits import ABOVE, Limit, check_limits
 from .samples import CaseKey, Side, ceiling_ratios, cpu_changes, doubts, machine_differences, measured_in_turn

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..format import counted, shorten, text, writable
-from ..intervals import Interval
 from ..report.render import Table, escape, markdown as markdown_table, terminal
+from ..runfile.quantities import counted, shorten, text, writable
 from ..runfile.writer import replace
+from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
 from .samples import CaseKey

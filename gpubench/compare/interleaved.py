@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import statistics
 from ..errors import UsageError
-from ..format import counted
 from ..report.output import prepare_folder
+from ..runfile.quantities import counted
 from ..runfile.reader import workload_of
+from ..statistics import inference
 from ..supervise.interleave import Environment, Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
@@ -67,7 +67,7 @@ def planned_pairs(suspects: Sequence[Verdict], threshold: float, most: int) -> d
         change = max(math.log(1 + threshold), REGRESSION * abs(math.log(each.ratio.value)))
         spread = USUAL_SPREAD if math.isnan(each.spread) else each.spread
         level = FALSE_DISCOVERIES / len(suspects)
-        needed = statistics.needed_values(spread, math.exp(change), level, CONFIRMING_POWER, most)
+        needed = inference.needed_values(spread, math.exp(change), level, CONFIRMING_POWER, most)
         planned[each.key] = min(most, max(LEAST_FRESH, needed or most))
     return planned
 
@@ -80,7 +80,7 @@ def screening_pairs(verdicts: Sequence[Verdict], threshold: float) -> dict[CaseK
     for each in verdicts:
         if each.verdict == NOT_SUSPECT and not math.isnan(each.spread):
             wanted = 1 + LARGE * threshold
-            needed = statistics.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
+            needed = inference.needed_values(each.spread, wanted, SUSPICION, POWER, 3 * MOST_SCREENING)
             if needed:
                 planned[each.key] = min(needed, MOST_SCREENING)
     return planned

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .. import statistics
-from ..intervals import Interval
 from ..runfile.matching import matcher
-from ..statistics import Change
+from ..statistics import inference
+from ..statistics.inference import Change
+from ..statistics.intervals import Interval
 from .samples import CaseKey, Observation, Side
 from .verdict import FALSE_DISCOVERIES, LEAST_SPREAD, SINGLE_SPREAD, STUCK
 
@@ -51,7 +51,7 @@ def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
     own = [sum((each - sum(logs[key]) / len(logs[key])) ** 2 for each in logs[key]) for key in several]
     freedoms = [len(logs[key]) - 1 for key in several]
     each_own = [max(square / count, LEAST_SPREAD**2) for square, count in zip(own, freedoms, strict=True)]
-    variances, prior = statistics.moderated(each_own, freedoms)
+    variances, prior = inference.moderated(each_own, freedoms)
     known = dict(zip(several, zip(variances, freedoms, strict=True), strict=True))
     tail, checked = FALSE_DISCOVERIES / max(1, len(found)), []
     for key, limit_s in found.items():

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
-from .. import intervals, statistics
-from ..format import counted
-from ..intervals import Interval
-from ..statistics import Change
+from ..runfile.quantities import counted
+from ..statistics import inference, intervals
+from ..statistics.inference import Change
+from ..statistics.intervals import Interval
 from .samples import CONFIRM, CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
@@ -222,7 +222,7 @@ def _is_steady(each: _Evidence) -> bool:
     """Divided by the speed of its process it would only get the noise of the other benchmarks."""
     if not each.drift.speed or sum(map(len, each.sides)) < 3:
         return False
-    before, after = (statistics.pooled_variance(*each.logs("median_s", corrected))[0] for corrected in (False, True))
+    before, after = (inference.pooled_variance(*each.logs("median_s", corrected))[0] for corrected in (False, True))
     return max(before, LEAST_SPREAD**2) * STEADIER**2 < after
 
 
@@ -266,9 +266,9 @@ def _moderated(cases: Sequence[_Evidence], summary: str, corrected: bool) -> lis
     """The moderated t statistics. The known variance of a hidden drift, which the processes of a run share and so don't
     show, is added to that of the difference (degrees of freedom after F. E. Satterthwaite, 1946)."""
     sides = [each.logs(summary, corrected) for each in cases]
-    pooled = [statistics.pooled_variance(*each) for each in sides]
+    pooled = [inference.pooled_variance(*each) for each in sides]
     floor = LEAST_SPREAD**2
-    variances, prior = statistics.moderated([max(each, floor) for each, _ in pooled], [n for _, n in pooled])
+    variances, prior = inference.moderated([max(each, floor) for each, _ in pooled], [n for _, n in pooled])
     found = []
     for each, (base, new), variance, (_, own) in zip(cases, sides, variances, pooled, strict=True):
         within = max(variance, floor) * (1 / len(base) + 1 / len(new))
@@ -310,7 +310,7 @@ def _of_stage(cases: Cases, fresh: bool) -> Cases:
 
 
 def _adjusted(cases: Sequence[_Evidence], word: str, terms: Terms) -> list[float]:
-    return statistics.benjamini_hochberg([_p(each, word, terms) for each in cases])
+    return inference.benjamini_hochberg([_p(each, word, terms) for each in cases])
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
@@ -320,7 +320,7 @@ def _p(each: _Evidence, word: str, terms: Terms) -> float:
     if not each.changes:  # the fastest round of the slower side must be slower than the other side's median
         slow, fast = each.sides[::-1] if word == SLOWER else each.sides
         ratio = min(one.least_s for one in slow) / max(one.median_s for one in fast)
-        return statistics.larger_p_of_one(ratio, SINGLE_SPREAD)
+        return inference.larger_p_of_one(ratio, SINGLE_SPREAD)
     changes = each.changes[:2] if word == SLOWER else [change.inverse() for change in each.changes[:2]]
     base_s, new_s = each.times
     large = changes[0].log >= math.log(1 + terms.threshold) - 1e-9 and abs(new_s - base_s) >= terms.floor
@@ -371,7 +371,7 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
         return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count)
     hidden = sum(_hidden_variance(each.drift, side) for side in each.sides)
     spread = math.sqrt(max(0.0, each.changes[0].error ** 2 - hidden) / (1 / count[0] + 1 / count[1]))
-    seen = math.expm1(statistics.detectable(each.changes[0], SUSPICION, POWER))
+    seen = math.expm1(inference.detectable(each.changes[0], SUSPICION, POWER))
     return Verdict(key, INCONCLUSIVE, each.changes[2].interval(), base_s, new_s, None, count, spread=spread, seen=seen)
 
 
@@ -424,7 +424,7 @@ def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> 
             reason = f"too noisy: that whole runs drifted by about {percent(each.drift.hidden)} can't be ruled out"
     per_run = min(verdict.processes) / min(runs)
     spread = math.hypot(spread / math.sqrt(per_run), each.drift.hidden if each.changes else 0.0)
-    needed = statistics.needed_values(spread, 1 + terms.threshold, FALSE_DISCOVERIES / family, most=MOST_NEEDED)
+    needed = inference.needed_values(spread, 1 + terms.threshold, FALSE_DISCOVERIES / family, most=MOST_NEEDED)
     noun = "more pair" if in_turn else "more run"
     if needed is None:
         advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"

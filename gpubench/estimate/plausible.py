@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from ..devices.datasheets import Gpu, find_card
 from ..errors import UsageError
-from ..format import seconds_text, text
+from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Ceilings, DeviceFacts, Result, Run, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
 from .model import shortest

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..devices.datasheets import Figures, Gpu
 from ..devices.roofline import held_shares
-from ..format import counted
 from ..report import words
 from ..report.render import Column, Table, csv_text, escape, markdown, table, terminal
 from ..report.rows import grouped
+from ..runfile.quantities import counted
 from .model import LEAST_CALL_S
 from .outlook import (
     MODELLED,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..devices import CPU, Demo, Device
 from ..errors import OverBudget, TooLarge, Unmeasurable
-from ..format import seconds_text, text
+from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Case, Work
 from .clock import DeviceClock, repeat
 from .data import require_memory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import CPU, Device
 from ..errors import TooLarge, Unmeasurable
-from ..format import bytes_text
+from ..runfile.quantities import bytes_text
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
-from ..format import bytes_text, seconds_text
 from ..runfile.flags import FEW, NOISY, WAITING, Flag
+from ..runfile.quantities import bytes_text, seconds_text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
 from .budget import MIN_WAITS
@@ -194,7 +194,7 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
         return
     third = count // 3
     if third >= 5 and not light:
-        from ..statistics import trend  # scipy is slow to import, and every pytest loads this module
+        from ..statistics.inference import trend  # scipy is slow to import, and every pytest loads this module
 
         early, late = median(times[:third]), median(times[-third:])
         if abs(trend(times)) > DRIFT_Z and max(early / late, late / early) > DRIFT:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..devices import CPU
 from ..devices.implementations import TORCH
 from ..errors import TooLarge, Unrepeatable, UsageError, WrongAnswer
-from ..format import bytes_text
-from ..options import DTYPES
+from ..runfile.options import DTYPES
+from ..runfile.quantities import bytes_text
 from .data import MEMORY_SHARE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import Device
 from ..errors import UsageError
-from ..options import DTYPES
+from ..runfile.options import DTYPES
 from ..runfile.schema import Case
 from .data import apart_from
 

@@ -13,8 +13,8 @@ from ..devices import Choice, Device, find_device, select
 from ..devices.cpu import cores
 from ..devices.implementations import LIBRARIES, TORCH, find_implementation
 from ..errors import UsageError
-from ..options import OPTIONS
 from ..runfile.flags import Flag
+from ..runfile.options import OPTIONS
 from ..runfile.schema import CanaryTimes, Case, Ceilings, Work
 from . import ceilings, environment
 from .budget import CEILINGS_S, PRESET_SETTINGS, Preset, Rates

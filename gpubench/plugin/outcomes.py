@@ -15,9 +15,9 @@ import pytest
 from ..devices import in_use
 from ..devices.implementations import LIBRARIES, TORCH
 from ..errors import RankFailure
-from ..format import counted
 from ..measure.disturbance import slow_threads
 from ..measure.session import Session, Unmeasured
+from ..runfile.quantities import counted
 from ..runfile.schema import OK, Ceilings, CpuFacts
 from ..runfile.utilisation import slow_products
 from ..runfile.writer import text_of, without_paths

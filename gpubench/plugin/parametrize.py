@@ -21,10 +21,10 @@ from msgspec import structs
 from ..devices import Choice, find_device
 from ..devices.implementations import TORCH, Implementation, find_implementation
 from ..errors import UsageError
-from ..format import seconds_of
 from ..measure.session import Session
-from ..options import CACHES, DTYPES, PRESETS, VARIANTS
 from ..runfile.kinds import KINDS
+from ..runfile.options import CACHES, DTYPES, PRESETS, VARIANTS
+from ..runfile.quantities import seconds_of
 from ..runfile.reader import plain_case, workload_by_names
 from ..runfile.schema import Case, Scalar
 from ..runfile.writer import text_of

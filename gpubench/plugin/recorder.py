@@ -17,13 +17,13 @@ import pytest
 
 from ..devices import find_device
 from ..errors import RunFileError, UsageError
-from ..format import counted
 from ..measure import disturbance, environment
 from ..measure.budget import COMPILE_S, RANKS_S
 from ..measure.session import Session, Unmeasured
 from ..measure.sustained import sustained
 from ..runfile.folder import keep
 from ..runfile.ledger import Follower, Ledger, assemble, read_ledger
+from ..runfile.quantities import counted
 from ..runfile.reader import LARGEST, check_case, check_run, convert
 from ..runfile.schema import KEY, MOST_CASES, MOST_NAMES, MOST_PARAMS, OK, SAMPLES_KEPT, SCHEMA_VERSION, Case, Ceilings
 from ..runfile.writer import fit, text_of, without_homes, write
@@ -35,15 +35,13 @@ from .settings import usage_errors
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 LONG_RUN_S, SUSTAINED_IN = 60.0, ("quick", "full")
 """What a process has to take before its devices' sustained rates are measured, and the presets that do."""
-MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "workloads")
-MEASURING_FILES = ("format.py", "intervals.py", "options.py", "statistics.py")
-"""Folders of the package, and files beside them, whose code decides what a number means: only it resumes a run."""
+MEASURING_ROOMS = ("devices", "measure", "parallel", "plugin", "runfile", "statistics", "workloads")
+"""Folders of the package whose code decides what a number means: only it resumes a run."""
 
 
 def code_hash(sources: Iterable[Path], package: Path = PACKAGE_FOLDER) -> str:
     """Changes with any byte of the benchmark files and of the package's measuring code."""
     files = {path.relative_to(package): path for room in MEASURING_ROOMS for path in (package / room).rglob("*.py")}
-    files |= {Path(name): package / name for name in MEASURING_FILES}
     names = sorted((name.as_posix(), path) for name, path in files.items())
     code = hashlib.sha256()
     for name, path in [*names, *sorted((path.name, path) for path in sources)]:

@@ -1,4 +1,4 @@
-"""pytest's options and ini keys: those of :mod:`gpubench.options`, and a few that the supervisor uses."""
+"""pytest's options and ini keys: those of :mod:`gpubench.runfile.options`, and a few that the supervisor uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ..errors import UsageError
 from ..measure.session import Settings
-from ..options import OPTIONS, Option
+from ..runfile.options import OPTIONS, Option
 
 
 def declare_options(parser: pytest.Parser) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from ..format import counted, seconds_text
 from ..runfile.kinds import KINDS
+from ..runfile.quantities import counted, seconds_text
 from ..runfile.utilisation import slow_products
 from ..runfile.ways import times_and_ratio
 from . import words

@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..format import counted, shorten
+from ..runfile.quantities import counted, shorten
 from ..runfile.schema import DeviceFacts, Run
 from . import words
 from .answer import Answer, Concern

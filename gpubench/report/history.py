@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from .. import intervals
-from ..format import shorten
+from ..runfile.quantities import shorten
 from ..runfile.schema import Run
+from ..statistics import intervals
 from . import words
 from .rows import Measured, grouped
 
@@ -98,7 +98,7 @@ def _series(name: str, rows: Sequence[Measured], level: float) -> Series:
     dates = [row.run.date or "" for row in rows]
     if len(set(dates)) < len(dates):  # runs of one day are told apart by the time of day
         dates = [f"{_moment(row.run):%Y-%m-%d %H:%M}" for row in rows]
-    from ..statistics import change_points
+    from ..statistics.inference import change_points
 
     changes = change_points(times, level)
     while changes:  # a step too small to matter is none

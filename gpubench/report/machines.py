@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
-from ..format import ratio_text, shorten
+from ..runfile.quantities import ratio_text, shorten
 from ..runfile.schema import Run
 from . import words
 from .render import Column, Table, table

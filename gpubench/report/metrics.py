@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ..format import text
+from ..runfile.quantities import text
 from .rows import Measured
 
 Number = float | int | None

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from .. import intervals
 from ..errors import UsageError
-from ..intervals import Interval
 from ..runfile.schema import REGIMES, Result, Times
 from ..runfile.ways import fastest_way, job, times_and_ratio
+from ..statistics import intervals
+from ..statistics.intervals import Interval
 from .rows import Doubt, Measured, Source, Values, grouped, too_noisy
 
 RESIDENT, ONE_SHOT = REGIMES

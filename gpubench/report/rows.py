@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..intervals import Interval, median_interval
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
 from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
+from ..statistics.intervals import Interval, median_interval
 
 IMPLAUSIBLE = "implausible"
 """A flag that a report raises too, where the peaks were measured too low to do it while measuring."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from pathlib import Path
 
-from ..format import counted, seconds_text, shorten, text
+from ..runfile.quantities import counted, seconds_text, shorten, text
 from ..runfile.reader import clean
 from ..runfile.schema import Run
 from . import words

@@ -15,7 +15,7 @@ from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
 
 if TYPE_CHECKING:
-    from ..statistics import Crossover
+    from ..statistics.inference import Crossover
 
 Item = TypeVar("Item", Measured, Pair)
 """What a line is made of: results, or comparisons of them."""
@@ -167,7 +167,7 @@ class Crossing:
 
 def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
     """Processes are resampled as a whole: with all sizes, and with both sides where these are of one run."""
-    from .. import statistics
+    from ..statistics import inference
 
     paired = all(pair.within_run for pair in line.items)
     sides = [
@@ -180,14 +180,14 @@ def crossing_of(line: Line[Pair], regime: str = RESIDENT) -> Crossing:
     count = min(map(len, common))
     x = [point.x for point in line.points]
     if count < 2:
-        known = statistics.crossover(x, [point.y for point in line.points])
+        known = inference.crossover(x, [point.y for point in line.points])
         single = any(len(times) < 2 for side in sides for times in side)
         note = "one process" if single else "no two processes measured every size"
         return Crossing(line, regime, known, 1, f"{note}: no interval")
     tops, bottoms = (
         [[times[i] for i in sorted(processes)] for times in side] for side, processes in zip(sides, common, strict=True)
     )
-    known = statistics.crossover_interval(x, tops, bottoms, paired=paired)
+    known = inference.crossover_interval(x, tops, bottoms, paired=paired)
     return Crossing(line, regime, known, count, _note(known, one_size=min(x) == max(x)))
 
 

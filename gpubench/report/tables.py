@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..format import bytes_text, counted, ratio_text, seconds_text, shorten, text
-from ..intervals import INTERVAL
 from ..runfile.flags import ADVICE
+from ..runfile.quantities import bytes_text, counted, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
+from ..statistics.intervals import INTERVAL
 from . import words
 from .answer import Answer
 from .cards import Card, WorkRow

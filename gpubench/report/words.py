@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..devices.implementations import implementation_label
-from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.matching import shown_name
+from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
 from ..runfile.ways import HOW, LAYOUT, PER_CORE
 from .pairs import Pair, Verdict
@@ -198,7 +198,7 @@ def simulated(runs: Iterable[Run]) -> list[str]:
 
 
 def times(value: float) -> str:
-    """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`gpubench.format.ratio_text` does."""
+    """``132×``, ``8.6×``; below one ``4.2× slower``. Rounded as :func:`gpubench.runfile.quantities.ratio_text` does."""
     if value >= 1:
         return ratio_text(value)
     inverse = ratio_text(1 / value)

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import structs
 
 from ..errors import RunFileError
-from ..intervals import median as median_of
+from ..statistics.intervals import median as median_of
 from . import schema
 from .flags import ADVICE, apart
 from .matching import SHIPPED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ..format import text
+from .quantities import text
 from .schema import OK, Bandwidth, Ceilings, CpuFacts, Result, Scalar, Work
 
 PLAUSIBLE = 1.3

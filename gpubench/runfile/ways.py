@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable
 
 from msgspec.structs import replace
 
-from .. import intervals
-from ..intervals import INTERVAL, Interval
+from ..statistics import intervals
+from ..statistics.intervals import INTERVAL, Interval
 from .flags import WAITING
 from .schema import Process, Result, Times
 from .utilisation import compute_dtype

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GpubenchError
-from ..format import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.ledger import Event
 from ..runfile.matching import shown_name
+from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.reader import clean
 from ..runfile.schema import KEY, OK
 from ..runfile.writer import scratch

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import GpubenchError, RunFileError, UsageError
-from ..format import counted
 from ..runfile.folder import LEDGER
 from ..runfile.ledger import Event, Ledger, assemble, missing, read_ledger
+from ..runfile.quantities import counted
 from ..runfile.reader import check_run, clean
 from ..runfile.schema import SCHEMA_VERSION
 from ..runfile.writer import Lock, without_paths

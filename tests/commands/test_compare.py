@@ -18,9 +18,9 @@ from gpubench.compare import document, interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict
-from gpubench.options import OPTIONS
+from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import Case
-from gpubench.statistics import Interval
+from gpubench.statistics.inference import Interval
 
 NOTHING = "nothing to compare: no benchmark was measured on both sides"
 

@@ -53,7 +53,7 @@ def part(*marks: dict[str, Any], **how: Any) -> dict[str, Any]:
     return records.run_file(list(marks), **how)
 
 
-def test_the_parts_of_a_real_run_are_read_as_one(tmp_path, monkeypatch, capsys) -> None:
+def test_the_parts_of_a_real_run_are_read_as_one(tmp_path, monkeypatch, forking, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("test_parts.py").write_text(SUITE)
     run = ["run", "test_parts.py", "--preset", "smoke", "--no-ceilings", "--charts", "none"]

@@ -259,7 +259,7 @@ def test_an_interrupted_comparison_is_judged_by_its_complete_pairs(compare) -> N
 def test_noisy_suspects_get_more_pairs_than_quiet_ones() -> None:
     from gpubench.compare.samples import CaseKey
     from gpubench.compare.verdict import INCONCLUSIVE, Verdict
-    from gpubench.statistics import Interval
+    from gpubench.statistics.inference import Interval
 
     def suspect(name: str, ratio: float, spread: float) -> Verdict:
         return Verdict(

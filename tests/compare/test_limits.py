@@ -134,7 +134,7 @@ def test_plain(benchmark):
 """
 
 
-def test_a_limit_of_a_mark_is_kept_and_judged(pytester: pytest.Pytester, capsys) -> None:
+def test_a_limit_of_a_mark_is_kept_and_judged(pytester: pytest.Pytester, forking, capsys) -> None:
     """On a virtual device, where a call takes 2 ms exactly."""
     pytester.makeconftest(CONFTEST)
     for limit, code in (("2.5 ms", 0), ("0.1 ms", 1)):

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import fake_backend
+import forked
 import pytest
 
 pytestmark = [
@@ -20,11 +19,10 @@ FILES = [f"benchmarks/test_{name}.py" for name in ("elementwise", "matmul", "fft
 
 def run(path, *words, cwd=ROOT, **variables):
     """pytest in another process, where torch knows the pretend GPU and ``import cupy`` gives the pretend CuPy."""
-    command = [sys.executable, "-m", "pytest", "-p", "fake_backend", "-p", "fake_cupy", "--gpubench-preset=smoke"]
-    command += ["-q", "-rs", "--benchmark-quiet", "-p", "no:cacheprovider", "--gpubench-no-ceilings"]
-    command += ["--gpubench-device=fake", f"--benchmark-json={path}", *words]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", **variables}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    options = ["-p", "fake_backend", "-p", "fake_cupy", "--gpubench-preset=smoke", "-q", "-rs", "--benchmark-quiet"]
+    options += ["-p", "no:cacheprovider", "--gpubench-no-ceilings", "--gpubench-device=fake"]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    return forked.pytest(*options, f"--benchmark-json={path}", *words, cwd=cwd, PYTHONPATH=paths, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +68,7 @@ from gpubench.devices import Device
 virtual = VirtualClock()
 queue.now = backend.now = virtual.now
 queue.sleep = backend.sleep = virtual.sleep
+backend.launch_s = 1e-4  # or a round of calls that take no time would hold thousands
 Device.now = staticmethod(virtual.now)
 
 @pytest.mark.gpubench(implementations=["cupy"])

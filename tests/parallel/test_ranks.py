@@ -27,8 +27,12 @@ SOURCE = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 import pytest, duties
+from gpubench.measure import disturbance
 from gpubench.parallel.distributed import Training
+from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Work
+
+disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{{cores}} cores")])
 
 pytestmark = pytest.mark.gpubench_parallel
 
@@ -88,18 +92,9 @@ def test_a_rank_that_dies_hangs_or_raises_ends_its_case_and_the_next_one_runs(st
     }
 
 
-def test_what_disturbed_the_ranks_is_a_flag_of_their_case(tmp_path):
-    source = (
-        """
-from gpubench.measure import disturbance
-from gpubench.runfile.flags import Flag
-disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{cores} cores")])
-"""
-        + SOURCE
-    )
-    data = measured(tmp_path, source, "-k", "none")
-    (ours,) = [bench["extra_info"]["gpubench"] for bench in data["benchmarks"]]
-    assert [flag["flag"] for flag in ours["processes"][0]["flags"]] == ["contended"]
+def test_what_disturbed_the_ranks_is_a_flag_of_their_case(steps):
+    flags = {b["params"]["duty"]: b["extra_info"]["gpubench"]["processes"][0]["flags"] for b in steps["benchmarks"]}
+    assert [flag["flag"] for flag in flags["none"]] == ["contended"]
 
 
 def test_durations_come_from_the_ranks_through_the_replay_timer(steps):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fake_backend
+import forked
 import pytest
 from inprocess import gpubench
 
@@ -119,9 +120,8 @@ def test_work_on_an_accelerator_is_waited_for(results):
 def test_the_timer_waits_in_a_session_of_pytest_too(tmp_path):
     words = ["--benchmark-timer=gpubench.timer", "--benchmark-json=plain.json", "--benchmark-max-time=0.1", "-k", "neg"]
     with backend_and_suite(tmp_path):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_theirs.py", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+        done = forked.pytest("-q", "-p", "no:cacheprovider", "test_theirs.py", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
     assert fake_medians(tmp_path / "plain.json") == pytest.approx([2e-3, 2e-3], rel=0.02)
 
 
@@ -212,9 +212,8 @@ class TestElsewhere:
         "import pytest\npytestmark = pytest.mark.skip('all of it')\ndef test_all(benchmark): benchmark(len, [])\n"
     )
     (tmp_path / "test_elsewhere.py").write_text(elsewhere)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "."]
-    command += [f"--gpubench-plan={tmp_path / 'plan.json'}", "--gpubench-preset=smoke"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    options = ["-p", "no:cacheprovider", "-p", "no:randomly", "--gpubench-preset=smoke"]
+    done = forked.pytest(*options, f"--gpubench-plan={tmp_path / 'plan.json'}", ".", cwd=tmp_path)
     assert "3 skipped in" in done.stdout, done.stdout
     plan = json.loads((tmp_path / "plan.json").read_text())["cases"]
     assert {case["fullname"].partition("::")[2]: case["skip"] for case in plan} == {

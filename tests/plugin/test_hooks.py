@@ -299,7 +299,7 @@ def test_disabled_it_still_checks(run):
 def test_xdist_does_not_crash(pytester, forking):
     pytest.importorskip("xdist")
     pytester.makepyfile(test_it=CASE)
-    result = pytester.runpytest_subprocess("-n2", "--gpubench-preset=smoke")
+    result = pytester.runpytest_subprocess("-n1", "--gpubench-preset=smoke")
     result.assert_outcomes(passed=1)
 
 

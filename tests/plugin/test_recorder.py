@@ -15,7 +15,6 @@ from gpubench.errors import UsageError
 from gpubench.measure import disturbance, environment, session
 from gpubench.plugin import recorder
 from gpubench.plugin.recorder import (
-    MEASURING_FILES,
     MEASURING_ROOMS,
     PACKAGE_FOLDER,
     code_hash,
@@ -42,7 +41,7 @@ def package(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", [*FILES, *MEASURING_FILES])
+@pytest.mark.parametrize("name", FILES)
 def test_a_byte_of_any_file_that_measures_changes_the_fingerprint(package, name):
     path = package / name
     before, content = code_hash([], package), path.read_bytes()
@@ -88,7 +87,7 @@ def test_what_a_measuring_process_loads_is_covered(pytester):
     pytester.makepyfile(test_it=CASE)
     result = pytester.runpytest_subprocess("--gpubench-preset=smoke", "--gpubench-no-ceilings", "-s", "-k", "not ranks")
     (line,) = (line for line in result.outlines if "loaded " in line)
-    covered = {*MEASURING_ROOMS, *(name.removesuffix(".py") for name in MEASURING_FILES)}
+    covered = {*MEASURING_ROOMS}
     rooms = {name.split(".")[1] for name in line.split("loaded ")[1].split()}
     assert rooms - covered - WITHOUT_NUMBERS == set(), sys.path
 
@@ -114,7 +113,7 @@ def test_crashes_once(gpubench):
 """
 
 
-def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester):
+def test_a_run_that_goes_on_in_another_process_keeps_its_measured_peaks(pytester, forking):
     pytester.makepyfile(test_it=PEAKS)
     path = pytester.path / "run.ledger.jsonl"
     options = [

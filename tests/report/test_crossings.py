@@ -11,7 +11,6 @@ import pytest
 import reading
 import records
 
-from gpubench.intervals import Interval
 from gpubench.report import words
 from gpubench.report.columns import crossover_columns
 from gpubench.report.pairs import RESIDENT, Copies, Pair, Verdict
@@ -21,7 +20,8 @@ from gpubench.report.study import Study
 from gpubench.report.sweeps import Crossing, Line, Point
 from gpubench.runfile import reader
 from gpubench.runfile.schema import Case, DeviceFacts, Machine, Raised, Result, Run
-from gpubench.statistics import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
+from gpubench.statistics.inference import ABSENT, ALWAYS, CROSSES, NEVER, Crossover
+from gpubench.statistics.intervals import Interval
 
 MACHINE = Machine("m", (DeviceFacts("cpu", "cpu", ""), DeviceFacts("cuda:0", "cuda", "")))
 

@@ -11,19 +11,21 @@ import reading
 import records
 from scipy.stats import mannwhitneyu
 
-from gpubench import statistics
 from gpubench.commands.cli import main
 from gpubench.report import history
 from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
-from gpubench.statistics import change_points
+from gpubench.statistics import inference
+from gpubench.statistics.inference import change_points
 
 RUNS = 30
 
 
-def recorded(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped")) -> list[Path]:
-    """a.stepped takes 20 % longer from the 18th run on; files are named against their order in time."""
+def recorded(
+    folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.steady", "a.stepped"), longer: float = 1.2
+) -> list[Path]:
+    """a.stepped takes so much longer from the 18th run on; files are named against their order in time."""
     chance = random.Random(3)
     paths = []
     for i in range(count):
@@ -31,7 +33,7 @@ def recorded(folder: Path, count: int = RUNS, workloads: tuple[str, ...] = ("a.s
         for name in workloads:
             for n in (8, 64):
                 case = Case(name, "cpu", "float32", {"n": n}, size="n", devices=("cpu",))
-                step = 1.2 if name == "a.stepped" and i >= 18 else 1.0
+                step = longer if name == "a.stepped" and i >= 18 else 1.0
                 marks.append(records.benchmark(case, 1e-4 * n * step * (1 + 0.02 * chance.gauss(0, 1))))
         started = f"2026-{1 + i // 28:02}-{1 + i % 28:02}T12:00:00+00:00"
         paths.append(folder / f"{count - i:03}.json")
@@ -50,6 +52,13 @@ def test_a_step_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
     assert stepped.series[0].dates[18] == "2026-01-19"
     assert stepped.series[0].levels[1] / stepped.series[0].levels[0] == pytest.approx(1.2, rel=0.03)
     assert all(series.changes == () for series in steady.series)
+
+
+def test_a_step_of_less_than_five_percent_is_none(tmp_path: Path) -> None:
+    trends = study(recorded(tmp_path, longer=1.04)).trends
+    every = [series for each in trends for series in each.series]
+    assert [18] in [change_points(series.times, history.CHANGE_LEVEL) for series in every]
+    assert {series.changes for series in every} == {()}
 
 
 def test_runs_of_one_day_are_told_apart_by_the_time_of_day(tmp_path: Path) -> None:
@@ -124,9 +133,9 @@ def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: in
     low, high = values[:first], [value + 0.3 for value in values[first:]]
     above = sum(a > b for a in low for b in high)
     exact = mannwhitneyu(low, high, alternative="less", method="exact").pvalue
-    assert statistics._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
-    monkeypatch.setattr(statistics, "_EXACT", 0)
-    assert exact / 1.3 < statistics._rank_sum_chance(first, second, above) < 3 * exact
+    assert inference._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
+    monkeypatch.setattr(inference, "_EXACT", 0)
+    assert exact / 1.3 < inference._rank_sum_chance(first, second, above) < 3 * exact
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])

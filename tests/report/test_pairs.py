@@ -16,6 +16,7 @@ from gpubench.report.pairs import LeftOut, Pair, Verdict
 from gpubench.report.render import csv_text
 from gpubench.report.study import Study
 from gpubench.runfile import reader
+from gpubench.runfile.flags import WAITING
 from gpubench.runfile.schema import Case
 
 
@@ -322,6 +323,14 @@ def test_break_even(
     assert row.copies.seconds == pytest.approx(transfer["in_s"] + 1.1 * accelerator)
     assert row.copies.speedup == pytest.approx(1.1 * cpu / row.copies.seconds)
     assert (calls == 1) == (row.copies.speedup >= 1)
+
+
+def test_of_a_time_that_is_the_scheduler_s_no_calls_are_shown(tmp_path: Path) -> None:
+    marks = [mark("cpu", 10.0, flags=(WAITING,)), mark("cuda:0", 1.0, transfer=moved(90.0))]
+    (pair,) = compared([run(tmp_path, marks)])
+    assert pair.copies
+    assert pair.copies.calls == 10
+    assert words.calls(pair) == words.NO_VALUE
 
 
 @pytest.mark.parametrize("transfer", [None, moved(None), moved(1.0, out_bytes=4)])

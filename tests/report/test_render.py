@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpubench.format import writable
 from gpubench.report.render import Column, Table, csv_text, escape, markdown, table, terminal, webpage
+from gpubench.runfile.quantities import writable
 
 WIDE = Table("A title", ("name", "time"), (("a long name of a benchmark " * 4, "1.00 ms"), ("b", "12.5 ms*")))
 

@@ -171,14 +171,15 @@ def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
         Ledger(tmp_path / "ledger")
 
 
-def test_output_on_another_file_system(folder):
+def test_output_on_another_file_system_and_a_home_that_is_not_there(folder):
     """The temporary file must lie where the run file will: renaming doesn't reach from one file system to another."""
     other = Path("/dev/shm")
     if not os.access(other, os.W_OK) or other.stat().st_dev == folder.stat().st_dev:
         pytest.skip("no second file system here")
     out = other / f"gpubench test {os.getpid()}"
     try:
-        assert_whole(folder, gpubench(folder, "-o", str(out), TMPDIR=str(folder)), out)
+        homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), "/nonexistent")
+        assert_whole(folder, gpubench(folder, "-o", str(out), TMPDIR=str(folder), **homes), out)
     finally:
         for entry in out.iterdir():
             entry.unlink()
@@ -246,19 +247,13 @@ assert locale.localeconv()["decimal_point"] == ","
 """
 
 
-def test_decimal_commas_of_the_locale_reach_no_file(folder):
+def test_decimal_commas_of_the_locale_reach_no_file_and_nobody_has_a_home(folder):
     """Where no such locale is installed it is asked for all the same."""
     name = german()
     if name:
         (folder / "conftest.py").write_text(COMMAS)
-    assert_whole(folder, gpubench(folder, LC_ALL=name or "de_DE.UTF-8", LANG="de_DE.UTF-8"))
-
-
-@pytest.mark.parametrize("home", [None, "/nonexistent"])
-def test_no_home_folder(folder, home):
-    changes = {"HOME": home, "XDG_CACHE_HOME": home, "XDG_CONFIG_HOME": home} if home else {}
     without = ("HOME", "USER", "LOGNAME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
-    assert_whole(folder, gpubench(folder, without=without, **changes))
+    assert_whole(folder, gpubench(folder, without=without, LC_ALL=name or "de_DE.UTF-8", LANG="de_DE.UTF-8"))
 
 
 def without_streams(folder):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpubench import options
 from gpubench.errors import UsageError
+from gpubench.runfile import options
 from gpubench.supervise.process import suite
 from gpubench.supervise.project import Project, described, read_project, root_option
 

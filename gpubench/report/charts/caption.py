@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...format import counted, shorten
+from ...runfile.quantities import counted, shorten
 from ..pairs import Pair
 from ..rows import Measured, grouped
 from ..study import Study

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...format import counted, text
+from ...runfile.quantities import counted, text
 from ..rows import Measured, grouped
 from ..study import Study
 from .layouts import NamedRows, RowMark, SharedBar, StackedBars

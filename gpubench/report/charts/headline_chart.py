@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...format import counted
+from ...runfile.quantities import counted
 from .. import words
 from ..pairs import Pair, known_pairs, leading
 from ..render import UNFILLED, UNFILLED_SIGN

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
-from ...format import seconds_text
+from ...runfile.quantities import seconds_text
 from ..sweeps import Point
 from ..words import size_label
 from .page import (
@@ -29,7 +29,6 @@ from .page import (
     spread,
     text_width,
 )
-from .theme import MARK_SHAPES, PHASES
 
 _HEIGHTS = {1: 330.0, 2: 250.0, 3: 180.0}
 """Pixels of a row of panels, by the number of rows."""
@@ -167,7 +166,7 @@ def _draw_curve(page: Page, axes: Axes, curve: Curve, order: float, limits: tupl
         spans = [[max(0.0, point.y - max(point.low, limits[0])) for point in curve.points]]
         spans.append([max(0.0, min(point.high, limits[1]) - point.y) for point in curve.points])
         axes.errorbar(x, y, spans, fmt="none", ecolor=page.ink(curve.role), elinewidth=4, alpha=0.35, zorder=order)
-    shape, size = MARK_SHAPES.get(curve.role, "o"), 3.6 if curve.dashed else 6.0
+    shape, size = page.shape(curve.role), 3.6 if curve.dashed else 6.0
     axes.plot(
         x, y, linestyle=(0, (4, 2.2)) if curve.dashed else "-", linewidth=1.3 if curve.dashed else 1.9, marker=shape,
         markersize=size, color=page.ink(curve.role), markeredgecolor=page.ink("page"), markeredgewidth=0.7,
@@ -414,7 +413,7 @@ class StackedBars:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Percentages in the parts that have room for them."""
-        keys = [Key(part, role, "bar") for part, role in zip(self.parts, PHASES, strict=False)]
+        keys = [Key(part, f"phase{i}", "bar") for i, part in enumerate(self.parts)]
         page = Page(figure, theme, rows_height(self.bars), keys)
         beside = max(text_width(seconds_text(bar.total), SMALL) for bar in self.bars) + 14
         axes, middles = row_axes(page, self.bars, beside)
@@ -424,9 +423,9 @@ class StackedBars:
         for bar, middle in zip(self.bars, middles, strict=True):
             page.text(page.width - MARGIN - beside + 8, page.top + middle + 4.5, seconds_text(bar.total), SMALL)
             left = 0.0
-            for role, seconds in zip(PHASES, bar.seconds, strict=False):
+            for i, seconds in enumerate(bar.seconds):
                 share = 100 * seconds / bar.total
-                axes.barh([middle], [share], height=17, left=left, color=page.ink(role), zorder=3)
+                axes.barh([middle], [share], height=17, left=left, color=page.ink(f"phase{i}"), zorder=3)
                 if share >= 100 * _LEAST_WORDS:
                     axes.text(
                         left + share / 2, middle, f"{share:.0f}%", ha="center", va="center", fontsize=TINY * PX,

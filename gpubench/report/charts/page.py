@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from ...format import text
+from ...runfile.quantities import text
 from ..words import raised, size_text
 from .theme import MARK_SHAPES, colour
 
@@ -104,6 +104,10 @@ class Page:
         """A role's colour in this page's theme."""
         return colour(self.theme, role)
 
+    def shape(self, role: str) -> str:
+        """matplotlib's marker of a role: those without a shape of their own are round."""
+        return MARK_SHAPES.get(role, "o")
+
     def text(self, x: float, y: float, words: str, size: float, role: str = "text", **how: Any) -> None:
         """``y`` is the baseline, from the upper edge."""
         how = {"va": "baseline", "fontsize": size * PX, "color": self.ink(role), **how}
@@ -160,7 +164,7 @@ class Page:
         face, edge, width = ("page", role, 1.4) if hollow else (role, "page", 0.8)
         inks = {"markerfacecolor": self.ink(face), "markeredgecolor": self.ink(edge), "markeredgewidth": width}
         how = {"markersize": 7.0, "zorder": 6, "clip_on": False, **inks, **how}
-        axes.plot([x], [y], marker=MARK_SHAPES.get(role, "o"), linestyle="", **how)
+        axes.plot([x], [y], marker=self.shape(role), linestyle="", **how)
 
     def hatched(self, role: str) -> dict[str, Any]:
         """How a bar looks whose value comes from a model."""
@@ -179,7 +183,7 @@ class Page:
             x_at, y_at, color=self.ink(key.role), transform=self.canvas.transFigure, solid_capstyle="butt",
             linewidth={"line": 1.7, "rule": 1.7, "dashed": 1.4, "bar": 8.0}.get(key.look, 0.0),
             linestyle=(0, (4, 2)) if key.look == "dashed" else "-", markevery=[1],
-            marker={"bar": "", "rule": "", "tick": "|"}.get(key.look, MARK_SHAPES.get(key.role, "o")),
+            marker={"bar": "", "rule": "", "tick": "|"}.get(key.look, self.shape(key.role)),
             markersize={"dashed": 4.0, "tick": 11.0}.get(key.look, 6.5),
             markerfacecolor=self.ink("page" if key.look == "hollow" else key.role),
             markeredgewidth={"hollow": 1.4, "tick": 2.4}.get(key.look, 0.0),

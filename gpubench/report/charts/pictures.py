@@ -22,7 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from ...errors import UsageError
-from ...format import shorten
+from ...runfile.quantities import shorten
 from ..rows import grouped
 from ..study import Study
 from .page import Figure, rc_settings

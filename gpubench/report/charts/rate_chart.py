@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...format import text
 from ...runfile.matching import shown_name
+from ...runfile.quantities import text
 from ...runfile.schema import TIMERS
 from .. import words
 from ..rows import Measured, Rate, grouped

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from ...format import shorten, text
+from ...runfile.quantities import shorten, text
 from ...runfile.schema import Ceilings
 from ...runfile.utilisation import PLAUSIBLE
 from .. import words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...format import counted, text
+from ...runfile.quantities import counted, text
 from .. import words
 from ..rows import grouped, number
 from ..scaling import Scaled

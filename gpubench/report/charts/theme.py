@@ -14,7 +14,7 @@ ACCELERATORS = ("accelerator0", "accelerator1", "accelerator2", "accelerator3")
 CPUS = ("cpu0", "cpu1")
 DTYPE_ROLES = ("float32", "bfloat16", "float64", "tf32", "float16")
 VERDICTS = ("slower", "faster", "same", "inconclusive")
-PHASES = ("copy in", "launch", "compute", "copy out")
+PHASES = ("phase0", "phase1", "phase2", "phase3")
 _PARTS = ("page", "text", "muted", "grid", "shade")
 
 _LOOKS = (

@@ -1,4 +1,4 @@
-"""Intervals, tests, crossovers and change points of positive quantities; knows nothing of benchmarks.
+"""Tests, crossovers and change points of positive quantities; knows nothing of benchmarks.
 
 Times are compared as ratios, so everything works on logarithms: twice as long and half as long weigh the same.
 Written by hand, since ``scipy.stats`` takes half a second to import and ``ruptures`` has no rank test.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import UsageError
+from ..errors import UsageError
 
 PRESETS = ("smoke", "glance", "quick", "full")
 IN_ONE_PROCESS = ("smoke", "glance")

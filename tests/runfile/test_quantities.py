@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpubench.format import bytes_text, ratio_text, seconds_text, text
+from gpubench.runfile.quantities import bytes_text, ratio_text, seconds_text, text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Statistics of positive quantities; knows nothing of benchmarks."""
