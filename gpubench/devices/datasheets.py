@@ -80,7 +80,8 @@ def read_cards(further: Sequence[str] = ()) -> tuple[dict[str, Gpu], dict[str, s
         try:
             table = msgspec.convert(json.loads(path.read_text(encoding="utf-8")), _Table)
         except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, as json's
-            raise UsageError(f"{path}: no table of cards: {' '.join(str(error).split())}") from None
+            form = '{"cards": {"My GPU": {"figures": {"memory": {"value": 1e12, "source": "datasheet"}}}}}'
+            raise UsageError(f"{path}: no table of cards: {' '.join(str(error).split())}; wanted: {form}") from None
         cards |= {name: msgspec.structs.replace(card, name=name) for name, card in table.cards.items()}
         sources |= {name: f"{text}, read {table.read}" if table.read else text for name, text in table.sources.items()}
     return cards, sources
