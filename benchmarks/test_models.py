@@ -46,7 +46,7 @@ def test_lenet(gpubench, batch):
 
 
 @pytest.mark.gpubench(title="CIFAR CNN")
-@pytest.mark.gpubench_sweep("width", smoke=[1], quick=[1, 4], full=[1, 2, 4, 8, 16])
+@pytest.mark.gpubench_sweep("width", smoke=[1], quick=[4], full=[1, 2, 4, 8, 16])
 @SMALL_BATCHES
 def test_cifar(gpubench, width, batch):
     forward(gpubench, lambda: models.CifarNet(width), gpubench.randn(batch, 3, 32, 32), batch)
