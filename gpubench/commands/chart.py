@@ -33,7 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = "what the picture calls a device, for example cuda:0=H100; may be repeated"
     add("--label", dest="labels", action="append", default=[], metavar="DEVICE=TEXT", help=name)
     add("--theme", choices=("light", "dark"), default="light", help="colours (default: light)")
+    wide = "pixels that it is laid out for, with type of 11 or more: 420 for a phone (default: 800)"
+    add("--width", type=_width, default=800, metavar="PIXELS", help=wide)
     add("--caption", action="store_true", help="print the small print, to stand below the picture in a page")
+
+
+def _width(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 400 <= int(text) <= 2000:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of pixels from 400 to 2000")
+    return int(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -56,6 +64,7 @@ def main(args: argparse.Namespace) -> int:
         more = f" and {len(others) - 6} more" if len(others) > 6 else ""
         titles = "; ".join(other.title for other in others[:6])
         print(f"gpubench chart: drew {figure.title}; to draw another, add -k: {titles}{more}", file=sys.stderr)
+    figure = dataclasses.replace(figure, width=args.width)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")
     (content,) = render([figure], [suffix], [args.theme]).values()

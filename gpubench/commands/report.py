@@ -135,8 +135,10 @@ def write_report(
     failed: list[str] = []
     titles: list[tuple[str, str]] = []
     pictures: Sequence[Picture] = ()
+    phone: Picture | None = None
     if charts.which != "none":
         from ..report.charts import pictures as charting
+        from ..report.charts.page import PHONE_WIDTH
 
         planned, failed = charting.plan(study, every=charts.which == "all")
         figures, undrawn = charting.drawable(planned)
@@ -145,10 +147,11 @@ def write_report(
             f"charts/{name}": data for name, data in charting.render(figures, charts.formats, charts.themes).items()
         }
         titles, pictures = [(figure.title, figure.name) for figure in figures], charting.embedded(figures)
+        phone = next(iter(charting.embedded(figures[:1], PHONE_WIDTH)), None)
     answer = Answer(study)
     files |= csv_files(study)
     files["summary.md"] = summary(answer, costs, titles, charts.formats[0], charts.themes)
-    files["report.html"] = webpage(answer, pictures, costs, __version__)
+    files["report.html"] = webpage(answer, pictures, costs, __version__, phone=phone)
     written = write_folder(folder, files, [run.path for run in runs])
     return Report(tuple(written), study, costs, failed)
 

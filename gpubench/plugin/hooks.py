@@ -157,7 +157,9 @@ class Plugin:
             with settings.usage_errors():
                 require_room(cases, self.session.settings.processes)
                 recorder = Recorder(self.config, self.session, path)
-                recorder.begin(cases, sum(RANKS in fixture_names(item) for item in tests), self.sources)
+                timed = [item for item in tests if item.get_closest_marker("skip") is None]
+                recorder.begin(cases, [(cases[item.nodeid], RANKS in fixture_names(item)) for item in timed],
+                               self.sources)  # fmt: skip
             self.recorder = recorder
 
     def case_of(self, item: pytest.Item) -> Case:

@@ -156,11 +156,12 @@ class Recorder:
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._cases: dict[str, Case] = {}
 
-    def begin(self, cases: Mapping[str, Case], of_several_processes: int, sources: Iterable[Path]) -> None:
+    def begin(self, cases: Mapping[str, Case], timed: list[tuple[Case, bool]], sources: Iterable[Path]) -> None:
         """Write down what will be measured, on which machine, and with which code.
 
-        ``cases`` are the tests by full name, ``of_several_processes`` how many of them need several processes, and
-        ``sources`` the files that hold them. Raises UsageError if an earlier session of this journal differs.
+        ``cases`` are the tests by full name, ``timed`` those that aren't known to be skipped and whether each needs
+        several processes, and ``sources`` the files that hold them. Raises UsageError if an earlier session of this
+        journal differs.
         """
         import pytest_benchmark
 
@@ -183,17 +184,17 @@ class Recorder:
         facts["identities"] = {name: case.as_dict() for name, case in cases.items()}
         facts["ignored"] = config.stash.get(IGNORED, [])
         facts["notices"] = self.session.notices
-        facts["estimated_s"] = self._estimated_s(list(cases.values()), of_several_processes)
+        facts["estimated_s"] = self._estimated_s(timed)
         facts |= {"fingerprint": fingerprint, "machine_info": machine, "commit_info": commit, "datetime": _now()}
         facts |= {"version": pytest_benchmark.__version__, "gpubench": _about(self.session)}
         self.ledger.append("session", **facts, **_began(self.session))
 
-    def _estimated_s(self, cases: list[Case], of_several_processes: int) -> float:
+    def _estimated_s(self, timed: list[tuple[Case, bool]]) -> float:
         """Seconds that these cases and the ceilings take in a run's first process, none of them skipped or slow, at the
         pace of this machine."""
         session = self.session
-        seconds = (len(cases) - of_several_processes) * session.preset.case_s + of_several_processes * RANKS_S
-        seconds += COMPILE_S * sum(case.variant == "compile" for case in cases)
+        seconds = sum(RANKS_S if several else session.preset.case_s for _, several in timed)
+        seconds += COMPILE_S * sum(case.variant == "compile" for case, _ in timed)
         return session.pace * seconds + session.ceilings_s * len({case.device for case in session.collected})
 
     def _fingerprint(self, machine: Mapping[str, Any], sources: Iterable[Path]) -> dict[str, Any]:

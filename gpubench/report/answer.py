@@ -68,7 +68,7 @@ class Warning:
     @property
     def brief(self) -> str:
         """What is wrong, without the evidence: for a line with several."""
-        return re.split(r"[:;(]", self.where)[0].strip()
+        return re.split("[:;]", re.sub(r" \([^)]*\)", "", self.where))[0]
 
 
 class Answer:
@@ -266,10 +266,12 @@ def _noisy(study: Study, judged: Sequence[Measured]) -> list[Warning]:
     count = f"{noisy} of {len(judged)} results are noisy (*) and may be far off"
     if not noisy:
         count = "all times may be too long, although no single result is noisy"
-    remedy = "Close other programs and run again."
     if busy:
+        threads = max((run.machine.threads or 1 for run in study.runs), default=1)
+        fewer = f"--threads {threads - 1} or " * (threads > 1)  # which leaves them a core
+        remedy = f"Close other programs; not yours? Try {fewer}--processes 5."
         return [Warning(Concern.BUSY, f"The machine was busy: {count}", remedy)]
-    return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", remedy)]
+    return [Warning(Concern.NOISY, f"{count[:1].upper()}{count[1:]}", "Repeat more: --processes 5, or --preset full.")]
 
 
 def _slow_library(study: Study) -> list[Warning]:

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..runfile.quantities import ratio_text, shorten
 from ..runfile.schema import Run
 from . import words
-from .render import Column, Table, table
+from .render import UNFILLED, Column, Table, table
 from .rows import Doubt, Measured, Row, grouped
 from .study import Study
 from .sweeps import representatives, shared
@@ -116,6 +116,7 @@ def cost_table(study: Study, prices: Sequence[Priced]) -> Table:
     ]
     costs = [(heading, rows[0], _costs(rows, prices)) for heading, rows in lines]
     comparable = [line for line in costs if None not in line[2]]
+    comparable.sort(key=lambda line: not all(cost[1].fills for cost in line[2] if cost))  # what fills its GPU first
     by_kind = grouped(comparable, lambda line: line[0])
     shown = [line for members in by_kind.values() for line in members[:2]]
     columns: list[Column[tuple[str, Row, list[tuple[float, Measured] | None]]]] = [
@@ -143,7 +144,7 @@ def _cost_cell(study: Study, place: int) -> Callable[[tuple[str, Row, list[tuple
     def cell(line: tuple[str, Row, list[tuple[float, Measured] | None]]) -> str:
         known = [cost for cost in line[2] if cost]
         cost, row = line[2][place] or (math.nan, known[0][1])
-        star = "*" * bool(row.flags)
-        return f"{ratio_text(cost / min(each for each, _ in known))}{star} ({study.names.short(row)})"
+        signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
+        return f"{ratio_text(cost / min(each for each, _ in known))}{signs} ({study.names.short(row)})"
 
     return cell

@@ -14,8 +14,8 @@ from ..runfile.reader import clean
 from ..runfile.schema import Run
 from . import words
 from .answer import Answer, Concern, Warning, findings, left_out_line
-from .machines import Priced
-from .render import Table, terminal
+from .machines import Priced, cost_table
+from .render import UNFILLED, Table, terminal
 from .rows import Measured, Row, grouped
 from .study import Study
 from .tables import beside_each_other, leading_tables, results_table
@@ -51,7 +51,8 @@ def screen(
     elapsed_s: float | None = None,
     prices: Sequence[Priced] = (),
 ) -> list[str]:
-    """The lines. Of an answer at most 25, the most important first; ``files`` are those that were written."""
+    """The lines. Of an answer at most 25, the most important first, and all costs; ``files`` are those that were
+    written."""
     if ending == Ending.EVERYTHING:
         return _everything(study, width)
     return _beside(study, width) if ending == Ending.BESIDE else _answer(study, width, files, elapsed_s, prices)
@@ -66,6 +67,9 @@ def _answer(
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
+    if earlier := len(study.all_runs) - len(study.runs):
+        trend = f"{counted(earlier, 'earlier run')} left out here: the report's trend pictures show what changed."
+        head += _wrapped(trend, width)
     head += _wrapped(f"  {mark}{rest}", width, "  ") if mark else []
     head += ["", *_wrapped(answer.sentence, width), "", *warning_lines(answer.warnings, width)]
     head += [""] * bool(answer.warnings)
@@ -75,11 +79,12 @@ def _answer(
         *_wrapped(_unmeasured(study), width),
         *_places(files, width),
     ]
-    tables = leading_tables(answer, prices, brief=True)
+    tables = leading_tables(answer, (), brief=True)
     own = all(row.own for row in study.measured)
     tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)
     body = [line for i, each in enumerate(tables) for line in _shown(each, width, title=len(tables) > 1 and i > 0)]
-    return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *foot]
+    costs = ["", *_shown(cost_table(study, prices), width, title=True)] if prices else []  # asked for: never cut
+    return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *costs, *foot]
 
 
 def _shown(table: Table, width: int, title: bool) -> list[str]:
@@ -87,10 +92,12 @@ def _shown(table: Table, width: int, title: bool) -> list[str]:
 
 
 def _cut(lines: Sequence[str], room: int) -> list[str]:
-    """The lines that there is room for, and how many more there are."""
+    """The lines that there is room for, how many more there are, and what their signs mean."""
     if len(lines) <= room:
         return list(lines)
-    return [*lines[: room - 1], f"… {counted(len(lines) - room + 1, 'more line')} in summary.md"]
+    kept, found = lines[: room - 1], {UNFILLED: "doesn't fill the GPU", "*": "noisy"}
+    signs = "; ".join(f"{sign} {means}" for sign, means in found.items() if any(sign in line for line in kept))
+    return [*kept, f"… {counted(len(lines) - room + 1, 'more line')} in summary.md{f' ({signs})' if signs else ''}"]
 
 
 def _headline(study: Study, elapsed_s: float | None) -> str:

@@ -86,11 +86,13 @@ def webpage(
     prices: Sequence[Priced] = (),
     version: str = "",
     listed: Listed | None = None,
+    phone: Picture | None = None,
 ) -> str:
-    """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others."""
+    """The whole page, equal for equal input, made by this ``version``; the first picture stands above all others, on a
+    narrow page as ``phone``."""
     style, script = asset("page.css"), asset("shared.js", "page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, prices, files="" if listed else _FILES)
+    sections = _sections(answer, data, pictures, prices, "" if listed else _FILES, phone)
     images = f"data: {HERE}" if listed else "data:"
     return Template(asset("page.html")).substitute(
         policy=policy(style, script, images),
@@ -138,13 +140,19 @@ def _hash(content: str) -> str:
 
 
 def _sections(
-    answer: Answer, data: Mapping[str, Any], pictures: Sequence[Picture], prices: Sequence[Priced], files: str
+    answer: Answer,
+    data: Mapping[str, Any],
+    pictures: Sequence[Picture],
+    prices: Sequence[Priced],
+    files: str,
+    phone: Picture | None,
 ) -> list[tuple[str, str, str]]:
     """(id, title, body) of each section, empty ones left out; ``files`` are links."""
     hint = f"<p>{escape(answer.hint)}</p>" if answer.hint else ""
     timed = any(row[COLUMNS.index("time_s")] is not None for row in data["rows"])
     sized = any(row[COLUMNS.index("size")] is not None for row in data["rows"])
-    first, rest = "".join(map(_figure, pictures[:1])), "".join(map(_figure, pictures[1:]))
+    first = "".join(_figure(each, phone) for each in pictures[:1])
+    rest = "".join(map(_figure, pictures[1:]))
     parts = (
         ("answer", "Answer", "".join(map(_card, leading_tables(answer, prices))) + hint),
         ("picture", "Picture", first),
@@ -156,20 +164,18 @@ def _sections(
     return [part for part in parts if part[2]]
 
 
-def _figure(picture: Picture) -> str:
-    title, light, dark = picture
-    images = (
-        f'<img class="{theme}" alt="{escape(title)}" {_source(svg)}>'
-        for theme, svg in (("light", light), ("dark", dark))
-    )
-    return f"<figure>{''.join(images)}</figure>"
+def _figure(picture: Picture, phone: Picture | None = None) -> str:
+    title, *wide = picture
+    images = ""
+    for theme, svg, narrow in zip(("light", "dark"), wide, phone[1:] if phone else (None, None), strict=True):
+        source = f'<source media="(max-width: 640px)" srcset="{_source(narrow)}">' if narrow else ""
+        lazy = ' loading="lazy"' * isinstance(svg, str)  # of two files that of the other theme isn't loaded
+        images += f'<picture>{source}<img class="{theme}" alt="{escape(title)}" src="{_source(svg)}"{lazy}></picture>'
+    return f"<figure>{images}</figure>"
 
 
 def _source(svg: bytes | str) -> str:
-    """Where an image comes from; of two files that of the other theme isn't loaded."""
-    if isinstance(svg, str):
-        return f'src="{escape(svg)}" loading="lazy"'
-    return f'src="data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"'
+    return escape(svg) if isinstance(svg, str) else f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _card(table: Table) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import time
@@ -152,7 +153,7 @@ class TimeLeft:
             return starts_s + left_s
         pace = self._took_s / self._passed_s
         trust = min(1.0, self._passed_s / (TRUSTED * (self._passed_s + left_s)))
-        return starts_s + left_s * (1 - trust + trust * pace)
+        return starts_s + left_s * math.pow(pace, trust)  # so that one long case at the start doesn't stand for all
 
     def late_s(self) -> float | None:
         """Seconds of the whole run at the pace found on this machine, once that is known and far beyond the

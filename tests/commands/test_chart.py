@@ -102,6 +102,14 @@ def test_the_caption_is_printed_with_the_makers_name(run: Path, out: Path, capsy
     assert str(out) not in shown
 
 
+def test_width(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert chart(run, "--width", "420", "-o", out) == 0
+    assert 'width="315pt"' in out.read_text()
+    with pytest.raises(SystemExit):
+        chart(run, "--width", "42", "-o", out)
+    assert "'42': expected a number of pixels from 400 to 2000" in capsys.readouterr().err
+
+
 def test_a_title_of_ones_own_keeps_what_was_measured(run: Path, out: Path) -> None:
     assert chart(run, "--kind", "speedup", "-k", "mine", "--title", "Ours", "-o", out) == 0
     assert "Ours" in words_of(out)

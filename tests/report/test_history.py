@@ -90,11 +90,14 @@ def test_of_a_trend_only_the_last_run_is_shown_beside_other_machines(tmp_path: P
     assert history.in_time([reading.run_of(tmp_path, undated, "undated")]) == []
 
 
-def test_the_report_draws_trends_and_its_other_charts_show_the_last_run(tmp_path: Path) -> None:
+def test_the_report_draws_trends_and_its_other_charts_show_the_last_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     recorded(runs)
     assert main(["report", str(runs), "-o", str(tmp_path / "out")]) == 0
+    assert f"{RUNS - 1} earlier runs left out here" in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "out/charts").iterdir()}
     assert {"trend-a.stepped-light.svg", "trend-a.steady-light.svg", "time-a-light.svg"} <= names
     assert "2026-01-19" in (tmp_path / "out/charts/trend-a.stepped-light.svg").read_text()  # the day of the change

@@ -97,6 +97,19 @@ def test_two_devices_of_one_machine_have_their_own_prices(study: Study) -> None:
     assert row["H200, 50 per hour"] == "1.0× (H200)"
 
 
+def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tmp_path: Path) -> None:
+    """LeNet was 41 times as dear on an H200, whose launches it waits for."""
+    waits = {"device_s": 1e-3, "launch_s": 2e-3}
+    made = [
+        run(tmp_path, [mark("a.waits", "cuda:0", 1.0, **how), mark("a.works", "cuda:0", 0.5)], name, devices=devices)
+        for name, devices, how in (("server", SERVER, waits), ("laptop", LAPTOP, {}))
+    ]
+    study = Study(made)
+    first, last = rows(cost_table(study, priced(study, ["H200=2", "RTX 4060=1"])))
+    assert (first["benchmark"], last["benchmark"]) == ("a.works float32, n=64", "a.waits float32, n=64")
+    assert (first["H200, 2 per hour"], last["H200, 2 per hour"]) == ("2.0× (H200)", "2.0×† (H200)")
+
+
 def test_costs_are_shown_where_prices_are_given(study: Study) -> None:
     prices = priced(study, ["server=16", "laptop=1"])
     assert [each.name for each in prices] == ["server", "laptop"]

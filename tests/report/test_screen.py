@@ -11,7 +11,8 @@ import records
 from comparing import both, mark, run
 
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.machines import priced
+from gpubench.report.machines import cost_table, priced
+from gpubench.report.render import terminal
 from gpubench.report.screen import MOST_LINES, WIDTH, Ending, screen, skip_kind, warning_lines
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case
@@ -43,6 +44,14 @@ def test_with_a_gpu_it_is_the_speedups_and_of_ones_own_the_times_too(tmp_path: P
     (times,) = [line for line in lines if "n=64" in line]
     assert "1.00 s" in times
     assert "10.0 ms" in times
+
+
+def test_what_is_cut_leaves_the_meaning_of_its_signs(tmp_path: Path) -> None:
+    """``19×†`` stood there, and what † means was in a line that had no room."""
+    waits = {"device_s": 1e-3, "launch_s": 2e-3}
+    marks = [each for i in range(60) for each in both(f"mine.w{i}", 1.0, 0.1, **waits)]
+    (cut,) = [line for line in ending(tmp_path, marks) if line.startswith("… ")]
+    assert cut.endswith("in summary.md († doesn't fill the GPU)")
 
 
 @pytest.mark.parametrize("count", [5, 12, 60])
@@ -80,16 +89,29 @@ def test_an_unknown_reason_is_shown_short() -> None:
 
 def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     warnings = [Warning(Concern.NOISY, "word " * 12, "Try this.")]
-    warnings += [Warning(Concern.ABOVE_PEAK, "3 results above the peak (a, b): too low", "Shares aren't shown.")] * 2
+    warnings += [
+        Warning(Concern.ABOVE_PEAK, "3 results above the peak of X (modelled) (a, b): too low", "No shares.")
+    ] * 2
     lines = warning_lines(warnings, 60)
     assert lines[0].startswith("WARNING: word")
-    assert lines[-2:] == ["Also: 3 results above the peak; 3 results above the peak", "  (see summary.md)."]
+    assert lines[-2:] == ["Also: 3 results above the peak of X; 3 results above the", "  peak of X (see summary.md)."]
 
 
 def test_prices_have_their_table(tmp_path: Path) -> None:
     study = Study([run(tmp_path, both("mine.work", 1.0, 0.01))])
     lines = screen(study, Ending.ANSWER, prices=priced(study, ["Synthetic CPU=1", "H-GPU=50"]))
     assert "What the same work costs" in lines
+
+
+def test_no_line_of_the_costs_is_cut(tmp_path: Path) -> None:
+    """They are asked for, and were hidden behind "… 34 more lines"."""
+    study = Study([run(tmp_path, [each for i in range(60) for each in both(f"mine.w{i}", 1.0, 0.1)])])
+    prices = priced(study, ["Synthetic CPU=1", "H-GPU=50"])
+    lines = screen(study, Ending.ANSWER, 120, prices=prices)
+    costs = terminal(cost_table(study, prices), 120, title=False)
+    start = lines.index("What the same work costs") + 1
+    assert lines[start : start + len(costs)] == costs
+    assert any(line.startswith("… ") for line in lines[:start])
 
 
 def test_everything_has_a_line_for_each_benchmark_and_each_reason(tmp_path: Path) -> None:

@@ -64,6 +64,17 @@ def test_what_is_left_follows_the_pace_seen(clock, pace, start):
     assert (left.done, left.seconds()) == (3 * len(CASES), pytest.approx(0))
 
 
+def test_one_long_case_at_the_start_does_not_stand_for_all(clock):
+    """15:48 were left after the first benchmark of a run of 11 minutes."""
+    left = TimeLeft()
+    left.expect(3, [])
+    left.note(session(0, cases=[f"case {i}" for i in range(400)], estimated_s=400.0))
+    before = left.seconds()
+    clock.now += 15.0
+    left.note(end(0))
+    assert left.seconds() == pytest.approx(before, rel=0.05)
+
+
 def test_a_skipped_case_is_no_pace_and_no_longer_to_come(clock):
     left = TimeLeft()
     left.expect(3, [])

@@ -20,7 +20,7 @@ const superscript = (number) => [...String(number)].map((digit) => "⁰¹²³⁴
 const setting = (row) => [row.dtype, row.variant !== "eager" && row.variant, row.setting].filter(Boolean).join(" · ");
 const atSize = (row) => (row.size == null ? "" : `${row.size_name} = ${size(row.size)}`);
 
-const WIDTH = 820;
+let WIDTH = 820;  // as wide as its place in the page, so that type is as large on a phone
 
 function drawn(parent, tag, attributes = {}, text = null) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -29,10 +29,18 @@ function drawn(parent, tag, attributes = {}, text = null) {
   parent.append(node);
   return node;
 }
-function canvas(height, title, subtitle, label = title) {
+function lines(text, room) {
+  const made = [];
+  for (const word of text.split(" ")) {
+    if (made.length && textWidth(`${made.at(-1)} ${word}`) <= room) made.push(`${made.pop()} ${word}`);
+    else made.push(word);
+  }
+  return made;
+}
+function canvas(height, title, subtitle, label) {
   const svg = drawn(document.createDocumentFragment(), "svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label });
   drawn(svg, "text", { x: 8, y: 24, class: "title" }, title);
-  drawn(svg, "text", { x: 8, y: 46, class: "small" }, subtitle);
+  subtitle.forEach((line, i) => drawn(svg, "text", { x: 8, y: 46 + 20 * i, class: "small" }, line));
   return svg;
 }
 function upright(svg, up, left, right, format) {
@@ -136,10 +144,12 @@ function drawExplorer() {
   const format = isSpeedup ? times : (value) => prefixed(value, state.quantity === "rate" ? wanted[0].rate_unit : "s", 2);
   const label = (row) => `${format(row[state.quantity])} ${data.devices[row.device].short}`;
   const room = Math.max(...wanted.map((row) => textWidth(label(row), 700)));
-  const left = 84, right = Math.max(400, Math.min(640, WIDTH - 14 - room)), top = 74, bottom = 400;
+  WIDTH = Math.max(400, Math.min(820, figure.clientWidth || 820));
+  const left = 84, right = Math.max(WIDTH / 2, Math.min(640, WIDTH - 14 - room)), bottom = 400;
   const copies = isSpeedup && wanted.some((row) => row.copies != null);
   const what = isSpeedup ? `speedup over ${data.baseline}${copies ? "; dashed: with copies" : ""}${(data.crossings[chosenKey()] ?? []).length ? "; ◇ faster from here on" : ""}` : state.quantity === "rate" ? `throughput in ${wanted[0].rate_unit}` : "time per call";
-  const subtitle = [setting(wanted[0]), what].filter(Boolean).join(" · ");
+  const subtitle = lines([setting(wanted[0]), what].filter(Boolean).join(" · "), WIDTH - 16);
+  const top = 54 + 20 * subtitle.length;
   const svg = canvas(460, state.workload, subtitle, `${state.workload}, ${quantities[state.quantity]} by size`);
   const sized = wanted.every((row) => row.size != null);
   const places = sized ? wanted.map((row) => row.size) : wanted.map((row, i) => i + 1);

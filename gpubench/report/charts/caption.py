@@ -48,7 +48,7 @@ def caption(
     if any(item.noisy for item in items) and not notice(items):
         note += f"{flagged}: noisy measurement. "
     if found := ways(pairs):
-        note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {listed(found)}. "
+        note += f"{OTHER_WAY}: over the CPU's fastest way, where that is another: {'; '.join(found)}. "
     if left_out:
         # a ratio of two times needs no peak
         why = "too noisy" if pairs else "too noisy, or above the measured peak, which can't be"

@@ -40,13 +40,19 @@ _BELOW, _AROUND, _LEAST_AXES = 20.0, 62.0, 60.0
 """Pixels for the words below 1×, of a panel's title and sizes, and of the lowest axes."""
 _TOGETHER = 5
 """Decades that panels with a common axis may span."""
-_ROW, _MARK, _HEAD, _AXIS = 25.0, 15.0, 24.0, 26.0
-"""Pixels of a named row, of each further mark in it, of a group's heading, and of the axis below."""
-_MOST_LABEL = 330.0
+_ROW, _MARK, _HEAD, _AXIS, _SETTING = 25.0, 15.0, 24.0, 26.0, 11.0
+"""Pixels of a named row, of each further mark in it, of a group's heading, of the axis below, and of a setting below
+its name."""
+_MOST_LABEL, _MOST_NAMES = 330.0, 0.4
+"""Pixels of a row's name and setting beside each other; share of a narrow page of the wider of the two."""
 _LEAST_WORDS = 0.09
 """Share of a bar below which its percentage isn't written in it."""
 _ROWS_BEYOND = 20.0
 """An interval that reaches that many times beyond the outermost value is cut: it says that nothing is known."""
+
+
+_MOST_WORDED = 2
+"""Crossovers of a panel beyond which their sizes stand in the subtitle alone: on the lines they can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class LinePanels:
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels, with one axis of values where they are alike."""
-        rows = grid(len(self.panels))[0]
+        rows = grid(len(self.panels), figure.narrow)[0]
         page = Page(figure, theme, _HEIGHTS[min(rows, 3)] * rows, self.keys)
         height = max(_LEAST_AXES, (page.bottom - page.top) / rows - _AROUND)
         limits = [self._limits(panel, height) for panel in self.panels]
@@ -125,7 +131,7 @@ class LinePanels:
         return (min(low, high ** (_BELOW / (_BELOW - height))), high) if self.slower else (low, high)
 
     def _panel(self, page: Page, axes: Axes, panel: Panel, limits: tuple[float, float], hollow: bool) -> None:
-        rows, columns = grid(len(self.panels))
+        rows, columns = grid(len(self.panels), page.narrow)
         sizes = [point.x for curve in panel.curves for point in curve.points]
         marks = [end for curve in panel.curves if curve.mark for end in (curve.mark.low, curve.mark.high)]
         axes.set(xscale="log", yscale="log", xlim=_padded([*sizes, *marks], 0.04, 2.0), ylim=limits)
@@ -209,6 +215,7 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
     free = room * math.log(1 / low) / math.log(high / low) if low < 1 else 0.0
     taken: list[tuple[float, float, int]] = []
     marks = [(curve.mark, page.ink(curve.role)) for curve in curves if curve.mark]
+    worded = len(marks) <= _MOST_WORDED
     for mark, ink in sorted(marks, key=lambda entry: entry[0].low):
         middle = math.sqrt(mark.low * mark.high)
         if mark.low < mark.high:
@@ -217,6 +224,8 @@ def _draw_marks(page: Page, axes: Axes, curves: Sequence[Curve]) -> None:
             axes.plot([middle], [1.0], "D", markersize=8, color=ink, markeredgecolor=page.ink("page"), zorder=8)
         wide = text_width(mark.words, TINY * 1.1)
         end = scale * math.log(middle / left) - 8
+        if not worded:
+            continue
         # Lines rise to the right: left above the first there is room, right below the others.
         leftwards = end > wide and (not taken or free < 40)
         start = end - wide if leftwards else end + 16
@@ -275,7 +284,8 @@ class NamedRows:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Marks in the middle, the value beside its mark."""
         head = 20.0 if self.sides else 4.0
-        height = head + rows_height(self.entries, row_pitch(max(len(entry.marks) for entry in self.entries)))
+        pitch = row_pitch(max(len(entry.marks) for entry in self.entries), figure.narrow)
+        height = head + rows_height(self.entries, pitch)
         page = Page(figure, theme, height, self.keys)
         beside = max(text_width(mark.words, SMALL * 1.12) for entry in self.entries for mark in entry.marks) + 12
         axes, middles = row_axes(page, self.entries, beside * 0.6, head)
@@ -300,7 +310,7 @@ class NamedRows:
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
-        log_axis(axes.xaxis, low, high, self.unit, 7)
+        log_axis(axes.xaxis, low, high, self.unit, max(2, min(7, int(page.size(axes)[0] / 52))))
         if self.band:
             axes.axvspan(1 / (1 + self.band), 1 + self.band, zorder=0, linewidth=0, facecolor=page.ink("shade"))
         if self.sides:
@@ -320,9 +330,9 @@ class NamedRows:
             page.text(at + 6, page.top + 12, f"{after} ▸", TINY, "muted")
 
 
-def row_pitch(marks: int) -> float:
-    """Pixels of a row of so many marks."""
-    return max(_ROW, _MARK * marks + 6)
+def row_pitch(marks: int, narrow: bool = False) -> float:
+    """Pixels of a row of so many marks, whose setting stands below its name where it is ``narrow``."""
+    return max(_ROW + _SETTING * narrow, _MARK * marks + 6)
 
 
 def rows_height(labels: Sequence[RowLabel], pitch: float = _ROW) -> float:
@@ -335,8 +345,10 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
 
     ``right`` is the room kept free beside them, ``head`` above.
     """
-    widths = [text_width(each.name, NORMAL) + text_width(each.detail, TINY) + 8 * bool(each.detail) for each in labels]
-    x, top = MARGIN + min(max(widths), _MOST_LABEL) + 14, page.top + head
+    pairs = [(text_width(each.name, NORMAL), text_width(each.detail, TINY)) for each in labels]
+    widths = [max(pair) if page.narrow else pair[0] + pair[1] + 8 * bool(pair[1]) for pair in pairs]
+    most = page.width * _MOST_NAMES if page.narrow else _MOST_LABEL
+    x, top = MARGIN + min(max(widths), most) + 14, page.top + head
     axes = page.axes(x, page.width - MARGIN - x - right, top, page.bottom - _AXIS)
     height = page.bottom - _AXIS - top
     axes.set_ylim(height, 0)
@@ -350,11 +362,13 @@ def row_axes(page: Page, labels: Sequence[RowLabel], right: float, head: float =
             page.text(MARGIN, top + y + 17, shortened(group, page.width - 2 * MARGIN, NORMAL), NORMAL, weight="bold")
             y += _HEAD
         middles.append(y + pitch / 2)
-        detail = text_width(each.detail, TINY) + 8 if each.detail else 0.0
-        name = shortened(each.name, max(60.0, _MOST_LABEL - detail), NORMAL)
-        room = _MOST_LABEL - text_width(name, NORMAL) - 8
-        page.text(x - 14, top + middles[-1] + 4, shortened(each.detail, room, TINY), TINY, "muted", ha="right")
-        page.text(x - 14 - min(detail, room + 8), top + middles[-1] + 4.5, name, NORMAL, ha="right")
+        below = _SETTING / 2 if page.narrow and each.detail else 0.0
+        detail = text_width(each.detail, TINY) + 8 if each.detail and not below else 0.0
+        name = shortened(each.name, max(60.0, most - detail), NORMAL)
+        room = most - (0.0 if below else text_width(name, NORMAL) + 8)
+        setting, at = shortened(each.detail, room, TINY), top + middles[-1] + 4
+        page.text(x - 14, at + below + (below > 0), setting, TINY, "muted", ha="right")
+        page.text(x - 14 - min(detail, room + 8), at - below + 0.5, name, NORMAL, ha="right")
         y += pitch
     return axes, middles
 
@@ -414,7 +428,7 @@ class StackedBars:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Percentages in the parts that have room for them."""
         keys = [Key(part, f"phase{i}", "bar") for i, part in enumerate(self.parts)]
-        page = Page(figure, theme, rows_height(self.bars), keys)
+        page = Page(figure, theme, rows_height(self.bars, row_pitch(1, figure.narrow)), keys)
         beside = max(text_width(seconds_text(bar.total), SMALL) for bar in self.bars) + 14
         axes, middles = row_axes(page, self.bars, beside)
         axes.set_xlim(0, 100)

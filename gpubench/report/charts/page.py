@@ -25,8 +25,10 @@ from ..words import raised, size_text
 from .theme import MARK_SHAPES, colour
 
 PX = 0.75
-"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels."""
-PAGE_WIDTH, MARGIN = 800.0, 20.0
+"""Points in a pixel of the page; a picture is laid out for PAGE_WIDTH pixels unless another width is asked for."""
+PAGE_WIDTH, PHONE_WIDTH, MARGIN = 800.0, 420.0, 20.0
+_NARROW = 600.0
+"""Below this width panels stand below each other, and a row's setting below its name."""
 TITLE, NORMAL, SMALL, TINY = 18.0, 13.0, 12.0, 11.0
 """Type sizes in pixels; none is smaller than TINY."""
 _MOST_HEIGHT = 700.0
@@ -70,22 +72,28 @@ class Figure:
     rank: float = 0
     default: bool = True
     notice: str = ""
+    width: float = PAGE_WIDTH
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there is no room for two columns."""
+        return self.width < _NARROW
 
 
 class Page:
     """``top`` and ``bottom`` are the ends of the room for panels, in pixels from the upper edge."""
 
     def __init__(self, figure: Figure, theme: str, body: float, keys: Sequence[Key] = ()) -> None:
-        self.theme, self.width = theme, PAGE_WIDTH
+        self.theme, self.width, self.narrow = theme, figure.width, figure.narrow
         room = self.width - 2 * MARGIN
         lines = [(line, TITLE, "text", "bold") for line in wrapped(figure.title, room, TITLE * 1.12, 3)]
         lines += [(line, NORMAL, "muted", "normal") for line in wrapped(figure.subtitle, room, NORMAL)]
         lines += [(f"⚠ {line}", SMALL, "text", "bold") for line in wrapped(figure.notice, room - 20, SMALL * 1.12)]
         rows = _packed(keys, self.width)
-        foot_lines = wrapped(figure.caption, room, TINY)
+        foot_lines = wrapped(figure.caption, room, TINY, 10 if self.narrow else 5)
         self.top = 14.0 + sum(1.42 * size for _, size, _, _ in lines) + 23.0 * len(rows) + 8.0 * bool(rows)
         foot = 14.0 + 1.4 * TINY * len(foot_lines)
-        body = min(body, _MOST_HEIGHT - self.top - foot)
+        body = min(body, _MOST_HEIGHT * max(1.0, PAGE_WIDTH / self.width) - self.top - foot)
         self.bottom = self.top + max(120.0, body)
         self.height = self.bottom + foot
         self.canvas = Canvas(figsize=(self.width * PX / 72, self.height * PX / 72))
@@ -126,7 +134,7 @@ class Page:
         """Axes in the room for panels, kept apart by constrained layout; ``share`` one axis of values."""
         box = self._box(MARGIN, self.width - 2 * MARGIN, self.top, self.bottom)
         self.canvas.set_layout_engine(ConstrainedLayoutEngine(rect=box, wspace=0.05, hspace=0.03))
-        axes = list(self.canvas.subplots(*grid(count), squeeze=False, sharey=share).flat)
+        axes = list(self.canvas.subplots(*grid(count, self.narrow), squeeze=False, sharey=share).flat)
         for unused in axes[count:]:
             unused.set_visible(False)
         return axes[:count]
@@ -192,9 +200,10 @@ class Page:
         self.text(x + 30, y, key.label, NORMAL, "text")
 
 
-def grid(count: int) -> tuple[int, int]:
+def grid(count: int, narrow: bool) -> tuple[int, int]:
     """Rows and columns of so many panels."""
-    return math.ceil(count / 2), min(count, 2)
+    columns = 1 if narrow else min(count, 2)
+    return math.ceil(count / columns), columns
 
 
 def _packed(keys: Sequence[Key], width: float) -> list[list[tuple[float, Key]]]:

@@ -25,7 +25,7 @@ from ...errors import UsageError
 from ...runfile.quantities import shorten
 from ..rows import grouped
 from ..study import Study
-from .page import Figure, rc_settings
+from .page import PAGE_WIDTH, Figure, rc_settings
 from .theme import DARK, LIGHT, THEMES, recoloured
 
 _DPI = 192
@@ -99,9 +99,10 @@ def render(
     return files
 
 
-def embedded(figures: Iterable[Figure]) -> list[tuple[str, bytes, bytes]]:
+def embedded(figures: Iterable[Figure], width: float = PAGE_WIDTH) -> list[tuple[str, bytes, bytes]]:
     """Title, and the SVG for a light and a dark page, of each figure."""
-    return [(each.title, _light_svg(each), recoloured(_light_svg(each), DARK)) for each in figures]
+    drawn = [(each.title, _light_svg(replace(each, width=width))) for each in figures]
+    return [(title, light, recoloured(light, DARK)) for title, light in drawn]
 
 
 @lru_cache(maxsize=128)

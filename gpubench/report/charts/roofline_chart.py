@@ -29,6 +29,8 @@ _GUTTER = 150.0
 """Pixels right of the panel for the names of the peaks."""
 _WORD, _DOT = 13.0, 8.0
 _MOST_NAMED = 16
+_MOST_COVERED = 4.0
+"""What a name may lie on, in dots or as many sixtieths of a line; beyond that it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Roofline:
         x, y = self._limits()
         axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
         log_axis(axes.yaxis, *y, "FLOP/s", 8)
-        log_axis(axes.xaxis, *x, "FLOP/B", 8)
+        log_axis(axes.xaxis, *x, "FLOP/B", min(8, int(page.size(axes)[0] / 50)))
         axes.set_xticklabels([f"{place:,g}" for place in axes.get_xticks()])
         axes.set_xlabel("FLOP per byte of minimum memory traffic", labelpad=2)
         axes.grid(True)
@@ -122,10 +124,10 @@ class Roofline:
                 marks += [tuple(map(float, ends[0] + (ends[1] - ends[0]) * i / 60)) for i in range(61)]
         taken: list[tuple[float, float, float]] = []
         named = (dot for dot in self.dots if dot.label)  # first the one that the title names
-        for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y))[:_MOST_NAMED]:
+        for dot in sorted(named, key=lambda dot: (not dot.label.endswith("%"), -dot.y)):
             wide = text_width(dot.label, TINY)
             place = _free(spots[dot], wide, size, taken, marks)
-            if place:
+            if place and len(taken) < _MOST_NAMED:
                 taken.append((*place, wide))
                 offset = (place[0] - spots[dot][0]) * PX, (place[1] - spots[dot][1] - 4) * PX
                 leader = {"arrowstyle": "-", "linewidth": 0.6, "color": page.ink("muted"), "shrinkA": 0, "shrinkB": 4}
@@ -147,7 +149,8 @@ def _free(
             if inside and all(right < x0 or x0 + other < left or abs(middle - y0) >= _WORD for x0, y0, other in taken):
                 hits = sum(left - _DOT / 2 < x0 < right + _DOT / 2 and abs(y0 - middle) < _DOT for x0, y0 in dots)
                 places.append((hits + reach / 8, (left, middle)))
-    return min(places, key=lambda place: place[0])[1] if places else None
+    covered, best = min(places, default=(math.inf, None))
+    return best if covered <= _MOST_COVERED else None
 
 
 def roofline_figures(study: Study) -> list[Figure]:
@@ -165,7 +168,7 @@ def roofline_figures(study: Study) -> list[Figure]:
         chart = _roofline(sound, tallest, best, ceilings) if ceilings and sound else None
         if not chart or len(chart.dots) < LEAST_VALUES or not chart.roofs:
             continue
-        which = "is named" if len(tallest) <= _MOST_NAMED else "is large, the fastest are named"
+        which = "is named" if len(tallest) <= _MOST_NAMED else "is large, the fastest that have room are named"
         subtitle = f"Closest to its peak: {_placed(best)}. " if best else ""
         subtitle += f"Work on a line is at the hardware limit; the best result of each benchmark {which}"
         note = "Peaks were measured at the start of the run. "

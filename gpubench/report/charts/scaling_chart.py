@@ -11,7 +11,7 @@ from ..rows import grouped, number
 from ..scaling import Scaled
 from ..study import Study
 from ..sweeps import Point
-from .layouts import Curve, Panel, RowLabel, SharedBar, StackedBars, row_axes, rows_height
+from .layouts import Curve, Panel, RowLabel, SharedBar, StackedBars, row_axes, row_pitch, rows_height
 from .page import MOST_CURVES, PX, SMALL, Figure, Key, Page, linear_axis
 from .selection import LEAST_VALUES, OTHER_ROLES, captioned, line_panels
 
@@ -37,7 +37,7 @@ class EfficiencyBars:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Bars from 0 %, the interval as a thin line, the ideal as a tick."""
         keys = [Key("measured", "accelerator0", "bar"), Key("ideal for this split", "text", "tick")]
-        page = Page(figure, theme, rows_height(self.bars), keys)
+        page = Page(figure, theme, rows_height(self.bars, row_pitch(1, figure.narrow)), keys)
         axes, middles = row_axes(page, self.bars, 40)
         most = max(max(bar.value, bar.ideal, min(bar.high, 2 * bar.value)) for bar in self.bars)
         axes.set_xlim(0, max(1.0, most) * 104)

@@ -122,10 +122,13 @@ def curve(
     """The line in its device's looks, without what isn't shown; its last value and then the ``label`` at its end."""
     shown = line.shown
     cut = not shown or shown[-1][1] is not line.items[-1]
-    last = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy" if cut else value(shown[-1][0].y)
-    last += words.OTHER_WAY * bool(words.ways(item for _, item in shown if isinstance(item, Pair)))
+    other_way = bool(words.ways(item for _, item in shown if isinstance(item, Pair)))
+    last = "" if cut else value(shown[-1][0].y) + words.OTHER_WAY * other_way
     points, mark = tuple(point for point, _ in shown), _mark(crossing) if crossing else None
     label, left_out = f"{last} {label}".strip(), len(line.points) - len(shown)
+    if cut:  # the last point is that of a smaller size
+        why = "above peak" if line.items[-1].doubt == Doubt.ABOVE_PEAK else "too noisy"
+        label = f"{label}, then {why}" if label else f"then {why}"
     return Curve(points, role or role_of(study, line.last), label, dashed, left_out, cut, mark)
 
 

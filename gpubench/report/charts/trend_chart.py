@@ -26,7 +26,7 @@ class TrendChart:
     def draw(self, figure: Figure, theme: str) -> Page:
         """Up to two columns of panels."""
         series = self.trend.series[:MOST_PANELS]
-        rows, columns = grid(len(series))
+        rows, columns = grid(len(series), figure.narrow)
         keys = [Key("a run", "accelerator0", "mark"), Key("level", "muted", "rule")]
         if any(each.changes for each in series):
             keys.append(Key("change", "accelerator1", "dashed"))
@@ -67,7 +67,7 @@ def _finding(every: Sequence[Series]) -> str:
         (after / before - 1, series.dates[place]) for series in every for place, before, after in _changes(series)
     ]
     if not changed:
-        return "No change detected"
+        return f"No change proven in {len(every[0].times)} runs"
     share, since = max(changed, key=lambda change: abs(math.log1p(change[0])))
     return f"Greatest change: {share:+.0%} since {since}"
 

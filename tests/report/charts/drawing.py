@@ -77,7 +77,7 @@ def words(page: Page) -> list[str]:
 def faults(page: Page) -> list[str]:
     """Small type, words that leave the page or lie on each other, a page that is too wide or too high."""
     found = []
-    if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT + 0.01:
+    if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT * PAGE_WIDTH / page.width + 0.01:
         found.append(f"{page.width:.0f} × {page.height:.0f} px")
     boxes = []
     found += [f"{text.get_text()!r} lies on the line at 1×" for text in _shown(page) if _on_the_line(text)]

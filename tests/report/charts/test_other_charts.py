@@ -76,7 +76,7 @@ def test_a_rate_above_the_measured_peak_is_not_drawn(tmp_path: Path) -> None:
     figure = plan(tmp_path, data)["throughput-mine"]
     assert isinstance(figure.chart, LinePanels)
     (curve,) = figure.chart.panels[0].curves
-    assert (len(curve.points), curve.left_out, curve.label) == (3, 1, "above peak")
+    assert (len(curve.points), curve.left_out, curve.label) == (3, 1, "then above peak")
     assert "FLOP/s" not in figure.subtitle  # no number of the largest size can be read
     assert figure.chart.left_out == 1
     assert not [each for each in drawn(figure).canvas.axes[0].lines if len(each.get_xdata()) > 3]

@@ -8,6 +8,7 @@ import math
 import random
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gpubench.report.charts.layouts import LinePanels, NamedRows
 from gpubench.report.charts.page import (
     MOST_CURVES,
     MOST_PANELS,
+    PHONE_WIDTH,
     Figure,
     Page,
     linear_axis,
@@ -67,6 +69,15 @@ def test_every_picture_can_be_read(pictures: dict[str, tuple[Figure, Page]]) -> 
     """At 800 pixels: nothing below 11, nothing cut, nothing on anything else, at most 700 high."""
     assert pictures
     assert {name: found for name, (_, page) in pictures.items() if (found := faults(page))} == {}
+
+
+@pytest.mark.parametrize("runs", ["GPU", "two machines", "reference", "scaling"])
+def test_a_phone_has_a_picture_of_its_own_width(tmp_path: Path, runs: str) -> None:
+    """Of each kind the first, in type of the same size; at 420 pixels one of 800 has letters of 6."""
+    of_a_kind = {figure.kind: figure for figure in reversed(plan(tmp_path, *RUNS[runs]()).values())}
+    pages = {kind: drawn(replace(figure, width=PHONE_WIDTH)) for kind, figure in of_a_kind.items()}
+    assert {page.width for page in pages.values()} == {PHONE_WIDTH}
+    assert {kind: found for kind, page in pages.items() if (found := faults(page))} == {}
 
 
 @pytest.mark.parametrize("runs", RUNS)

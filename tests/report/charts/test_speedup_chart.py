@@ -113,7 +113,7 @@ def test_what_is_too_noisy_is_not_drawn_and_the_label_says_so(tmp_path: Path) ->
     figure = speedup(tmp_path, noisy_at(with_processes(), 3))
     (curve,) = curves(figure)
     assert curve.points == sound.points[:3]
-    assert (curve.label, curve.cut) == ("too noisy data stays", True)
+    assert (curve.label, curve.cut) == ("data stays, then too noisy", True)
     (label,) = [text for text in axes_of(figure).texts if isinstance(text, Annotation) and text.arrow_patch]
     assert not label.arrow_patch.get_visible()  # nobody takes it for the line
     assert figure.chart.left_out == 1
