@@ -14,7 +14,7 @@ from ..format import counted
 from ..runfile.matching import matcher, nothing_matches
 from ..runfile.reader import clean
 from .limits import ABOVE, Limit, check_limits
-from .samples import CaseKey, Side, ceiling_ratios, cpu_changes, doubts, machine_differences, measured_in_turn
+from .samples import CaseKey, Side, cpu_changes, doubts, machine_differences, measured_in_turn
 from .verdict import (
     FASTER,
     INCONCLUSIVE,
@@ -146,11 +146,8 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     )
 
 
-def compare_sides(
-    base: Side, new: Side, terms: Terms, across_machines: bool = False, normalise: bool = False
-) -> Comparison:
-    """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
-    UsageError where the machines differ and ``across_machines`` isn't set."""
+def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = False) -> Comparison:
+    """Judge all cases of both sides. Raises UsageError where the machines differ and ``across_machines`` isn't set."""
     common = [key for key in new.cases if key in base.cases]
     machine, software = machine_differences(base, new, (key.device for key in common))
     if common and machine and not across_machines:
@@ -162,21 +159,13 @@ def compare_sides(
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
-    factors = dict.fromkeys(common, 1.0)
-    if normalise:
-        factors = ceiling_ratios(base, new, common)
-        unknown = [key for key in common if key not in factors]
-        notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
-        notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
-    cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
     stages = [False] * 2 if across_machines else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
     steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
     terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=across_machines)
-    verdicts = judge(base.cases, cases, terms)
+    verdicts = judge(base.cases, new.cases, terms)
     if not any(stages) and not across_machines and (change := shared_change(verdicts, terms)):
         shared = f"over all benchmarks and processes times changed by {change_text(change)}"
         notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
-    verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
         pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,

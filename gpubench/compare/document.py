@@ -1,4 +1,4 @@
-"""A comparison as JSON for programs, as a table for the terminal, as Markdown for a pull request, and as a picture."""
+"""A comparison as JSON for programs, as a table for the terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ import os
 import posixpath
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UsageError
 from ..format import counted, shorten, text, writable
 from ..intervals import Interval
 from ..report.render import Table, escape, markdown as markdown_table, terminal
-from ..runfile.writer import replace
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
-
-if TYPE_CHECKING:
-    from ..report.charts.page import Figure
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
@@ -32,7 +27,7 @@ SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
-"""More benchmarks that are inconclusive for one and the same reason are a line and no rows."""
+"""Of inconclusive benchmarks; how many there are, and why, is said in lines."""
 _WIDEST = 4.0
 """Nobody can use an interval that is wider than by this factor."""
 _NAMED = 3
@@ -40,7 +35,6 @@ _NAMED = 3
 _NOTED = 5
 """So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
-_MOST_DRAWN = 20
 
 
 def to_json(comparison: Comparison) -> str:
@@ -122,12 +116,6 @@ def lead_lines(comparison: Comparison) -> list[str]:
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
     if left := sum(map(len, list(groups.values())[_NAMED:])):
         lines.append(f"Inconclusive ({left}), for other reasons: --format markdown names them.")
-    least = math.log(1 + comparison.threshold)
-    large = [each for each in _sorted(comparison) if abs(math.log(each.ratio.value)) > least]
-    with_row = {each.key for each in _rows(comparison)}
-    if hidden := [each for each in large if each.key not in with_row]:
-        named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
-        lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
     return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NOTED])]
 
 
@@ -165,9 +153,10 @@ def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
 
 
 def _rows(comparison: Comparison) -> list[Verdict]:
-    """Those with a row: not where one reason makes many inconclusive, which is said in a line."""
-    counts = Counter(each.reason for each in comparison.verdicts if each.verdict == INCONCLUSIVE)
-    return [each for each in _sorted(comparison) if counts[each.reason] <= _FEW_ROWS or each.verdict != INCONCLUSIVE]
+    """All but inconclusive ones beyond those that changed most."""
+    rows = _sorted(comparison)
+    left = {each.key for each in [each for each in rows if each.verdict == INCONCLUSIVE][_FEW_ROWS:]}
+    return [each for each in rows if each.key not in left]
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -195,22 +184,10 @@ def append_step_summary(content: str, path: Path) -> None:
     """Append to the step's summary. Raises UsageError where it can't be written."""
     try:
         with path.open("ab") as file:
-            room = SUMMARY_LIMIT - os.fstat(file.fileno()).st_size
-            file.write(truncated(content, room).encode())
+            fits = os.fstat(file.fileno()).st_size + len(content.encode()) <= SUMMARY_LIMIT
+            file.write(content.encode() if fits else b"*The comparison doesn't fit into the summary of this step.*\n")
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
-
-
-def truncated(content: str, limit: int) -> str:
-    """At most ``limit`` bytes, whole lines, with a note where something was left out; nothing if not even that fits."""
-    if len(content.encode()) <= limit:
-        return content
-    note = "\n</details>\n\n*Cut off: the rest doesn't fit into a step summary. `--format json` has it all.*\n"
-    room = limit - len(note.encode())
-    kept = content.encode()[: max(room, 0)].decode(errors="ignore")
-    kept = kept[: kept.rfind("\n") + 1]
-    note = note if kept.count("<details>") > kept.count("</details>") else note.replace("</details>\n\n", "")
-    return kept + note if room >= 0 else ""
 
 
 def _sorted(comparison: Comparison) -> list[Verdict]:
@@ -235,7 +212,8 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
-        notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
+        left = len(comparison.verdicts) - len(verdicts)
+        notes.append(f"{left} more are inconclusive and changed less: --format markdown has them.")
     said = set()
     reasons = {row[-1] for row in rows}
     if len(reasons) == 1 and not comparison.unchanged:  # in a line above the table, with the processes
@@ -254,21 +232,15 @@ def _interval_text(ratio: Interval) -> str:
 
 
 def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mapping[CaseKey, str]) -> str:
-    """What a conclusive result takes, for the cases that need least and most."""
-    solvable = sorted((each for each in advised if each.more is not None), key=lambda each: each.more or 0)
-    if not solvable:
-        return f"{_capital(advised[0].advice)}."
-    least, most = solvable[0], solvable[-1]
-    words = _capital(least.advice)
-    if most.more != least.more:
-        words += f" in {shorten(labels[least.key])}, {most.more} in {shorten(labels[most.key])}"
-    hopeless = len(advised) - len(solvable)
+    """What a conclusive result takes, for the case that needs least, and how many have no such advice."""
+    solvable = [each for each in advised if each.more is not None]
+    easiest = min(solvable or advised, key=lambda each: each.more or 0)
+    words = easiest.advice[:1].upper() + easiest.advice[1:]
+    if len(solvable) > 1:
+        words += f" in {shorten(labels[easiest.key])}"
+    hopeless = len(advised) - len(solvable) if solvable else 0
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _remarks(comparison: Comparison) -> tuple[Table, Table]:
@@ -278,46 +250,3 @@ def _remarks(comparison: Comparison) -> tuple[Table, Table]:
     note = f"{left} more are in --format json." if left > 0 else ""
     missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
     return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NOTED:]))
-
-
-def dark_path(path: Path) -> Path:
-    """Where the picture for dark pages stands."""
-    return path.with_name(f"{path.stem}-dark{path.suffix}")
-
-
-def save_chart(comparison: Comparison, path: Path) -> None:
-    """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
-    from ..report.charts.pictures import render
-    from ..report.charts.theme import DARK, LIGHT
-
-    kind = path.suffix.removeprefix(".").lower()
-    files = render([change_figure(comparison, path.stem)], (kind,))
-    for theme, target in ((LIGHT, path), (DARK, dark_path(path))):
-        replace(target, files[f"{path.stem}-{theme}.{kind}"])
-
-
-def change_figure(comparison: Comparison, name: str) -> Figure:
-    """The largest changes either way, sorted, each with its interval."""
-    from ..report.charts.layouts import NamedRow, NamedRows, RowMark
-    from ..report.charts.page import Figure, Key
-
-    verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
-    left, labels = len(verdicts) - _MOST_DRAWN, _labels(comparison)
-    rows = []
-    for each in verdicts if left <= 0 else [*verdicts[: _MOST_DRAWN // 2], *verdicts[-_MOST_DRAWN // 2 :]]:
-        ends = (each.ratio.low, each.ratio.high) if each.bounded else ()
-        mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
-        rows.append(NamedRow("", labels[each.key], "", (mark,)))
-    caption = "Point: time after / time before. "
-    if any(row.marks[0].low is not None for row in rows):
-        caption += (
-            "Thick line: its interval (95%, where changed or inconclusive over all benchmarks together); where there "
-            "is none it is unknown. "
-        )
-    caption += f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
-    caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
-    counts = {word: sum(each.verdict == word for each in verdicts) for word in ORDER}
-    keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
-    chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
-    return Figure(name, "compare", title, comparison.line, caption, chart)

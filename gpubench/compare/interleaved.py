@@ -191,10 +191,8 @@ class _Session:
         if self._pairs < SCREENING_PAIRS:
             return
         planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
-        most = max(planned.values(), default=0)
-        rounds = [[key for key, count in planned.items() if count > number] for number in range(SCREENING_PAIRS, most)]
-        if rounds:
-            total_s = estimate_text(sum(map(self._pair_s, rounds)))
+        if rounds := _rounds(planned, SCREENING_PAIRS):
+            total_s, most = estimate_text(sum(map(self._pair_s, rounds))), max(planned.values())
             _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
         for keys in rounds:
             if self._spent_s() + self._pair_s(keys) > self._args.budget or not self._measure(SCREEN, keys):
@@ -253,7 +251,6 @@ class _Session:
             if self._args.fail_fast and self._is_settled(comparison, planned):
                 self._notes.append("ended at the first proven slowdown (--fail-fast)")
                 break
-        comparison = self._judged()
         if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
             self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
@@ -264,12 +261,11 @@ class _Session:
 
     def _forecast(self, planned: dict[CaseKey, int]) -> str:
         """How long confirming takes."""
-        most = max(planned.values(), default=0)
-        rounds = [[key for key, count in planned.items() if count > number] for number in range(most)]
+        rounds = _rounds(planned)
         total_s = sum(map(self._pair_s, rounds))
         left_s = max(0.0, self._args.budget - self._spent_s())
         more = f", of which --budget leaves {estimate_text(left_s)}" if total_s > left_s else ""
-        return f"confirming takes up to {counted(most, 'fresh pair')}, about {estimate_text(total_s)}{more}"
+        return f"confirming takes up to {counted(len(rounds), 'fresh pair')}, about {estimate_text(total_s)}{more}"
 
     def _todo(self, comparison: Comparison, planned: dict[CaseKey, int], tries: int) -> list[CaseKey]:
         """The suspects that lack usable pairs and weren't tried too often."""
@@ -282,6 +278,14 @@ class _Session:
         level = FALSE_DISCOVERIES / len(planned)
         complete = [each for each in comparison.verdicts if min(each.processes) == planned.get(each.key)]
         return any(not each.suspect and each.own_p <= level for each in complete)
+
+
+def _rounds(planned: dict[CaseKey, int], done: int = 0) -> list[list[CaseKey]]:
+    """For each pair after those that are done, which benchmarks it measures."""
+    return [
+        [key for key, count in planned.items() if count > number]
+        for number in range(done, max(planned.values(), default=0))
+    ]
 
 
 def noise_of_runner(comparison: Comparison) -> Comparison:

@@ -291,26 +291,21 @@ def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     found = _tested(first | fresh)
     screened = any(each.stage for side in (base, new) for case in side.values() for each in case)
     family = [key for key in found if key in fresh or not screened]
-    ps = {word: _adjusted([found[key] for key in family], word, terms) for word in (SLOWER, FASTER)}
-    tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps.values())
-    places = {key: place for place, key in enumerate(family)}
-    verdicts = []
-    for key in (key for key in new if key in found):
-        if key in places:
-            both = tuple(each[places[key]] for each in ps.values())
-            verdicts.append(_decided(key, found[key], both, tails, terms, len(family)))
-        else:
-            verdicts.append(_screened(key, found[key], terms))
-    return verdicts
+    ps = [statistics.benjamini_hochberg([_p(found[key], word, terms) for key in family]) for word in (SLOWER, FASTER)]
+    tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps)
+    both = dict(zip(family, zip(*ps, strict=True), strict=True))
+    return [
+        _decided(key, found[key], both[key], tails, terms, len(family))
+        if key in both
+        else _screened(key, found[key], terms)
+        for key in new
+        if key in found
+    ]
 
 
 def _of_stage(cases: Cases, fresh: bool) -> Cases:
     kept = {key: [one for one in each if (one.stage == CONFIRM) == fresh] for key, each in cases.items()}
     return {key: each for key, each in kept.items() if each}
-
-
-def _adjusted(cases: Sequence[_Evidence], word: str, terms: Terms) -> list[float]:
-    return statistics.benjamini_hochberg([_p(each, word, terms) for each in cases])
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
