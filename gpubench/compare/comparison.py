@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import NamedTuple
 
 from ..errors import UsageError
@@ -18,7 +16,6 @@ from .samples import CaseKey, Side, cpu_changes, doubts, machine_differences, me
 from .verdict import (
     FASTER,
     INCONCLUSIVE,
-    LEAST_CASES,
     NOT_SUSPECT,
     SAME,
     SLOWER,
@@ -91,13 +88,8 @@ class Comparison:
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
             return EXIT_SLOWDOWN
-        return EXIT_UNABLE if self.unable and not self.tried else EXIT_NO_SLOWDOWN
-
-    @property
-    def tried(self) -> bool:
-        """Whether nothing but smoke runs was compared, which prove nothing and only show that both sides can be
-        measured."""
-        return all(each.reason == SMOKE_RUN for each in self.verdicts)
+        only_tried = all(each.reason == SMOKE_RUN for each in self.verdicts)  # it shows that both can be measured
+        return EXIT_UNABLE if self.unable and not only_tried else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:
@@ -123,11 +115,6 @@ class Comparison:
             line += f"; {counted(lost, 'benchmark')} measured in base but not in new ({why})"
         only_new = len(self.missing) - lost
         return f"{line}; {only_new} only in new" if only_new else line
-
-
-def contents_of(base: Side, new: Side) -> tuple[str, ...]:
-    """For each side what it measured."""
-    return tuple(content_text(side.name, [key.name.partition("[")[0] for key in side.cases]) for side in (base, new))
 
 
 def content_text(side: str, workloads: Sequence[str]) -> str:
@@ -163,21 +150,26 @@ def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = F
     steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
     terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=across_machines)
     verdicts = judge(base.cases, new.cases, terms)
-    if not any(stages) and not across_machines and (change := shared_change(verdicts, terms)):
-        shared = f"over all benchmarks and processes times changed by {change_text(change)}"
-        notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
         pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
-        contents=contents_of(base, new), screened=any(run.stage for side in (base, new) for run in side.runs),
+        contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
+                       for each in (base, new)),
+        screened=any(run.stage for side in (base, new) for run in side.runs),
         limits=check_limits(new, terms.limits) if terms.metric == "time" else (), metric=terms.metric,
     )  # fmt: skip
 
 
-def shared_change(verdicts: Sequence[Verdict], terms: Terms) -> float | None:
-    """The median change where it is as large as the threshold: nobody changes half of a suite by one commit."""
-    change = median([each.ratio.value for each in verdicts]) if len(verdicts) >= LEAST_CASES else 1.0
-    return change if abs(math.log(change)) >= math.log(1 + terms.threshold) else None
+def noise_of_runner(comparison: Comparison) -> Comparison:
+    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
+    be seen four times out of five, and how many were called changed."""
+    least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
+    changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
+    notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    if least:
+        words = f"{percent(least[0])} in the quietest benchmark, {percent(least[len(least) // 2])} in the middle one"
+        notes.append(f"4 times out of 5 this machine sees a change of {words}, {percent(least[-1])} in the noisiest")
+    return replace(comparison, notes=(*notes, *comparison.notes), unchanged=True)
 
 
 def narrowed(comparison: Comparison, expression: str) -> Comparison:

@@ -28,12 +28,8 @@ SUMMARY_LIMIT = 1024 * 1024
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
 """Of inconclusive benchmarks; how many there are, and why, is said in lines."""
-_WIDEST = 4.0
-"""Nobody can use an interval that is wider than by this factor."""
 _NAMED = 3
 """So many benchmarks are named in a line."""
-_NOTED = 5
-"""So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
 
 
@@ -58,23 +54,19 @@ def to_json(comparison: Comparison) -> str:
         for each in comparison.verdicts
     ]
     missing = [_named(each.key) | {"side": each.side, "reason": each.reason} for each in comparison.missing]
+    limits = [
+        _named(each.key)
+        | {"verdict": each.verdict, "limit_s": each.limit_s}
+        | {"time_s": each.time.value, "low_s": each.time.low, "high_s": each.time.high}
+        for each in comparison.limits
+    ]
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
         "metric": comparison.metric,
         "cases": cases,
-        "limits": [
-            {
-                **_named(each.key),
-                "verdict": each.verdict,
-                "limit_s": each.limit_s,
-                "time_s": each.time.value,
-                "low_s": each.time.low,
-                "high_s": each.time.high,
-            }
-            for each in comparison.limits
-        ],
+        "limits": limits,
         "missing": missing,
         "notes": comparison.notes,
     }
@@ -91,7 +83,7 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (table, *_remarks(comparison))
+    tables = (table, _missing(comparison))
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (line for table in tables if table.rows for line in ("", *terminal(table, width))):
         print(writable(line, sys.stdout.encoding))
@@ -109,14 +101,11 @@ def lead_lines(comparison: Comparison) -> list[str]:
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
     lines += _limit_lines(comparison, labels)
-    groups = _inconclusive(comparison)
-    for cause, group in list(groups.items())[:_NAMED]:
+    for cause, group in _inconclusive(comparison).items():
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
-    if left := sum(map(len, list(groups.values())[_NAMED:])):
-        lines.append(f"Inconclusive ({left}), for other reasons: --format markdown names them.")
-    return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NOTED])]
+    return [*lines, *(f"Note: {note}" for note in comparison.notes)]
 
 
 def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[str]:
@@ -163,20 +152,19 @@ def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
     verdicts = _sorted(comparison)
     rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
-    folded = {"the same": [each for each in verdicts if each.verdict == SAME]}
-    folded["not suspect"] = [each for each in verdicts if each.verdict == NOT_SUSPECT]
     shown = {each.key for each in rows}
-    folded["inconclusive"] = [each for each in verdicts if each.verdict == INCONCLUSIVE and each.key not in shown]
+    rest = [each for each in verdicts if each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
     lines += [*(f"- {escape(line)}" for line in lead_lines(comparison)), ""]
     if rows:
         lines += [*markdown_table(_changes("", rows, comparison)), ""]
-    for words, group in folded.items():
-        if group:
+    for words, word in (("the same", SAME), (NOT_SUSPECT, NOT_SUSPECT), ("more inconclusive", INCONCLUSIVE)):
+        if group := [each for each in rest if each.verdict == word]:
             lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
             lines += [*markdown_table(_changes("", group, comparison)), "", "</details>", ""]
-    for table in _remarks(comparison) if comparison.verdicts else ():
-        lines += [f"### {table.title}", "", *markdown_table(table), ""] if table.rows else []
+    table = _missing(comparison)
+    if comparison.verdicts and table.rows:
+        lines += [f"### {table.title}", "", *markdown_table(table), ""]
     return "\n".join(lines)
 
 
@@ -199,8 +187,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     rows, labels = [], _labels(comparison)
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
-        wide = each.verdict == INCONCLUSIVE and ratio.high > _WIDEST * ratio.low
-        interval = _interval_text(ratio) if each.bounded and not wide else "unknown"
+        interval = _interval_text(ratio) if each.bounded else "unknown"
         unit = "B" if comparison.metric == "memory" else "s"
         times = change_text(ratio.value), interval, text(each.base_s, unit), text(each.new_s, unit)
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
@@ -214,10 +201,9 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     if title and len(comparison.verdicts) > len(verdicts):
         left = len(comparison.verdicts) - len(verdicts)
         notes.append(f"{left} more are inconclusive and changed less: --format markdown has them.")
-    said = set()
     reasons = {row[-1] for row in rows}
-    if len(reasons) == 1 and not comparison.unchanged:  # in a line above the table, with the processes
-        said |= {"reason"} if "" in reasons else {"reason", "processes"}
+    one_reason = len(reasons) == 1 and not comparison.unchanged  # in a line above the table, with the processes
+    said = (("reason",) if "" in reasons else ("reason", "processes")) if one_reason else ()
     kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
     cells = tuple(tuple(row[i] for i in kept) for row in rows)
     return Table(title, tuple(_COLUMNS[i] for i in kept), cells, " ".join(notes))
@@ -243,10 +229,9 @@ def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mappin
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
 
 
-def _remarks(comparison: Comparison) -> tuple[Table, Table]:
+def _missing(comparison: Comparison) -> Table:
     labels = _labels(comparison)
     rows = [(labels[each.key], f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
-    missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
-    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NOTED:]))
+    return Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)

@@ -71,11 +71,6 @@ class Observation:
     busy: bool = False
     stage: str = ""
 
-    def scaled(self, factor: float) -> Observation:
-        """The same with all times multiplied."""
-        median_s, quartile_s, least_s = (factor * each for each in (self.median_s, self.quartile_s, self.least_s))
-        return replace(self, median_s=median_s, quartile_s=quartile_s, least_s=least_s)
-
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
 
@@ -195,9 +190,8 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
         for run in each.runs
         if (run.stage == CONFIRM) == fresh
     ]
-    if len(stamps) < 4 or len({moment for moment, _ in stamps}) < len(stamps):
-        return False
-    if len(stamps) % 2 or any(moment is None for moment, _ in stamps):
+    moments = {moment for moment, _ in stamps}
+    if len(moments) < max(4, len(stamps)) or len(stamps) % 2 or None in moments:
         return False
     order = [side for _, side in sorted(stamps, key=lambda stamp: stamp[0] or 0.0)]
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))

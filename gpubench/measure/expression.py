@@ -310,7 +310,8 @@ def define(
             own = f"{name} in {bench.implementation}"
             others = {each: partial(_measured, contenders[each], given) for each in contenders if each != own}
             if others:
-                key = str(bench.device), str(bench.dtype), bench.variant, *given.values()
+                case = bench.case
+                key = case.device, case.dtype, case.variant, case.cache, *given.values()
                 bench.measure_in_turn(own, others, shares.setdefault(key, {}))
             contenders[own].measure(bench, given)
 
