@@ -4,6 +4,8 @@
     python docs/experiments/gate.py mixed --slower 1.15 --times 3    # 30 tests that compute, one 15 % slower
     python docs/experiments/gate.py mixed --neighbour                # beside a process that only counts
 
+``mixed`` takes at most eight minutes a time: three plain runs, and two comparisons of at most ``--budget`` seconds.
+
 Writes a suite for base, one for new, in which one test is slower, and one for new in which none is. Each time plain
 pytest-benchmark measures both sides once, as jobs of CI do, and ``gpubench compare --interleave`` measures them in
 turn. Of the plain runs two rules judge: ``--benchmark-compare-fail=median:5%`` and Welch's t test of the rounds
@@ -116,21 +118,21 @@ def read(path: Path) -> dict[str, dict]:
     return {each["name"]: each["stats"] for each in json.loads(path.read_text())["benchmarks"]}
 
 
-def in_turn(sides: tuple[Path, Path], out: Path) -> tuple[float, dict[str, str]]:
+def in_turn(sides: tuple[Path, Path], out: Path, budget_s: float) -> tuple[float, dict[str, str]]:
     """Seconds that ``gpubench compare --interleave`` takes, and the verdict on each test."""
     began = time.monotonic()
     command = [sys.executable, "-m", "gpubench", "compare", "--interleave", *map(str, sides), "--paths", FILE]
-    command += ["-o", str(out), "--format=json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command += ["-o", str(out), "--format=json", f"--budget={budget_s}"]
+    done = subprocess.run(command, cwd=sides[0].parent, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise SystemExit(f"gate: nothing was compared: {done.stderr[-500:]}")
     cases = json.loads(done.stdout)["cases"]
     return time.monotonic() - began, {case["id"].partition("::")[2]: case["verdict"] for case in cases}
 
 
-def gate(folder: Path, kind: str, slower: float, number: int) -> None:
-    slowed, source = SUITES[kind]
-    for side, factor in (("base", 1), ("same", 1), ("slower", slower)):
+def gate(folder: Path, args: argparse.Namespace, number: int) -> None:
+    slowed, source = SUITES[args.kind]
+    for side, factor in (("base", 1), ("same", 1), ("slower", args.slower)):
         (folder / side).mkdir(exist_ok=True)
         (folder / side / FILE).write_text(source.format(slower=factor))
     taken, files = {}, {}
@@ -139,7 +141,7 @@ def gate(folder: Path, kind: str, slower: float, number: int) -> None:
         taken[side], _ = plain(folder / side, files[side])
     for new in ("slower", "same"):
         plain_s = taken["base"] + taken[new]
-        in_turn_s, verdicts = in_turn((folder / "base", folder / new), folder / f"{new}-{number}")
+        in_turn_s, verdicts = in_turn((folder / "base", folder / new), folder / f"{new}-{number}", args.budget)
         ours = [name for name, verdict in verdicts.items() if verdict == "slower"]
         rules = {"median:5%": by_median(files["base"], files[new]), "t test": by_t_test(files["base"], files[new])}
         for rule, named in {**rules, "gpubench compare --interleave": ours}.items():
@@ -156,6 +158,7 @@ def main() -> int:
     parser.add_argument("kind", choices=SUITES)
     parser.add_argument("--slower", type=float, default=1.25, help="factor of the test that is slower")
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=165.0, help="seconds of a comparison that measures in turn")
     parser.add_argument("--neighbour", action="store_true", help="beside a process that only counts")
     args = parser.parse_args()
     print("| new side | rule | minutes | named | alarms |\n|---|---|---:|---|---:|")
@@ -163,7 +166,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(args.times):
-                gate(Path(folder), args.kind, args.slower, number)
+                gate(Path(folder), args, number)
     finally:
         for neighbour in neighbours:
             neighbour.kill()

@@ -332,7 +332,7 @@ def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int =
                 for at in range(most):
                     both = seen[(start + at) % len(seen)]
                     for side, one in zip(sides, reversed(both) if swapped else both, strict=True):
-                        one = one.scaled(slower) if place == changed and side is sides[1] else one
+                        one = _scaled(one, slower) if place == changed and side is sides[1] else one
                         side[at].side.cases[CaseKey(f"t{place}[", "", "")] = [one]
             verdicts, turns, tests = interleaved_effort(*sides)
             spent.append((3 * turns + 0.25 * tests) / (3 + size))
@@ -342,6 +342,11 @@ def mixed(folder: Path, without: Sequence[str], factor: float = 1.2, size: int =
             alarms, wrong = alarms + bool(false), wrong + len(false)
         effort = f"{sum(spent) / count:.2f} ({max(spent):.2f} at most)"
         print(f"| {words} | {count} | {named if slower > 1 else '–'} | {alarms} | {wrong} | {effort} |", flush=True)
+
+
+def _scaled(one: Observation, factor: float) -> Observation:
+    times = (factor * each for each in (one.median_s, one.quartile_s, one.least_s))
+    return replace(one, **dict(zip(("median_s", "quartile_s", "least_s"), times, strict=True)))
 
 
 def summaries(folder: Path, slowed: Sequence[str], slower_in: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import GpubenchError, UsageError
 from ..runfile import options
 from ..runfile.quantities import seconds_of
-from ..runfile.writer import require_new, require_notes
+from ..runfile.writer import require_notes
 from ..supervise.project import read_project
 from .choice import add_expression, chosen
 
@@ -37,15 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
     add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
-    add("--svg", metavar="FILE", help="draw the changes, sorted; FILE-dark.svg is for dark pages")
     appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
     add("--github-summary", nargs="?", const=os.environ.get(_STEP_SUMMARY, ""), metavar="FILE", help=appended)
     add("--fail-missing", action="store_true", help="exit with 1 also if new lacks, or failed, a benchmark of base")
     undecided = "exit with 1 also if a benchmark is inconclusive: else a guard that proves nothing stays green"
     add("--fail-inconclusive", action="store_true", help=undecided)
     add("--across-machines", action="store_true", help="compare although machines or configurations differ")
-    relative = "with --across-machines: compare times relative to each machine's measured peaks"
-    add("--normalise", action="store_true", help=relative)
     measuring = parser.add_argument_group("measuring both alternately on this machine")
     add = measuring.add_argument
     in_turn = "alternate base and new (A B B A …): a few pairs of all, then fresh pairs of what looks changed"
@@ -163,27 +160,16 @@ def _compare(args: argparse.Namespace) -> Comparison:
 
         measured = compare_in_turn(args, terms, [*options.passed_on(args), *chosen(args), *args.pytest])
         return narrowed(measured, args.expression) if args.confirm and args.expression else measured
-    if args.normalise and args.metric != "time":
-        raise UsageError("--normalise is for times: leave out --metric")
-    if args.normalise and not args.across_machines:
-        raise UsageError("--normalise is for --across-machines: on one machine there is nothing to normalise")
     if args.pytest or args.paths or args.builtin or args.fail_fast or options.given(args):
         needed = "options of measuring, --paths, --fail-fast and what follows -- are for --interleave and --confirm"
         raise UsageError(needed)
     base, new = (read_side(name, getattr(args, name), metric=args.metric) for name in ("base", "new"))
-    comparison = compare_sides(base, new, terms, args.across_machines, args.normalise)
+    comparison = compare_sides(base, new, terms, args.across_machines)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
 
 
 def _require_writable(args: argparse.Namespace) -> None:
     """Before anything is measured: what is asked for beside the verdict can be written."""
-    if args.svg and Path(args.svg).suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"{args.svg}: a picture is .svg or .png")
-    if args.svg:
-        from ..compare.document import dark_path
-
-        require_new(args.svg)
-        require_new(dark_path(Path(args.svg)))
     if args.github_summary:
         require_notes(args.github_summary)
 
@@ -198,8 +184,6 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
     if not comparison.verdicts:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
     sys.stdout.flush()
-    if args.svg and comparison.verdicts:
-        document.save_chart(comparison, Path(args.svg))
     if args.github_summary:
         document.append_step_summary(document.comparison_markdown(comparison), Path(args.github_summary))
     elif args.github_summary is not None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import NamedTuple
 
 from ..errors import UsageError
@@ -14,11 +12,10 @@ from ..runfile.matching import matcher, nothing_matches
 from ..runfile.quantities import counted
 from ..runfile.reader import clean
 from .limits import ABOVE, Limit, check_limits
-from .samples import CaseKey, Side, ceiling_ratios, cpu_changes, doubts, machine_differences, measured_in_turn
+from .samples import CaseKey, Side, cpu_changes, doubts, machine_differences, measured_in_turn
 from .verdict import (
     FASTER,
     INCONCLUSIVE,
-    LEAST_CASES,
     NOT_SUSPECT,
     SAME,
     SLOWER,
@@ -91,13 +88,8 @@ class Comparison:
         undecided = self.fail_inconclusive and any(each.verdict == INCONCLUSIVE for each in self.verdicts)
         if self.verdict == SLOWER or self.above or undecided or (self.fail_missing and self.lost):
             return EXIT_SLOWDOWN
-        return EXIT_UNABLE if self.unable and not self.tried else EXIT_NO_SLOWDOWN
-
-    @property
-    def tried(self) -> bool:
-        """Whether nothing but smoke runs was compared, which prove nothing and only show that both sides can be
-        measured."""
-        return all(each.reason == SMOKE_RUN for each in self.verdicts)
+        only_tried = all(each.reason == SMOKE_RUN for each in self.verdicts)  # it shows that both can be measured
+        return EXIT_UNABLE if self.unable and not only_tried else EXIT_NO_SLOWDOWN
 
     @property
     def verdict(self) -> str:
@@ -125,11 +117,6 @@ class Comparison:
         return f"{line}; {only_new} only in new" if only_new else line
 
 
-def contents_of(base: Side, new: Side) -> tuple[str, ...]:
-    """For each side what it measured."""
-    return tuple(content_text(side.name, [key.name.partition("[")[0] for key in side.cases]) for side in (base, new))
-
-
 def content_text(side: str, workloads: Sequence[str]) -> str:
     """``base has 12 benchmarks (matmul.square, matmul.batched, copy.h2d …)``."""
     names = sorted(set(workloads))
@@ -146,11 +133,8 @@ def missing_cases(base: Side, new: Side) -> tuple[Missing, ...]:
     )
 
 
-def compare_sides(
-    base: Side, new: Side, terms: Terms, across_machines: bool = False, normalise: bool = False
-) -> Comparison:
-    """Judge all cases of both sides; with ``normalise`` in units of what each machine's ceilings allow. Raises
-    UsageError where the machines differ and ``across_machines`` isn't set."""
+def compare_sides(base: Side, new: Side, terms: Terms, across_machines: bool = False) -> Comparison:
+    """Judge all cases of both sides. Raises UsageError where the machines differ and ``across_machines`` isn't set."""
     common = [key for key in new.cases if key in base.cases]
     machine, software = machine_differences(base, new, (key.device for key in common))
     if common and machine and not across_machines:
@@ -162,33 +146,30 @@ def compare_sides(
     notes += doubts(base, new)
     copies = [path for content, path in new.contents.items() if content in base.contents]
     notes += [f"on both sides: {clean(str(path))}: a run compared with itself shows no noise" for path in copies]
-    factors = dict.fromkeys(common, 1.0)
-    if normalise:
-        factors = ceiling_ratios(base, new, common)
-        unknown = [key for key in common if key not in factors]
-        notes.append("normalised: each time was divided by the least time that its machine's measured peaks allow")
-        notes += [f"not normalised, because its work or a measured peak is unknown: {key}" for key in unknown]
-    cases = {key: [each.scaled(factor) for each in new.cases[key]] for key, factor in factors.items()}
     stages = [False] * 2 if across_machines else [measured_in_turn(base, new, fresh) for fresh in (False, True)]
     steady = terms.metric == "memory"  # a machine that gets slower takes no more of it
     terms = replace(terms, in_turn=(steady or stages[0], steady or stages[1]), moved=across_machines)
-    verdicts = judge(base.cases, cases, terms)
-    if not any(stages) and not across_machines and (change := shared_change(verdicts, terms)):
-        shared = f"over all benchmarks and processes times changed by {change_text(change)}"
-        notes.append(f"{shared}: this may be drift of the machine, use --interleave to find out")
-    verdicts = [replace(each, new_s=each.new_s / factors[each.key]) for each in verdicts]
+    verdicts = judge(base.cases, new.cases, terms)
     return Comparison(
         tuple(verdicts), missing_cases(base, new), tuple(notes), terms.threshold,
         pairs=min(len(base.runs), len(new.runs)) if any(stages) else None,
-        contents=contents_of(base, new), screened=any(run.stage for side in (base, new) for run in side.runs),
+        contents=tuple(content_text(each.name, [key.name.partition("[")[0] for key in each.cases])
+                       for each in (base, new)),
+        screened=any(run.stage for side in (base, new) for run in side.runs),
         limits=check_limits(new, terms.limits) if terms.metric == "time" else (), metric=terms.metric,
     )  # fmt: skip
 
 
-def shared_change(verdicts: Sequence[Verdict], terms: Terms) -> float | None:
-    """The median change where it is as large as the threshold: nobody changes half of a suite by one commit."""
-    change = median([each.ratio.value for each in verdicts]) if len(verdicts) >= LEAST_CASES else 1.0
-    return change if abs(math.log(change)) >= math.log(1 + terms.threshold) else None
+def noise_of_runner(comparison: Comparison) -> Comparison:
+    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
+    be seen four times out of five, and how many were called changed."""
+    least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
+    changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
+    notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
+    if least:
+        words = f"{percent(least[0])} in the quietest benchmark, {percent(least[len(least) // 2])} in the middle one"
+        notes.append(f"4 times out of 5 this machine sees a change of {words}, {percent(least[-1])} in the noisiest")
+    return replace(comparison, notes=(*notes, *comparison.notes), unchanged=True)
 
 
 def narrowed(comparison: Comparison, expression: str) -> Comparison:

@@ -1,4 +1,4 @@
-"""A comparison as JSON for programs, as a table for the terminal, as Markdown for a pull request, and as a picture."""
+"""A comparison as JSON for programs, as a table for the terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ import os
 import posixpath
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UsageError
 from ..report.render import Table, escape, markdown as markdown_table, terminal
 from ..runfile.quantities import counted, shorten, text, writable
-from ..runfile.writer import replace
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
 from .samples import CaseKey
 from .verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Verdict, percent
-
-if TYPE_CHECKING:
-    from ..report.charts.page import Figure
 
 TABLE_ROWS = 200
 """Rows of a table for people; the JSON has them all."""
@@ -32,15 +27,10 @@ SUMMARY_LIMIT = 1024 * 1024
 """Bytes of a step summary; GitHub refuses a larger one whole."""
 _MISSING_ROWS = 20
 _FEW_ROWS = 10
-"""More benchmarks that are inconclusive for one and the same reason are a line and no rows."""
-_WIDEST = 4.0
-"""Nobody can use an interval that is wider than by this factor."""
+"""Of inconclusive benchmarks; how many there are, and why, is said in lines."""
 _NAMED = 3
 """So many benchmarks are named in a line."""
-_NOTED = 5
-"""So many notes are lines, further ones a table."""
 _COLUMNS = ("benchmark", "verdict", "change", "interval", "base", "new", "processes", "reason")
-_MOST_DRAWN = 20
 
 
 def to_json(comparison: Comparison) -> str:
@@ -64,23 +54,19 @@ def to_json(comparison: Comparison) -> str:
         for each in comparison.verdicts
     ]
     missing = [_named(each.key) | {"side": each.side, "reason": each.reason} for each in comparison.missing]
+    limits = [
+        _named(each.key)
+        | {"verdict": each.verdict, "limit_s": each.limit_s}
+        | {"time_s": each.time.value, "low_s": each.time.low, "high_s": each.time.high}
+        for each in comparison.limits
+    ]
     document: dict[str, Any] = {
         "verdict": comparison.verdict,
         "exit_code": comparison.exit_code,
         "threshold": comparison.threshold,
         "metric": comparison.metric,
         "cases": cases,
-        "limits": [
-            {
-                **_named(each.key),
-                "verdict": each.verdict,
-                "limit_s": each.limit_s,
-                "time_s": each.time.value,
-                "low_s": each.time.low,
-                "high_s": each.time.high,
-            }
-            for each in comparison.limits
-        ],
+        "limits": limits,
         "missing": missing,
         "notes": comparison.notes,
     }
@@ -97,7 +83,7 @@ def show_table(comparison: Comparison) -> None:
     """Print it for the terminal: at most a dozen lines that say it all, then the rows."""
     print("\n".join(writable(line, sys.stdout.encoding) for line in lead_lines(comparison)))
     table = _changes("Comparison", _rows(comparison), comparison)
-    tables = (table, *_remarks(comparison))
+    tables = (table, _missing(comparison))
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (line for table in tables if table.rows for line in ("", *terminal(table, width))):
         print(writable(line, sys.stdout.encoding))
@@ -115,20 +101,11 @@ def lead_lines(comparison: Comparison) -> list[str]:
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
     lines += _limit_lines(comparison, labels)
-    groups = _inconclusive(comparison)
-    for cause, group in list(groups.items())[:_NAMED]:
+    for cause, group in _inconclusive(comparison).items():
         reasons = {each.reason for each in group}
         why = reasons.pop() if len(reasons) == 1 else cause
         lines.append(f"Inconclusive ({len(group)}), {why}. {_toward_conclusive(group, in_turn, labels)}")
-    if left := sum(map(len, list(groups.values())[_NAMED:])):
-        lines.append(f"Inconclusive ({left}), for other reasons: --format markdown names them.")
-    least = math.log(1 + comparison.threshold)
-    large = [each for each in _sorted(comparison) if abs(math.log(each.ratio.value)) > least]
-    with_row = {each.key for each in _rows(comparison)}
-    if hidden := [each for each in large if each.key not in with_row]:
-        named = [f"{shorten(labels[each.key], 60)} {change_text(each.ratio.value)}" for each in hidden[:_NAMED]]
-        lines.append(f"Largest changes among them, not proven: {', '.join(named)}; --format markdown has all.")
-    return [*lines, *(f"Note: {note}" for note in comparison.notes[:_NOTED])]
+    return [*lines, *(f"Note: {note}" for note in comparison.notes)]
 
 
 def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[str]:
@@ -165,29 +142,29 @@ def _inconclusive(comparison: Comparison) -> dict[str, list[Verdict]]:
 
 
 def _rows(comparison: Comparison) -> list[Verdict]:
-    """Those with a row: not where one reason makes many inconclusive, which is said in a line."""
-    counts = Counter(each.reason for each in comparison.verdicts if each.verdict == INCONCLUSIVE)
-    return [each for each in _sorted(comparison) if counts[each.reason] <= _FEW_ROWS or each.verdict != INCONCLUSIVE]
+    """All but inconclusive ones beyond those that changed most."""
+    rows = _sorted(comparison)
+    left = {each.key for each in [each for each in rows if each.verdict == INCONCLUSIVE][_FEW_ROWS:]}
+    return [each for each in rows if each.key not in left]
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """What didn't change is folded away."""
     verdicts = _sorted(comparison)
     rows = [each for each in _rows(comparison) if each.verdict not in (SAME, NOT_SUSPECT)]
-    folded = {"the same": [each for each in verdicts if each.verdict == SAME]}
-    folded["not suspect"] = [each for each in verdicts if each.verdict == NOT_SUSPECT]
     shown = {each.key for each in rows}
-    folded["inconclusive"] = [each for each in verdicts if each.verdict == INCONCLUSIVE and each.key not in shown]
+    rest = [each for each in verdicts if each.key not in shown]
     lines = ["## Benchmark comparison", "", f"**{escape(comparison.line)}**", ""]
     lines += [*(f"- {escape(line)}" for line in lead_lines(comparison)), ""]
     if rows:
         lines += [*markdown_table(_changes("", rows, comparison)), ""]
-    for words, group in folded.items():
-        if group:
+    for words, word in (("the same", SAME), (NOT_SUSPECT, NOT_SUSPECT), ("more inconclusive", INCONCLUSIVE)):
+        if group := [each for each in rest if each.verdict == word]:
             lines += ["<details><summary>", f"{len(group)} {words}", "</summary>", ""]
             lines += [*markdown_table(_changes("", group, comparison)), "", "</details>", ""]
-    for table in _remarks(comparison) if comparison.verdicts else ():
-        lines += [f"### {table.title}", "", *markdown_table(table), ""] if table.rows else []
+    table = _missing(comparison)
+    if comparison.verdicts and table.rows:
+        lines += [f"### {table.title}", "", *markdown_table(table), ""]
     return "\n".join(lines)
 
 
@@ -195,22 +172,10 @@ def append_step_summary(content: str, path: Path) -> None:
     """Append to the step's summary. Raises UsageError where it can't be written."""
     try:
         with path.open("ab") as file:
-            room = SUMMARY_LIMIT - os.fstat(file.fileno()).st_size
-            file.write(truncated(content, room).encode())
+            fits = os.fstat(file.fileno()).st_size + len(content.encode()) <= SUMMARY_LIMIT
+            file.write(content.encode() if fits else b"*The comparison doesn't fit into the summary of this step.*\n")
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror or error}") from None
-
-
-def truncated(content: str, limit: int) -> str:
-    """At most ``limit`` bytes, whole lines, with a note where something was left out; nothing if not even that fits."""
-    if len(content.encode()) <= limit:
-        return content
-    note = "\n</details>\n\n*Cut off: the rest doesn't fit into a step summary. `--format json` has it all.*\n"
-    room = limit - len(note.encode())
-    kept = content.encode()[: max(room, 0)].decode(errors="ignore")
-    kept = kept[: kept.rfind("\n") + 1]
-    note = note if kept.count("<details>") > kept.count("</details>") else note.replace("</details>\n\n", "")
-    return kept + note if room >= 0 else ""
 
 
 def _sorted(comparison: Comparison) -> list[Verdict]:
@@ -222,8 +187,7 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     rows, labels = [], _labels(comparison)
     for each in verdicts[:TABLE_ROWS]:
         ratio, (base, new) = each.ratio, each.processes
-        wide = each.verdict == INCONCLUSIVE and ratio.high > _WIDEST * ratio.low
-        interval = _interval_text(ratio) if each.bounded and not wide else "unknown"
+        interval = _interval_text(ratio) if each.bounded else "unknown"
         unit = "B" if comparison.metric == "memory" else "s"
         times = change_text(ratio.value), interval, text(each.base_s, unit), text(each.new_s, unit)
         name, processes = shorten(labels[each.key], 90), f"{base}" if base == new else f"{base}, {new}"
@@ -235,11 +199,11 @@ def _changes(title: str, verdicts: Sequence[Verdict], comparison: Comparison) ->
     if len(verdicts) > TABLE_ROWS:
         notes.append(f"{len(verdicts) - TABLE_ROWS} more rows are in --format json.")
     if title and len(comparison.verdicts) > len(verdicts):
-        notes.append(f"{len(comparison.verdicts) - len(verdicts)} inconclusive for one reason are left out.")
-    said = set()
+        left = len(comparison.verdicts) - len(verdicts)
+        notes.append(f"{left} more are inconclusive and changed less: --format markdown has them.")
     reasons = {row[-1] for row in rows}
-    if len(reasons) == 1 and not comparison.unchanged:  # in a line above the table, with the processes
-        said |= {"reason"} if "" in reasons else {"reason", "processes"}
+    one_reason = len(reasons) == 1 and not comparison.unchanged  # in a line above the table, with the processes
+    said = (("reason",) if "" in reasons else ("reason", "processes")) if one_reason else ()
     kept = [i for i, column in enumerate(_COLUMNS) if column not in said]
     cells = tuple(tuple(row[i] for i in kept) for row in rows)
     return Table(title, tuple(_COLUMNS[i] for i in kept), cells, " ".join(notes))
@@ -254,70 +218,20 @@ def _interval_text(ratio: Interval) -> str:
 
 
 def _toward_conclusive(advised: Sequence[Verdict], in_turn: bool, labels: Mapping[CaseKey, str]) -> str:
-    """What a conclusive result takes, for the cases that need least and most."""
-    solvable = sorted((each for each in advised if each.more is not None), key=lambda each: each.more or 0)
-    if not solvable:
-        return f"{_capital(advised[0].advice)}."
-    least, most = solvable[0], solvable[-1]
-    words = _capital(least.advice)
-    if most.more != least.more:
-        words += f" in {shorten(labels[least.key])}, {most.more} in {shorten(labels[most.key])}"
-    hopeless = len(advised) - len(solvable)
+    """What a conclusive result takes, for the case that needs least, and how many have no such advice."""
+    solvable = [each for each in advised if each.more is not None]
+    easiest = min(solvable or advised, key=lambda each: each.more or 0)
+    words = easiest.advice[:1].upper() + easiest.advice[1:]
+    if len(solvable) > 1:
+        words += f" in {shorten(labels[easiest.key])}"
+    hopeless = len(advised) - len(solvable) if solvable else 0
     quieter = "a quieter machine" if in_turn else "a quieter machine, or --interleave"
     return words + (f"; {counted(hopeless, 'benchmark')} can't be decided without {quieter}." if hopeless else ".")
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _remarks(comparison: Comparison) -> tuple[Table, Table]:
+def _missing(comparison: Comparison) -> Table:
     labels = _labels(comparison)
     rows = [(labels[each.key], f"{each.side}: {each.reason}") for each in comparison.missing]
     left = len(rows) - _MISSING_ROWS
     note = f"{left} more are in --format json." if left > 0 else ""
-    missing = Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)
-    return missing, Table("Notes", ("note",), tuple((note,) for note in comparison.notes[_NOTED:]))
-
-
-def dark_path(path: Path) -> Path:
-    """Where the picture for dark pages stands."""
-    return path.with_name(f"{path.stem}-dark{path.suffix}")
-
-
-def save_chart(comparison: Comparison, path: Path) -> None:
-    """Draw ``path`` for a light page, and beside it ``…-dark`` for a dark one. Raises UsageError."""
-    from ..report.charts.pictures import render
-    from ..report.charts.theme import DARK, LIGHT
-
-    kind = path.suffix.removeprefix(".").lower()
-    files = render([change_figure(comparison, path.stem)], (kind,))
-    for theme, target in ((LIGHT, path), (DARK, dark_path(path))):
-        replace(target, files[f"{path.stem}-{theme}.{kind}"])
-
-
-def change_figure(comparison: Comparison, name: str) -> Figure:
-    """The largest changes either way, sorted, each with its interval."""
-    from ..report.charts.layouts import NamedRow, NamedRows, RowMark
-    from ..report.charts.page import Figure, Key
-
-    verdicts = sorted(comparison.verdicts, key=lambda each: (-each.ratio.value, each.key))
-    left, labels = len(verdicts) - _MOST_DRAWN, _labels(comparison)
-    rows = []
-    for each in verdicts if left <= 0 else [*verdicts[: _MOST_DRAWN // 2], *verdicts[-_MOST_DRAWN // 2 :]]:
-        ends = (each.ratio.low, each.ratio.high) if each.bounded else ()
-        mark = RowMark(each.ratio.value, each.verdict, change_text(each.ratio.value), *ends)
-        rows.append(NamedRow("", labels[each.key], "", (mark,)))
-    caption = "Point: time after / time before. "
-    if any(row.marks[0].low is not None for row in rows):
-        caption += (
-            "Thick line: its interval (95%, where changed or inconclusive over all benchmarks together); where there "
-            "is none it is unknown. "
-        )
-    caption += f"Shaded: changes of less than {percent(comparison.threshold)}, the threshold."
-    caption += f" {left} benchmarks between the largest and the smallest changes are left out." if left > 0 else ""
-    counts = {word: sum(each.verdict == word for each in verdicts) for word in ORDER}
-    keys = tuple(Key(word, word, "mark") for word, count in counts.items() if count)
-    chart = NamedRows(tuple(rows), "", keys, ("faster now", "slower now"), band=comparison.threshold)
-    title = f"Time after / time before: {counts[SLOWER]} slower, {counts[FASTER]} faster of {len(verdicts)}"
-    return Figure(name, "compare", title, comparison.line, caption, chart)
+    return Table("Not on both sides", ("benchmark", "missing from"), tuple(rows[:_MISSING_ROWS]), note)

@@ -23,23 +23,20 @@ from ..report.output import prepare_folder
 from ..runfile.quantities import counted
 from ..runfile.reader import workload_of
 from ..statistics import inference
-from ..supervise.interleave import Environment, Interleave, find_environment
+from ..supervise.interleave import Interleave, find_environment
 from ..supervise.progress import estimate_text
 from ..supervise.project import described
-from .comparison import Comparison, compare_sides, content_text
+from .comparison import Comparison, compare_sides, content_text, noise_of_runner
 from .samples import CONFIRM, SCREEN, SMOKE, CaseKey, Side, merge_side, read_side
 from .verdict import (
     FALSE_DISCOVERIES,
-    FASTER,
     INCONCLUSIVE,
     NOT_SUSPECT,
     POWER,
-    SLOWER,
     SUSPICION,
     USUAL_SPREAD,
     Terms,
     Verdict,
-    percent,
 )
 
 TURN_DEADLINE_S = 600.0
@@ -49,7 +46,7 @@ SCREENING_PAIRS, MOST_SCREENING = 3, 10
 held up."""
 LARGE = 2.0
 """Screening is to see a change of so many thresholds."""
-LEAST_FRESH = 4
+LEAST_FRESH = 6
 """Fresh pairs of any suspect: with fewer, one that is held up leaves nothing to tell."""
 CONFIRMING_POWER = 0.9
 REGRESSION = 0.5
@@ -106,21 +103,15 @@ def compare_in_turn(
         stored = [read_side(side, getattr(args, side), SCREEN, terms.metric) for side in ("base", "new")]
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
-    _say(f"{_measuring(before, after, args.paths)}starting: each side imports and collects its benchmarks first")
+    base, new = (described(side.paths, side.source) for side in (before, after))
+    measuring = "" if args.paths else f"base measures {base}, new {new}; "
+    _say(f"{measuring}starting: each side imports and collects its benchmarks first")
     turns.collect()
     workloads = {side: [workload_of(name, shipped=True) for name in each] for side, each in turns.collected.items()}
     if not turns.interrupted and not set.intersection(*map(set, workloads.values())):
         contents = tuple(content_text(*entry) for entry in workloads.items())
         return Comparison((), (), (), terms.threshold, 0, contents=contents)
     return _Session(args, terms, turns, stored).compare()
-
-
-def _measuring(before: Environment, after: Environment, named: Sequence[str]) -> str:
-    """What each side measures, where nobody names files."""
-    both = [described(side.paths, side.source) for side in (before, after)]
-    if named:
-        return ""
-    return f"both measure {both[0]}; " if both[0] == both[1] else f"base measures {both[0]}, new {both[1]}; "
 
 
 class _Session:
@@ -169,8 +160,7 @@ class _Session:
         return any(run.preset == SMOKE for side in self._sides for run in side.runs)
 
     def _screen(self) -> None:
-        expected_s = SCREENING_PAIRS * self._turns.pair_s()
-        expected = f"at most about {estimate_text(expected_s)} (estimated)"
+        expected = f"at most about {estimate_text(SCREENING_PAIRS * self._turns.pair_s())} (estimated)"
         _say(f"screening: {SCREENING_PAIRS} pairs of all benchmarks, {expected}")
         while self._pairs < SCREENING_PAIRS and self._measure(SCREEN):
             if self._pairs > 1:
@@ -183,18 +173,16 @@ class _Session:
             if not set(self._sides[0].cases) & set(self._sides[1].cases):
                 return
             self._require_time()
-            left_s = (SCREENING_PAIRS - 1) * self._spent_s()
-            _say(f"pair 1 of {SCREENING_PAIRS} took {estimate_text(self._spent_s())}: {estimate_text(left_s)} left")
+            took, left = estimate_text(self._spent_s()), estimate_text((SCREENING_PAIRS - 1) * self._spent_s())
+            _say(f"pair 1 of {SCREENING_PAIRS} took {took}: {left} left")
 
     def _screen_longer(self) -> None:
         """Give those that vary much more pairs, if there is time."""
         if self._pairs < SCREENING_PAIRS:
             return
         planned = screening_pairs(self._judged().verdicts, self._terms.threshold)
-        most = max(planned.values(), default=0)
-        rounds = [[key for key, count in planned.items() if count > number] for number in range(SCREENING_PAIRS, most)]
-        if rounds:
-            total_s = estimate_text(sum(map(self._pair_s, rounds)))
+        if rounds := _rounds(planned, SCREENING_PAIRS):
+            total_s, most = estimate_text(sum(map(self._pair_s, rounds))), max(planned.values())
             _say(f"{counted(len(rounds[0]), 'benchmark')} too noisy for that: up to {most} pairs, about {total_s} more")
         for keys in rounds:
             if self._spent_s() + self._pair_s(keys) > self._args.budget or not self._measure(SCREEN, keys):
@@ -253,7 +241,6 @@ class _Session:
             if self._args.fail_fast and self._is_settled(comparison, planned):
                 self._notes.append("ended at the first proven slowdown (--fail-fast)")
                 break
-        comparison = self._judged()
         if not self._notes and any(each.verdict == INCONCLUSIVE for each in comparison.verdicts):
             left = estimate_text(max(0.0, self._args.budget - self._spent_s()))
             self._notes.append(f"all pairs that were planned, or that --pairs allows, were measured; {left} are left")
@@ -264,12 +251,11 @@ class _Session:
 
     def _forecast(self, planned: dict[CaseKey, int]) -> str:
         """How long confirming takes."""
-        most = max(planned.values(), default=0)
-        rounds = [[key for key, count in planned.items() if count > number] for number in range(most)]
+        rounds = _rounds(planned)
         total_s = sum(map(self._pair_s, rounds))
         left_s = max(0.0, self._args.budget - self._spent_s())
         more = f", of which --budget leaves {estimate_text(left_s)}" if total_s > left_s else ""
-        return f"confirming takes up to {counted(most, 'fresh pair')}, about {estimate_text(total_s)}{more}"
+        return f"confirming takes up to {counted(len(rounds), 'fresh pair')}, about {estimate_text(total_s)}{more}"
 
     def _todo(self, comparison: Comparison, planned: dict[CaseKey, int], tries: int) -> list[CaseKey]:
         """The suspects that lack usable pairs and weren't tried too often."""
@@ -284,16 +270,12 @@ class _Session:
         return any(not each.suspect and each.own_p <= level for each in complete)
 
 
-def noise_of_runner(comparison: Comparison) -> Comparison:
-    """A comparison of unchanged code with what this machine can see: of each benchmark the smallest change that would
-    be seen four times out of five, and how many were called changed."""
-    least = sorted(each.sees(comparison.threshold) for each in comparison.verdicts if each.seen is not None)
-    changed = sum(each.verdict in (SLOWER, FASTER) for each in comparison.verdicts)
-    notes = [f"unchanged code: {changed} of {counted(len(comparison.verdicts), 'benchmark')} called changed"]
-    if least:
-        words = f"{percent(least[0])} in the quietest benchmark, {percent(least[len(least) // 2])} in the middle one"
-        notes.append(f"4 times out of 5 this machine sees a change of {words}, {percent(least[-1])} in the noisiest")
-    return replace(comparison, notes=(*notes, *comparison.notes), unchanged=True)
+def _rounds(planned: dict[CaseKey, int], done: int = 0) -> list[list[CaseKey]]:
+    """For each pair after those that are done, which benchmarks it measures."""
+    return [
+        [key for key, count in planned.items() if count > number]
+        for number in range(done, max(planned.values(), default=0))
+    ]
 
 
 def _empty_folder(name: str | None) -> Path:

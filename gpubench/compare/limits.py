@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import variance
 
 from ..runfile.matching import matcher
 from ..statistics import inference
@@ -48,18 +49,16 @@ def check_limits(new: Side, table: Mapping[str, float]) -> tuple[Limit, ...]:
             found[key] = bound
     logs = {key: _usable(new.cases[key]) for key in found}
     several = [key for key, values in logs.items() if len(values) > 1]
-    own = [sum((each - sum(logs[key]) / len(logs[key])) ** 2 for each in logs[key]) for key in several]
     freedoms = [len(logs[key]) - 1 for key in several]
-    each_own = [max(square / count, LEAST_SPREAD**2) for square, count in zip(own, freedoms, strict=True)]
-    variances, prior = inference.moderated(each_own, freedoms)
+    variances, prior = inference.moderated([max(variance(logs[key]), LEAST_SPREAD**2) for key in several], freedoms)
     known = dict(zip(several, zip(variances, freedoms, strict=True), strict=True))
     tail, checked = FALSE_DISCOVERIES / max(1, len(found)), []
     for key, limit_s in found.items():
         if not logs[key]:
             continue
         count = len(logs[key])
-        variance, freedom = known.get(key, (SINGLE_SPREAD**2, math.inf))
-        error = math.sqrt(max(variance, LEAST_SPREAD**2) / count)
+        squared, freedom = known.get(key, (SINGLE_SPREAD**2, math.inf))
+        error = math.sqrt(max(squared, LEAST_SPREAD**2) / count)
         change = Change(sum(logs[key]) / count, error, min(freedom + prior, 1e6))
         checked.append(Limit(key, limit_s, change.interval(tail, tail)))
     return tuple(checked)

@@ -15,8 +15,7 @@ from ..errors import UsageError
 from ..runfile import folder
 from ..runfile.host import cpu_differences
 from ..runfile.reader import read, workload_of
-from ..runfile.schema import Ceilings, Process, Result, Run, Work
-from ..runfile.utilisation import utilisation
+from ..runfile.schema import Process, Result, Run
 
 SMOKE = "smoke"
 """The preset that only tries each case's code."""
@@ -72,11 +71,6 @@ class Observation:
     busy: bool = False
     stage: str = ""
 
-    def scaled(self, factor: float) -> Observation:
-        """The same with all times multiplied."""
-        median_s, quartile_s, least_s = (factor * each for each in (self.median_s, self.quartile_s, self.least_s))
-        return replace(self, median_s=median_s, quartile_s=quartile_s, least_s=least_s)
-
 
 Cases = Mapping[CaseKey, Sequence[Observation]]
 
@@ -97,7 +91,6 @@ class Side:
     name: str
     runs: list[Run] = field(default_factory=list)
     cases: dict[CaseKey, list[Observation]] = field(default_factory=dict)
-    work: dict[CaseKey, tuple[Work, str]] = field(default_factory=dict)
     unmeasured: dict[CaseKey, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     contents: dict[bytes, Path] = field(default_factory=dict)
@@ -136,7 +129,6 @@ def merge_side(side: Side, other: Side) -> None:
         moved = (replace(each, process=(each.process[0] + len(side.runs), each.process[1])) for each in observations)
         side.cases.setdefault(key, []).extend(moved)
     side.runs += other.runs
-    side.work |= other.work
     side.fullnames |= other.fullnames
     side.limits |= other.limits
     side.unmeasured |= {key: reason for key, reason in other.unmeasured.items() if key not in side.cases}
@@ -156,7 +148,6 @@ def _add(side: Side, run: Run, metric: str) -> None:
             side.cases.setdefault(key, []).extend(observations)
             if result.limit_s is not None:
                 side.limits[key] = result.limit_s
-            side.work[key] = result.work, result.case.dtype
             side.fullnames[key] = result.fullname
 
 
@@ -199,9 +190,8 @@ def measured_in_turn(base: Side, new: Side, fresh: bool) -> bool:
         for run in each.runs
         if (run.stage == CONFIRM) == fresh
     ]
-    if len(stamps) < 4 or len({moment for moment, _ in stamps}) < len(stamps):
-        return False
-    if len(stamps) % 2 or any(moment is None for moment, _ in stamps):
+    moments = {moment for moment, _ in stamps}
+    if len(moments) < max(4, len(stamps)) or len(stamps) % 2 or None in moments:
         return False
     order = [side for _, side in sorted(stamps, key=lambda stamp: stamp[0] or 0.0)]
     return all(one != other for one, other in zip(order[::2], order[1::2], strict=True))
@@ -279,33 +269,3 @@ def doubts(base: Side, new: Side) -> list[str]:
         if count := len(busy_processes(side.cases)):
             lines.append(f"{side.name}: other programs used the cores in {count} of {total} processes")
     return lines
-
-
-def ceiling_ratios(base: Side, new: Side, keys: Sequence[CaseKey]) -> dict[CaseKey, float]:
-    """Factors that turn a case's ratio of times into one in units of the least time that each machine's ceilings
-    allow (:func:`gpubench.runfile.utilisation.utilisation`); cases whose work or ceiling is unknown are left out."""
-    ceilings = [(side.work, _ceilings(side)) for side in (base, new)]
-    ratios: dict[CaseKey, float] = {}
-    for key in keys:
-        before, after = (_least_s(*work[key], known.get(key.device)) for work, known in ceilings)
-        if before and after:
-            ratios[key] = before / after
-    return ratios
-
-
-def _least_s(work: Work, dtype: str, ceilings: Ceilings | None) -> float | None:
-    known = not (ceilings and work.flops and dtype not in ceilings.throughput)
-    use = utilisation(work, 1.0, dtype, ceilings) if known else None
-    return use.fraction if use else None
-
-
-def _ceilings(side: Side) -> dict[str, Ceilings]:
-    """By device, the highest over the side's runs. Raises UsageError for a side that measured none."""
-    highest: dict[str, Ceilings] = {}
-    for run in side.runs:
-        for name, measured in run.ceilings.items():
-            highest[name] = highest[name].raised(measured) if name in highest else measured
-    if not highest:
-        place = side.runs[0].path
-        raise UsageError(f"{side.name}: no measured peaks in {place}: --normalise needs runs that measured them")
-    return highest

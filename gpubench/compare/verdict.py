@@ -22,14 +22,15 @@ from ..runfile.quantities import counted
 from ..statistics import inference, intervals
 from ..statistics.inference import Change
 from ..statistics.intervals import Interval
-from .samples import CONFIRM, CaseKey, Cases, Observation, busy_processes
+from .samples import CONFIRM, SCREEN, CaseKey, Cases, Observation, busy_processes
 
 FASTER, SLOWER, SAME, INCONCLUSIVE, NOT_SUSPECT = "faster", "slower", "same", "inconclusive", "not suspect"
 THRESHOLD = 0.05
 FALSE_DISCOVERIES = 0.025
 """The false discovery rate: one comparison of unchanged code in forty may say slower."""
-SUSPICION = 0.1
-"""One-sided p below which screening makes a benchmark suspect, if it changed by half the threshold."""
+SUSPICION, SUSPICION_OF_LEAST = 0.1, 0.05
+"""One-sided p, of the medians and of the fastest rounds, of which either makes a benchmark suspect if that changed by
+half the threshold. On a busy machine the fastest rounds alone may tell; only fresh runs decide."""
 POWER = 0.8
 LEAST_SPREAD = 0.003
 """Lower bound on the spread between processes; the smallest measured in any benchmark."""
@@ -42,6 +43,10 @@ STUCK = 3.0
 """A process all of whose rounds took that many times as long as the fastest of another process of the same code waited
 for something else. Recorded: on a busy machine 30 µs of work on all cores took 20 ms, ticks of the scheduler, in every
 round of one process in eight."""
+LEAST_FOR_MEDIANS = 6
+"""With so many processes a side also those are left out whose median took STUCK times as long as another's, if most
+remain: on that machine all rounds but the fastest waited in one process in twelve. The few that would remain of fewer
+tell too little of the noise: of three and of five a side it raised 3 more alarms in 64 and in 56 recorded windows."""
 RUN_DRIFT = 0.05
 """Standard deviation from run to run of what all benchmarks of one share: clocks, memory, other guests of the host."""
 MOST_DRIFT = 3.0
@@ -67,8 +72,8 @@ _Sides = tuple[Sequence[Observation], Sequence[Observation]]
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How to judge ``metric``. A change by less than ``floor`` seconds is none. ``limits`` are seconds by expressions
-    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones,
-    that base and new were measured in turn; ``moved`` that they are of different machines."""
+    that choose benchmarks. ``in_turn`` says of the runs, and of the fresh ones, that base and new were measured in
+    turn; ``moved`` that they are of different machines."""
 
     threshold: float = THRESHOLD
     floor: float = 0.0
@@ -133,7 +138,8 @@ class _Drift:
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """The processes of base and of new that count for a benchmark; ``unfit`` says why they prove nothing. ``changes``
-    are those of the median and of the lower quartile, without the drift, and of the median as measured."""
+    are those of the median and of the lower quartile, without the drift, of the median as measured, and of the fastest
+    round, without the drift."""
 
     sides: _Sides
     drift: _Drift
@@ -147,6 +153,16 @@ class _Evidence:
             [math.log(getattr(each, summary)) - speed.get(each.process, 0.0) for each in side]
             for side, speed in zip(self.sides, speeds, strict=True)
         ]
+
+    @property
+    def suspicions(self) -> list[tuple[Change, float]]:
+        """The changes that may make it suspect, each with its level."""
+        return list(zip(self.changes[::3], (SUSPICION, SUSPICION_OF_LEAST), strict=True))
+
+    @property
+    def remedy(self) -> str:
+        """What would make a suspect of these processes conclusive."""
+        return (TRIED_ONLY if self.unfit == SMOKE_RUN else BUSY) if self.unfit else MORE_TIME
 
     @property
     def times(self) -> tuple[float, float]:
@@ -170,6 +186,10 @@ def _counting(
     if any(len(few) < min(2, len(side)) for few, side in zip(kept, timed, strict=True)):
         held = [f"{len(side) - len(few)} of {len(side)}" for few, side in zip(kept, timed, strict=True)]
         return sides, f"{MACHINE_BUSY}: something held up {held[0]} processes of base and {held[1]} of new"
+    if min(map(len, kept)) >= LEAST_FOR_MEDIANS:
+        usual = [STUCK * min(each.median_s for each in side) for side in kept]
+        fit = [[each for each in side if each.median_s < most] for side, most in zip(kept, usual, strict=True)]
+        kept = fit if all(2 * len(few) >= len(side) for few, side in zip(fit, kept, strict=True)) else kept
     if len(kept[0]) + len(kept[1]) == 2 and any(each.contended for side in kept for each in side):
         return sides, f"{MACHINE_BUSY}: all threads were slower than one"
     beside = [
@@ -256,7 +276,7 @@ def _tested(found: Mapping[CaseKey, _Evidence]) -> dict[CaseKey, _Evidence]:
     known = {key: each for key, each in found.items() if not each.unfit and sum(map(len, each.sides)) > 3}
     columns = [
         _moderated(list(known.values()), *view)
-        for view in (("median_s", True), ("quartile_s", True), ("median_s", False))
+        for view in (("median_s", True), ("quartile_s", True), ("median_s", False), ("least_s", True))
     ]
     rows = zip(known.items(), zip(*columns, strict=True), strict=True)
     return {**found, **{key: replace(each, changes=changes) for (key, each), changes in rows}}
@@ -291,26 +311,21 @@ def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     found = _tested(first | fresh)
     screened = any(each.stage for side in (base, new) for case in side.values() for each in case)
     family = [key for key in found if key in fresh or not screened]
-    ps = {word: _adjusted([found[key] for key in family], word, terms) for word in (SLOWER, FASTER)}
-    tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps.values())
-    places = {key: place for place, key in enumerate(family)}
-    verdicts = []
-    for key in (key for key in new if key in found):
-        if key in places:
-            both = tuple(each[places[key]] for each in ps.values())
-            verdicts.append(_decided(key, found[key], both, tails, terms, len(family)))
-        else:
-            verdicts.append(_screened(key, found[key], terms))
-    return verdicts
+    ps = [inference.benjamini_hochberg([_p(found[key], word, terms) for key in family]) for word in (SLOWER, FASTER)]
+    tails = tuple(tail(each, FALSE_DISCOVERIES) for each in ps)
+    both = dict(zip(family, zip(*ps, strict=True), strict=True))
+    return [
+        _decided(key, found[key], both[key], tails, terms, len(family))
+        if key in both
+        else _screened(key, found[key], terms)
+        for key in new
+        if key in found
+    ]
 
 
 def _of_stage(cases: Cases, fresh: bool) -> Cases:
     kept = {key: [one for one in each if (one.stage == CONFIRM) == fresh] for key, each in cases.items()}
     return {key: each for key, each in kept.items() if each}
-
-
-def _adjusted(cases: Sequence[_Evidence], word: str, terms: Terms) -> list[float]:
-    return inference.benjamini_hochberg([_p(each, word, terms) for each in cases])
 
 
 def _p(each: _Evidence, word: str, terms: Terms) -> float:
@@ -370,13 +385,11 @@ def _plain(key: CaseKey, each: _Evidence) -> Verdict:
         ratio = Interval(new_s / base_s, 0.0, math.inf, intervals.SPREAD)
         return Verdict(key, INCONCLUSIVE, ratio, base_s, new_s, None, count)
     hidden = sum(_hidden_variance(each.drift, side) for side in each.sides)
-    spread = math.sqrt(max(0.0, each.changes[0].error ** 2 - hidden) / (1 / count[0] + 1 / count[1]))
-    seen = math.expm1(inference.detectable(each.changes[0], SUSPICION, POWER))
+    screened = each.sides[0][0].stage == SCREEN
+    error = min(change.error for change in (each.changes[::3] if screened else each.changes[:1]))
+    spread = math.sqrt(max(0.0, error**2 - hidden) / (1 / count[0] + 1 / count[1]))
+    seen = math.expm1(min(inference.detectable(change, level, POWER) for change, level in each.suspicions))
     return Verdict(key, INCONCLUSIVE, each.changes[2].interval(), base_s, new_s, None, count, spread=spread, seen=seen)
-
-
-def _remedy(unfit: str) -> str:
-    return TRIED_ONLY if unfit == SMOKE_RUN else BUSY
 
 
 def _is_same(each: Verdict, terms: Terms) -> bool:
@@ -388,40 +401,38 @@ def _is_same(each: Verdict, terms: Terms) -> bool:
 def _screened(key: CaseKey, each: _Evidence, terms: Terms) -> Verdict:
     """A benchmark without fresh runs."""
     verdict = _plain(key, each)
-    change, least = math.log(verdict.ratio.value), math.log(1 + terms.threshold)
-    suspect, seen = bool(each.unfit) or abs(change) >= least, math.expm1(least)
+    least = math.log(1 + terms.threshold)
+    suspect, seen = bool(each.unfit) or abs(math.log(verdict.ratio.value)) >= least, terms.threshold
     if each.changes:
-        tested = each.changes[0]
-        p = min(tested.larger_p(), tested.inverse().larger_p())
-        suspect = p <= SUSPICION and abs(tested.log) >= least / 2 - 1e-9
+        suspect = any(
+            min(change.larger_p(), change.inverse().larger_p()) <= level and abs(change.log) >= least / 2 - 1e-9
+            for change, level in each.suspicions
+        )
         seen = max(verdict.seen or 0.0, math.expm1(least / 2))
         if _is_same(verdict, terms):
             return replace(verdict, verdict=SAME)
     if not suspect:
         words = f"a change of {percent(seen)} would have made it suspect 4 times out of 5"
         return replace(verdict, verdict=NOT_SUSPECT, reason=words)
-    return replace(
-        verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=_remedy(each.unfit) if each.unfit else MORE_TIME
-    )
+    return replace(verdict, suspect=True, reason=each.unfit or UNCONFIRMED, advice=each.remedy)
 
 
 def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> Verdict:
     """Why it is inconclusive, and how many more runs a side would prove a change as large as the threshold."""
     if each.unfit:
-        return replace(verdict, reason=each.unfit, advice=_remedy(each.unfit))
+        return replace(verdict, reason=each.unfit, advice=each.remedy)
     least = math.log(1 + terms.threshold) - 1e-9
     if each.changes and abs(math.log(verdict.ratio.value)) >= least > abs(each.changes[0].log):
         return replace(verdict, reason=SHARED, advice="what all benchmarks share may be drift: use --interleave")
     in_turn = terms.in_turn[0] or each.sides[0][0].stage == CONFIRM
     runs = [len({one.process[0] for one in side}) for side in each.sides]
-    known = not math.isnan(verdict.spread)
-    spread, reason = (verdict.spread, "") if known else (USUAL_SPREAD, ONE_PROCESS)
-    if each.changes:
-        reason = f"too noisy: processes vary by {percent(spread)}"
-        if not verdict.ratio.low <= 1 <= verdict.ratio.high:
-            reason = "near the threshold: the interval has smaller and larger changes"
-        elif each.drift.hidden > spread:
-            reason = f"too noisy: that whole runs drifted by about {percent(each.drift.hidden)} can't be ruled out"
+    spread, reason = verdict.spread, f"too noisy: processes vary by {percent(verdict.spread)}"
+    if not each.changes:
+        spread, reason = USUAL_SPREAD, ONE_PROCESS
+    elif not verdict.ratio.low <= 1 <= verdict.ratio.high:
+        reason = "near the threshold: the interval has smaller and larger changes"
+    elif each.drift.hidden > spread:
+        reason = f"too noisy: that whole runs drifted by about {percent(each.drift.hidden)} can't be ruled out"
     per_run = min(verdict.processes) / min(runs)
     spread = math.hypot(spread / math.sqrt(per_run), each.drift.hidden if each.changes else 0.0)
     needed = inference.needed_values(spread, 1 + terms.threshold, FALSE_DISCOVERIES / family, most=MOST_NEEDED)
@@ -430,9 +441,9 @@ def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> 
         advice = f"only more than {MOST_NEEDED} {noun[5:]}s would be conclusive: use a quieter machine"
         return replace(verdict, reason=reason, advice=advice if in_turn else f"{advice} or --interleave")
     more = max(1, needed - min(runs))
-    advice = f"about {counted(more, noun)}{'' if in_turn else ' per side'} would detect a change of"
-    advice += f" {percent(terms.threshold)}"
-    assumed = "" if known else f" (assuming {percent(spread)} variation between processes)"
+    where = "" if in_turn else " per side"
+    advice = f"about {counted(more, noun)}{where} would detect a change of {percent(terms.threshold)}"
+    assumed = "" if each.changes else f" (assuming {percent(spread)} variation between processes)"
     return replace(verdict, reason=reason, advice=advice + assumed, more=more)
 
 

@@ -18,7 +18,8 @@ import types
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..devices import CPU
@@ -121,6 +122,10 @@ class Fixture(Protocol):
 
     def name_dtype(self, dtype: str) -> None:
         """Say which dtype the data has."""
+        ...
+
+    def measure_in_turn(self, name: str, others: Mapping[str, Callable[[Any], Any]], shares: dict[str, Any]) -> None:
+        """Time the call's rounds in turn with those of others."""
         ...
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -283,29 +288,48 @@ def define(
     against: Snippet | None = None, in_numpy: Collection[str] = (), **terms: Any,
 ) -> None:  # fmt: skip
     """Add a test of each benchmark to a module. ``against`` is measured in NumPy, where those of ``in_numpy`` are
-    measured at all; ``terms`` are those of the mark ``gpubench``."""
+    measured at all; ``terms`` are those of the mark ``gpubench``. The rounds of those on one device that have the same
+    sizes, dtype and variant are timed in turn."""
     import pytest
 
     names = [name for group, _ in sizes for name in group]
+    libraries = {name: ("numpy",) if name in in_numpy else (TORCH, "numpy") if against else (TORCH,)
+                 for name in benchmarks}  # fmt: skip
+    contenders = {
+        f"{name} in {library}": against if against and library == "numpy" else snippet
+        for name, snippet in benchmarks.items()
+        for library in libraries[name]
+    }
+    shares: dict[Any, dict[str, Any]] = {}
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in ("gpubench", *names)])
 
-    def test_of(snippet: Snippet | LiveCall, libraries: tuple[str, ...]) -> Callable[..., None]:
+    def test_of(name: str) -> Callable[..., None]:
         def test(**given: Any) -> None:
             bench = given.pop("gpubench")
-            (against if against and bench.implementation == "numpy" else snippet).measure(bench, given)
+            own = f"{name} in {bench.implementation}"
+            others = {each: partial(_measured, contenders[each], given) for each in contenders if each != own}
+            if others:
+                case = bench.case
+                key = case.device, case.dtype, case.variant, case.cache, *given.values()
+                bench.measure_in_turn(own, others, shares.setdefault(key, {}))
+            contenders[own].measure(bench, given)
 
         test.__signature__ = signature  # type: ignore[attr-defined]
-        marked: Callable[..., None] = pytest.mark.gpubench(implementations=libraries)(test)
+        marked: Callable[..., None] = pytest.mark.gpubench(implementations=libraries[name])(test)
         return marked
 
     module["pytestmark"] = [pytest.mark.gpubench(**terms | ({"size": names[0]} if names else {}))]
     for group, rows in reversed(sizes):  # the last mark varies slowest
         values = [row[0] if len(group) == 1 else row for row in rows]
         module["pytestmark"].append(pytest.mark.parametrize(",".join(group), values))
-    for name, snippet in benchmarks.items():
-        libraries = ("numpy",) if name in in_numpy else (TORCH, "numpy") if against else (TORCH,)
-        module[f"test_{name}"] = test_of(snippet, libraries)
+    for name in benchmarks:
+        module[f"test_{name}"] = test_of(name)
+
+
+def _measured(snippet: Snippet | LiveCall, sizes: Mapping[str, Any], bench: Fixture) -> None:
+    """Unchecked: its own test checks it."""
+    replace(snippet, check=False).measure(bench, sizes)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ the steps before it and returns one. ``gpubench run --list`` stops after the est
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,13 +21,14 @@ from ..errors import GpubenchError, Unmeasurable, UsageError
 from ..runfile.flags import Flag
 from ..runfile.schema import KEY, SAMPLES_KEPT, Case, Check, Measurement, Operators, Process, Transfer, Work
 from . import budget, disturbance, environment
-from .budget import Estimate, Preset
+from .budget import MIN_ROUND, MIN_WAITS, Estimate, Preset
 from .clock import DeviceClock, ReplayTimer, warm_up
 from .data import Data, all_as_tensors, bare_tensors, pinned_copy, tensors, total_bytes
 from .precision import apply, autocast_dtype, computed_dtype, matmul_precision, torch_dtype
 from .probes import device_time, energy, flush, latency, simulated_probes, stand_in, transfer
 from .session import Session
 from .state import untraced
+from .turns import Share, share, take_turns
 from .verify import FIRST, Reference, poison, prepare_reference, unchecked
 from .work import Counted, Prepared, Request, agree, count, declared, plain_number, require_least, watched
 
@@ -192,6 +194,14 @@ class Gpubench(Inputs):
         self.estimate: Estimate | None = None
         self._data_dtype: str | None = None
         self.parallel: dict[str, Any] = {}
+        self._contest: Contest | None = None
+
+    def measure_in_turn(
+        self, name: str, others: Mapping[str, Callable[[Gpubench], Any]], shares: MutableMapping[str, Share]
+    ) -> None:
+        """Time this call's rounds in turn with those of others; each measures its own call with the fixture that it is
+        given. ``shares``, by name, belong to all of them: the first that is measured takes the rounds of all."""
+        self._contest = Contest(name, others, shares, self.case)
 
     def __call__(  # noqa: PLR0913 - what users write
         self,
@@ -345,6 +355,8 @@ class Gpubench(Inputs):
             device.synchronize()
         after = disturbance.look(self._clock.devices)
         flags = () if self.home.simulated else tuple(disturbance.disturbed(before, after, self._session.threads))
+        if self._contest:
+            flags = self._contest.noticed(flags)
         return Timed(result, latency_s, self._memory_bytes(prepared.counted), flags)
 
     def _probe(self, prepared: Prepared, verified: Verified, warm: Warm, timed: Timed) -> dict[str, Any]:
@@ -535,9 +547,29 @@ class Gpubench(Inputs):
         if (setup := self._setup(prepared)) is not None:
             many = max(preset.min_rounds, min(1000, int(preset.max_time / max(warm.round_s, 1e-6))))
             return benchmark.pedantic(verified.call, request.args, request.kwargs, setup=setup, rounds=few or many)
+        if self._contest and self.enabled and verified.again:
+            taken = self._contest.share(self, self._share(verified.again, warm.call_s))
+            self._clock.replay(taken.times)
+            benchmark.pedantic(lambda: None, rounds=len(taken.times), iterations=taken.calls)
+            return verified.again()
         if few is not None:
             return benchmark.pedantic(verified.call, request.args, request.kwargs, rounds=few)
         return benchmark(verified.call, *request.args, **request.kwargs)
+
+    def _share(self, call: Callable[[], Any], call_s: float) -> Share:
+        """The rounds that this call is to have where it is measured in turn with others."""
+        round_s = max(MIN_ROUND, MIN_WAITS * self._session.wait_s(self.home))
+        return share(call, self._clock, call_s, self.allowance, round_s)
+
+    def prepared_share(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
+        """Rounds of another call on the same device, up to the point where they could begin. Raises what the call
+        raises, and what speaks against measuring it."""
+        other = _Other(self._session, self.allowance, case, self.home, DeviceClock([self.home]), self._benchmark)
+        with suppress(_ReadyError):
+            measure(other)
+        if other.ready is None:
+            raise Unmeasurable("no round has one call")
+        return other.ready
 
     def _memory_bytes(self, counted: Counted | None) -> int | None:
         """The most that the case held at once, inputs included: by its device's allocator, or on a CPU, which has none
@@ -547,6 +579,55 @@ class Gpubench(Inputs):
         if self._peak_bytes is None or self._held_bytes is None or self.implementation != TORCH:
             return None  # another library has an allocator of its own
         return max(0, self._peak_bytes - self._held_bytes)
+
+
+class _ReadyError(Exception):
+    """The call could be timed now."""
+
+
+class _Other(Gpubench):
+    """Takes the steps up to the rounds, for a call that another fixture measures in turn with its own."""
+
+    ready: Share | None = None
+
+    def _run_rounds(self, prepared: Prepared, verified: Verified, warm: Warm) -> Timed:
+        if verified.again and self._flush is None:
+            self.ready = self._share(verified.again, warm.call_s)
+        raise _ReadyError
+
+
+@dataclasses.dataclass(slots=True)
+class Contest:
+    """A call that is measured in turn with ``others``, by name; ``case`` is what all of them have in common, but for
+    the library that the last word of each name is."""
+
+    name: str
+    others: Mapping[str, Callable[[Gpubench], Any]]
+    shares: MutableMapping[str, Share]
+    case: Case
+    own: Share | None = None
+
+    def share(self, bench: Gpubench, own: Share) -> Share:
+        """The call's rounds: those that were timed already, or else all are now. What can't be prepared is left out:
+        its own test says why."""
+        if self.name not in self.shares:
+            wanted = {self.name: own}
+            for name, measure in self.others.items():
+                with suppress(Exception):
+                    case = structs.replace(self.case, implementation=name.rpartition(" ")[2])
+                    wanted[name] = bench.prepared_share(case, measure)
+            take_turns(wanted)
+            self.shares |= wanted
+        self.own = self.shares.pop(self.name)
+        return self.own
+
+    def noticed(self, flags: Sequence[Flag]) -> tuple[Flag, ...]:
+        """All that disturbed the rounds, which may have been timed by another's test."""
+        if self.own is None:
+            return tuple(flags)
+        known = {flag.name for flag in self.own.flags}
+        self.own.flags += [flag for flag in flags if flag.name not in known]
+        return tuple(self.own.flags)
 
 
 def _release_memory_of_others(implementation: str, device: Device) -> None:

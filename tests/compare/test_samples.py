@@ -1,14 +1,13 @@
-"""``gpubench compare`` of two machines: what differs, what matters, and what their ceilings make of it."""
+"""``gpubench compare`` of two machines: what differs and what matters."""
 
 from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import records
-from suites import NAMES, change, run_file
+from suites import change, run_file
 
 from gpubench.commands.cli import main
 from gpubench.compare.samples import CONFIRM, Side, machine_differences, measured_in_turn
@@ -59,56 +58,6 @@ def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> No
     files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
     assert main(["compare", *files, "--format=json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == notes
-
-
-def with_ceilings(flops: float, width: float, factor: float) -> dict[str, Any]:
-    data = run_file(names=NAMES[:3])
-    for mark, work in zip(data["benchmarks"], ({"flops": 1e9}, {"bytes": 1e9}, {}), strict=True):
-        ours = mark["extra_info"]["gpubench"]
-        ours["work"] |= work
-        for process in ours["processes"]:
-            process["median_s"] *= factor
-        mark["stats"]["data"] = [sample * factor for sample in mark["stats"]["data"]]
-    data["gpubench"]["ceilings"] = {
-        "cpu": {
-            "bandwidth": [{"pattern": "copy", "footprint_bytes": 1e9, "byte_per_s": width}],
-            "throughput": {"float32": flops},
-        }
-    }
-    return data
-
-
-def test_normalised_by_what_each_machine_can_do(save, capsys) -> None:
-    """Half the time on a machine of twice the FLOP/s is the same; at equal bandwidth it is twice as good."""
-    base = save("base.json", with_ceilings(1e11, 1e10, 1.0))
-    new = save("new.json", change(with_ceilings(2e11, 1e10, 0.5), "devices", 0, "label", to="Faster CPU"))
-    words = ["compare", "--base", base, "--new", new, "--across-machines", "--normalise", "--format", "json"]
-    assert main(words) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [(case["id"].split("[")[0], case["verdict"]) for case in document["cases"]] == [
-        ("a.fast", "inconclusive"),  # a run a side doesn't show the machines' drift
-        ("a.slow", "faster"),
-    ]
-    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0, 0.5], rel=1e-4)
-    assert "not normalised" in " ".join(document["notes"])
-    without = save("without.json", change(run_file(), "devices", 0, "label", to="Faster CPU"))
-    assert main([*words[:4], without, *words[5:]]) == 2
-    assert "no measured peaks in" in capsys.readouterr().err
-
-
-def test_normalising_corrects_the_speed_of_a_machine_once(save, capsys) -> None:
-    """On a machine 5 % slower by its ceilings and in all cases, everything is the same."""
-    base, new = run_file(), run_file(wobble=0.05)
-    for data, flops in ((base, 1e13), (new, 1e13 / 1.05)):
-        for mark in data["benchmarks"]:
-            mark["extra_info"]["gpubench"]["work"] |= {"flops": 1e9}
-        data["gpubench"]["ceilings"] = {"cpu": {"bandwidth": [], "throughput": {"float32": flops}}}
-    files = ["--base", save("base.json", base), "--new", save("new.json", change(new, "threads", to=1))]
-    assert main(["compare", *files, "--across-machines", "--normalise", "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [case["ratio"] for case in document["cases"]] == pytest.approx([1.0] * 6, rel=1e-4)
-    assert document["cases"][0]["new_s"] == pytest.approx(1.05e-3, rel=1e-3)
-    assert not any(note.startswith("over all benchmarks") for note in document["notes"])
 
 
 def test_the_cpu_is_a_fact_of_a_gpus_cases_too() -> None:

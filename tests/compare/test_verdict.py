@@ -23,8 +23,13 @@ def observed(times, fast=0.97):
     return [Observation(time, time * fast, time * fast * 0.99, (i, 0)) for i, time in enumerate(times)]
 
 
+def scaled(one, factor):
+    times = {name: factor * getattr(one, name) for name in ("median_s", "quartile_s", "least_s")}
+    return replace(one, **times)
+
+
 def times(cases, factor):
-    return {key: [one.scaled(factor) for one in seen] for key, seen in cases.items()}
+    return {key: [scaled(one, factor) for one in seen] for key, seen in cases.items()}
 
 
 def side(random, processes, spread=0.03, slower=None, factor=1.0, keys=CASES):
@@ -238,8 +243,8 @@ def test_an_interval_says_what_its_verdict_says(shared, runs, keys):
         for i, key in enumerate(keys):
             factor = np.exp(0.5 * i / len(keys) * random.choice([-1, 1]))
             fast = factor if round_ % 3 else 1.0  # of some only the medians change
-            scaled = [one.scaled(factor) for one in new[key]]
-            new[key] = [replace(one, quartile_s=one.quartile_s * fast / factor) for one in scaled]
+            slower = [scaled(one, factor) for one in new[key]]
+            new[key] = [replace(one, quartile_s=one.quartile_s * fast / factor) for one in slower]
         for verdict in judge(base, new):
             words_found.add(verdict.verdict)
             assert agrees(verdict), verdict
@@ -280,17 +285,17 @@ def test_a_process_all_of_whose_rounds_waited_for_a_tick_does_not_count():
     random = np.random.default_rng(8)
     base, new = side(random, 4, 0.02), side(random, 4, 0.02, slower=CASES[0], factor=1.3)
     for cases, place in ((base, 0), (new, 2)):
-        cases[CASES[0]][place] = cases[CASES[0]][place].scaled(600)
+        cases[CASES[0]][place] = scaled(cases[CASES[0]][place], 600)
     first, *others = judge(base, new)
     assert (first.verdict, first.processes) == (SLOWER, (3, 3))
     assert first.ratio.value == pytest.approx(1.3, rel=0.05)
     assert SLOWER not in words(others).values()
-    new[CASES[0]][:2] = [one.scaled(600) for one in new[CASES[0]][:2]]
+    new[CASES[0]][:2] = [scaled(one, 600) for one in new[CASES[0]][:2]]
     (first, *_) = judge(base, new)
     assert first.reason == "machine busy: something held up 1 of 4 processes of base and 3 of 4 of new"
     assert first.verdict == INCONCLUSIVE
     assert first.held_up
-    all_slower = {**new, CASES[0]: [one.scaled(4) for one in side(random, 4, 0.02)[CASES[0]]]}
+    all_slower = {**new, CASES[0]: [scaled(one, 4) for one in side(random, 4, 0.02)[CASES[0]]]}
     assert words(judge(base, all_slower))[CASES[0]] == SLOWER
 
 

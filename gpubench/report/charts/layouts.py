@@ -270,16 +270,12 @@ class NamedRow(RowLabel):
 
 @dataclass(frozen=True, slots=True)
 class NamedRows:
-    """``unit`` is empty for ratios, "%" for shares on a linear axis; ``sides`` are the words left and right of 1×.
-
-    ``band`` is a factor around 1× within which nothing counts as a difference.
-    """
+    """``unit`` is empty for ratios, "%" for shares on a linear axis; ``sides`` are the words left and right of 1×."""
 
     entries: tuple[NamedRow, ...]
     unit: str = ""
     keys: tuple[Key, ...] = ()
     sides: tuple[str, str] | None = None
-    band: float | None = None
 
     def draw(self, figure: Figure, theme: str) -> Page:
         """Marks in the middle, the value beside its mark."""
@@ -305,22 +301,19 @@ class NamedRows:
         values = [value for mark in marks for value in (mark.value, mark.hollow) if value] or [1.0]
         low, high = min(values) / _ROWS_BEYOND, max(values) * _ROWS_BEYOND
         values += [end for mark in marks for end in (mark.low, mark.high) if end and low < end < high]
-        values += [1 / (1 + 2 * self.band), 1 + 2 * self.band] if self.band else [1.0] if self.sides else []
-        low, high = _padded(values, 0.04, 1.1 if self.band else 2.0)
+        values += [1.0] if self.sides else []
+        low, high = _padded(values, 0.04, 2.0)
         axes.set_xscale("log")
         high *= (high / low) ** (beside * 0.4 / max(100.0, page.size(axes)[0]))
         axes.set_xlim(low, high)
         log_axis(axes.xaxis, low, high, self.unit, max(2, min(7, int(page.size(axes)[0] / 52))))
-        if self.band:
-            axes.axvspan(1 / (1 + self.band), 1 + self.band, zorder=0, linewidth=0, facecolor=page.ink("shade"))
         if self.sides:
             self._sides(page, axes, low, high, *self.sides)
         return low, high
 
     def _sides(self, page: Page, axes: Axes, low: float, high: float, before: str, after: str) -> None:
         """The line at 1× and the words for its two sides."""
-        if not self.band:
-            axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
+        axes.axvspan(low, 1.0, zorder=0, linewidth=0, facecolor=page.ink("shade"))
         axes.axvline(1.0, linewidth=1.4, zorder=2, color=page.ink("muted"))
         box = axes.get_position()
         at = (box.x0 + box.width * math.log(1 / low) / math.log(high / low)) * page.width

@@ -1,0 +1,87 @@
+"""Expressions are timed in turn: what the machine does meanwhile, it does to all of them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+
+import pytest
+
+from gpubench.measure.turns import MOST_TURNS, Share, take_turns
+
+TWO_ON_A_DRIFTING_MACHINE = """
+from gpubench.measure.expression import LiveCall, define
+from gpubench.testing import VirtualDevice
+
+machine = VirtualDevice.machine
+
+def work(seconds):
+    machine.launch(seconds * (1.0 if machine.time_s < 0.4 else 3.0))
+
+define(globals(), {"one": LiveCall(work, (1e-3,), check=False), "two": LiveCall(work, (2e-3,), check=False)}, [])
+"""
+
+
+class Machine:
+    """Takes three times as long for everything once it has worked for ``slow_after_s``."""
+
+    def __init__(self, slow_after_s: float) -> None:
+        self.now_s, self.slow_after_s, self.made = 0.0, slow_after_s, []
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def share(self, name: str, seconds: float, rounds: int, calls: int = 1) -> Share:
+        def call() -> None:
+            self.made.append(name)
+            self.now_s += seconds * (1.0 if self.now_s < self.slow_after_s else 3.0)
+
+        return Share(call, self.clock, rounds, calls)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
+def test_a_machine_that_gets_slower_halfway_slows_both_alike(share: float) -> None:
+    machine = Machine(share * (100 * 1e-3 + 100 * 2e-3))
+    shares = {"one": machine.share("one", 1e-3, 100), "two": machine.share("two", 2e-3, 100)}
+    take_turns(shares)
+    one, two = shares.values()
+    assert [len(one.times), len(two.times)] == [100, 100]
+    assert {round(value, 9) for value in one.times} == {1e-3, 3e-3}
+    assert {round(value, 9) for value in two.times} == {2e-3, 6e-3}
+    assert sum(two.times) / sum(one.times) == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_long_call_has_few_rounds_and_the_other_takes_all_of_its_own_between_them() -> None:
+    machine = Machine(1e9)
+    shares = {"short": machine.share("s", 1e-5, 101, calls=10), "long": machine.share("l", 0.5, 3)}
+    take_turns(shares)
+    assert [len(each.times) for each in shares.values()] == [101, 3]
+    runs = [(name, len(list(made))) for name, made in itertools.groupby(machine.made)]
+    assert runs == [("s", 331), ("l", 2), ("s", 682), ("l", 1)]  # A B B A A B, with an untimed call before short ones
+    assert len({id(each.flags) for each in shares.values()}) == 1
+
+
+def test_turns_are_many_and_garbage_waits() -> None:
+    machine = Machine(1e9)
+    shares = {name: machine.share(name, 1e-3, 1000) for name in "ab"}
+    shares["a"].call = lambda: machine.made.append("a" if not gc.isenabled() else "collected")
+    take_turns(shares)
+    assert gc.isenabled()
+    runs = sum(one != other for one, other in zip(machine.made, machine.made[1:], strict=False))
+    assert (runs, set(machine.made)) == (MOST_TURNS, {"a", "b"})
+
+
+def test_what_time_measures_is_measured_in_turn(virtual) -> None:
+    _, run = virtual(TWO_ON_A_DRIFTING_MACHINE, "--gpubench-preset=full", passed=2)
+    one, two = (mark["stats"] for mark in run["benchmarks"])
+    assert len({round(value, 4) for value in one["data"]}) == 2  # it did get slower meanwhile
+    assert two["mean"] / one["mean"] == pytest.approx(2.0, rel=0.1)
+    assert two["median"] / one["median"] == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_call_that_fails_is_left_out_and_says_why_in_its_own_test(virtual) -> None:
+    source = TWO_ON_A_DRIFTING_MACHINE.replace("def work(seconds):", "def work(seconds):\n    assert seconds < 2e-3")
+    _, run = virtual(source, passed=1, failed=1)
+    (mark,) = run["benchmarks"]
+    assert mark["extra_info"]["gpubench"]["workload"] == "virtual.one"
+    assert "AssertionError" in run["gpubench"]["unmeasured"][0]["reason"]
