@@ -50,7 +50,7 @@ def test_a_variable_that_slows_a_library_is_named(save, capsys) -> None:
         (("precision", "tf32"), True, []),  # says nothing of a CPU
         (("label",), "my laptop", []),
         (("cpu", "cores"), 4, []),
-        (("devices",), [records.CPU, records.GPU], []),  # a GPU that no case of both used
+        (("devices",), [dict(records.CPU), dict(records.GPU)], []),  # a GPU that no case of both used
     ],
 )
 def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> None:
