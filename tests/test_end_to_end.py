@@ -31,7 +31,7 @@ def run_file(tmp_path_factory):
     wanted = " and ".join([f"(fake:1 or {' or '.join(EVERYWHERE)})", *(f"not {name}" for name in SLOW)])
     options = ("-p", "fake_backend", "--gpubench-device=all", "--gpubench-preset=smoke", f"--benchmark-json={path}")
     quiet = ("-q", "--benchmark-quiet", "-p", "no:cacheprovider")
-    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     done = forked.pytest(
         "benchmarks", *options, *quiet, "-k", wanted, "-m", "not gpubench_parallel", cwd=ROOT, PYTHONPATH=paths
     )

@@ -24,6 +24,13 @@ def test_short(gpubench, machine):
 """
 
 
+def test_a_wait_of_ones_own_comes_before_every_reading(monkeypatch):
+    waited = []
+    monkeypatch.setattr("gpubench.measure.clock._own_waits", [lambda: waited.append("wait")])
+    DeviceClock([CPU])()
+    assert waited == ["wait"]
+
+
 def test_queued_work_is_waited_for():
     machine = VirtualMachine()
     clock = DeviceClock([VirtualDevice.on(machine)()])

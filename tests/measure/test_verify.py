@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gpubench.errors import WrongAnswer
-from gpubench.measure.verify import compare, in_float64, poison, tolerance
+from gpubench.measure.verify import compare, in_float64, poison, poisoned, tolerance
 
 
 def test_tolerance_grows_with_the_root_of_the_reduction():
@@ -27,6 +27,12 @@ def test_a_small_error_may_be_a_chain_of_steps_and_a_large_one_not():
         compare(torch.tensor([1.00001]), torch.tensor([1.0]), 1e-6)
     with pytest.raises(WrongAnswer, match=r"rounding explains 1e-06$"):
         compare(torch.tensor([2.0]), torch.tensor([1.0]), 1e-6)
+
+
+def test_memory_that_nothing_filled_is_no_answer_of_an_earlier_call():
+    with poisoned():
+        found = [torch.empty(3), torch.empty_like(torch.ones(3)), torch.ones(3).new_empty(3), torch.zeros(3)]
+    assert [bool(tensor.isnan().all()) for tensor in found] == [True, True, True, False]
 
 
 def test_what_a_call_writes_is_poisoned_unless_the_call_reads_it():

@@ -20,12 +20,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def agent(folder, port, *options, timeout_s=60):
+def agent(folder, port, *options, file=BENCHMARKS, timeout_s=60):
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test", "--local-addr=127.0.0.1",
-        f"--rdzv-conf=join_timeout={timeout_s}", "-m", "pytest", str(BENCHMARKS), "-c", os.devnull,
-        f"--rootdir={BENCHMARKS.parent}", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--benchmark-only",
+        f"--rdzv-conf=join_timeout={timeout_s}", "-m", "pytest", str(file), "-c", os.devnull,
+        f"--rootdir={file.parent}", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--benchmark-only",
         "--gpubench-preset=smoke", "--benchmark-json=run.json", *options,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -34,17 +34,32 @@ def agent(folder, port, *options, timeout_s=60):
     )
 
 
-def two_agents(folder, *options):
+def two_agents(folder, *options, **how):
     """The exit codes of both, what they said, and the run files they wrote."""
     port = free_port()
     folders = [folder / "one", folder / "two"]
     agents = []
     for own in folders:
         own.mkdir()
-        agents.append(agent(own, port, *options))
+        agents.append(agent(own, port, *options, **how))
     said = [each.communicate(timeout=120)[0] for each in agents]
     written = [own / "run.json" for own in folders if (own / "run.json").exists()]
     return [each.returncode for each in agents], said, [json.loads(path.read_text()) for path in written]
+
+
+def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp_path):
+    codes, said, runs = two_agents(tmp_path, "-k", "linear or all_reduce")
+    assert codes == [0, 0], said
+    (run,) = runs
+    cases = {b["name"]: b["extra_info"]["gpubench"] for b in run["benchmarks"]}
+    together = cases["test_linear[cpu-float32-ddp-2]"]
+    assert together["parallel"]["devices"] == 2
+    assert together["parallel"]["interconnect"] == "network"
+    assert together["check"]["status"] == "passed"
+    assert cases["test_linear[cpu-float32-single-1]"]["parallel"]["devices"] == 1
+    assert cases["test_all_reduce[cpu-float32-10000-2]"]["check"]["status"] == "passed"
+    assert not run["gpubench"]["unmeasured"]
+    assert not survivors(tmp_path)
 
 
 FAILING = f"""
@@ -73,22 +88,13 @@ def test_step(gpubench, gpubench_ranks, duty):
 """
 
 
-def test_two_agents_measure_together_and_a_rank_that_raises_ends_its_case_alone(tmp_path):
-    """Rank 0 alone writes a run file."""
-    (tmp_path / "test_it.py").write_text(FAILING)
-    chosen = "linear or all_reduce or step"
-    codes, said, runs = two_agents(tmp_path, str(tmp_path / "test_it.py"), "--gpubench-ranks-deadline=5", "-k", chosen)
+def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text(FAILING)
+    codes, said, runs = two_agents(tmp_path, "--gpubench-ranks-deadline=5", file=file)
     assert all(codes), said
     (run,) = runs
-    cases = {b["name"]: b["extra_info"]["gpubench"] for b in run["benchmarks"]}
-    together = cases["test_linear[cpu-float32-ddp-2]"]
-    assert together["parallel"]["devices"] == 2
-    assert together["parallel"]["interconnect"] == "network"
-    assert together["check"]["status"] == "passed"
-    assert cases["test_linear[cpu-float32-single-1]"]["parallel"]["devices"] == 1
-    assert cases["test_all_reduce[cpu-float32-10000-2]"]["check"]["status"] == "passed"
-    duties = [b["params"]["duty"] for b in run["benchmarks"] if "duty" in b["params"]]
-    assert duties == ["none", "threads", "after"]
+    assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "threads", "after"]
     rows = {row["params"]["duty"]: (row["status"], row["reason"]) for row in run["gpubench"]["unmeasured"]}
     assert rows == {
         "fail": ("error", "rank 1: ValueError: no such thing"),
