@@ -119,7 +119,7 @@ def test_only_what_is_suspect_is_measured_again(compare) -> None:
     assert [stage for stage, _ in machine.measured] == ["screen"] * SCREENING_PAIRS + ["confirm"] * LEAST_FRESH
     assert all(names == ["w.w3"] for stage, names in machine.measured if stage == "confirm")
     assert document["cases"][3]["processes"] == {"base": LEAST_FRESH, "new": LEAST_FRESH}
-    assert "1 suspect: confirming takes up to 4 fresh pairs, about 18 s" in said
+    assert "1 suspect: confirming takes up to 6 fresh pairs, about 28 s" in said
 
 
 def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys) -> None:
