@@ -428,9 +428,8 @@ def test_screening_suspects_what_only_the_fastest_rounds_show():
     random = np.random.default_rng(6)
     base, new = staged(side(random, 3, 0.01), SCREEN), staged(side(random, 3, 0.01), SCREEN)
     for cases, factor in ((base, 1.0), (new, 1.2)):
-        noisy = [replace(one, median_s=one.median_s * wait, least_s=factor * one.least_s)
-                 for one, wait in zip(cases[CASES[0]], random.permutation([1.3, 30.0, 200.0]), strict=True)]  # fmt: skip
-        cases[CASES[0]] = noisy
+        waits = zip(cases[CASES[0]], random.permutation([1.3, 30.0, 200.0]), strict=True)
+        cases[CASES[0]] = [replace(one, median_s=one.median_s * s, least_s=factor * one.least_s) for one, s in waits]
     found = {each.key: each for each in judge(base, new, IN_TURN)}
     assert [key for key, each in found.items() if each.suspect] == [CASES[0]]
     assert found[CASES[0]].spread < 0.1  # that of the fastest rounds: more screening wouldn't tell more
