@@ -119,7 +119,7 @@ def test_only_what_is_suspect_is_measured_again(compare) -> None:
     assert [stage for stage, _ in machine.measured] == ["screen"] * SCREENING_PAIRS + ["confirm"] * LEAST_FRESH
     assert all(names == ["w.w3"] for stage, names in machine.measured if stage == "confirm")
     assert document["cases"][3]["processes"] == {"base": LEAST_FRESH, "new": LEAST_FRESH}
-    assert "1 suspect: confirming takes up to 4 fresh pairs, about 18 s" in said
+    assert "1 suspect: confirming takes up to 6 fresh pairs, about 28 s" in said
 
 
 def test_comparing_the_files_again_says_the_same(compare, tmp_path: Path, capsys) -> None:
@@ -180,7 +180,7 @@ def test_the_budget_is_an_upper_bound_and_suspects_that_it_leaves_are_no_verdict
 def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
     code, document, said = compare(Machine(), "--budget=20")
     assert (code, document) == (2, None)
-    assert "--budget allows 1.8 pairs of 11 s, but screening takes 3: use --budget 118 or more" in said
+    assert "--budget allows 1.8 pairs of 11 s, but screening takes 3: use --budget 152 or more" in said
 
 
 def test_the_first_proven_slowdown_ends_it_on_request(compare) -> None:
@@ -197,7 +197,7 @@ def test_the_first_proven_slowdown_ends_it_on_request(compare) -> None:
 def test_a_pair_that_was_held_up_is_replaced_and_does_not_count(compare) -> None:
     machine = Machine(0.01, slower={"w.w3": 1.3})
     machine.held_up = {("new", 4): "w.w3", ("base", 5): "w.w3"}
-    code, document, _ = compare(machine, "--pairs=4")
+    code, document, _ = compare(machine, "--pairs=6")
     assert (code, words(document)["w.w3"]) == (1, "slower")
     assert machine.fresh("w.w3") == LEAST_FRESH + 1
     assert min(document["cases"][3]["processes"].values()) == LEAST_FRESH
@@ -226,7 +226,7 @@ def test_what_cannot_be_measured_any_more_is_judged_by_what_was(compare) -> None
 
 
 def test_all_pairs_measured_with_time_left_says_how_many_more(compare) -> None:
-    _, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=4")
+    _, document, _ = compare(Machine(0.12, seed=3, slower={"w.w3": 1.25}), "--pairs=6")
     undecided = [case for case in document["cases"] if case["verdict"] == "inconclusive"]
     assert undecided
     assert all(

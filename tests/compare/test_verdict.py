@@ -408,3 +408,28 @@ def test_screening_and_confirming_raise_no_more_false_alarms_than_one_test(slowe
         alarms += any(word == SLOWER for key, word in found.items() if key != slower)
     assert alarms <= 8  # of 5 expected at most
     assert named >= 190 or slower is None
+
+
+def test_of_many_processes_those_whose_median_waited_are_left_out():
+    """Recorded: in one process in twelve all rounds waited but the fastest, which is as fast as any."""
+    random = np.random.default_rng(5)
+    base, new = side(random, 8), side(random, 8, slower=CASES[0], factor=1.2)
+    waited = [replace(one, median_s=600.0) if i in (2, 5) else one for i, one in enumerate(new[CASES[0]])]
+    (found,) = (each for each in judge(base, new | {CASES[0]: waited}, IN_TURN) if each.key == CASES[0])
+    assert (found.verdict, found.processes) == (SLOWER, (8, 6))
+    most = [replace(one, median_s=600.0) if i < 5 else one for i, one in enumerate(new[CASES[0]])]
+    (found,) = (each for each in judge(base, new | {CASES[0]: most}, IN_TURN) if each.key == CASES[0])
+    assert found.processes == (8, 8)  # most of a side are no exceptions
+    few = judge({key: seen[:5] for key, seen in base.items()}, {**new, CASES[0]: waited[:5]}, IN_TURN)
+    assert next(each for each in few if each.key == CASES[0]).processes == (5, 5)
+
+
+def test_screening_suspects_what_only_the_fastest_rounds_show():
+    random = np.random.default_rng(6)
+    base, new = staged(side(random, 3, 0.01), SCREEN), staged(side(random, 3, 0.01), SCREEN)
+    for cases, factor in ((base, 1.0), (new, 1.2)):
+        waits = zip(cases[CASES[0]], random.permutation([1.3, 30.0, 200.0]), strict=True)
+        cases[CASES[0]] = [replace(one, median_s=one.median_s * s, least_s=factor * one.least_s) for one, s in waits]
+    found = {each.key: each for each in judge(base, new, IN_TURN)}
+    assert [key for key, each in found.items() if each.suspect] == [CASES[0]]
+    assert found[CASES[0]].spread < 0.1  # that of the fastest rounds: more screening wouldn't tell more

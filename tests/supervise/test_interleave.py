@@ -245,7 +245,7 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
     [
         (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
         (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment per side"),
-        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 4 or more"),
+        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 6 or more"),
         (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
         (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
         (
