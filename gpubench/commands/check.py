@@ -58,6 +58,8 @@ ERROR_MOST = 0.2
 _SIGNS = re.compile(r"[<>`|\\]|\]\(|&\w+;")
 """Of markup, which no text of ours has."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_REASONS = ("reason", "allowed_basis")
+"""Places of texts that may quote another library."""
 _WRITTEN = ("label", "driver", "model", "reason", "device_reason", "allowed_basis")
 """Texts in which the name of host or user is no word of a benchmark."""
 _MOST_SHOWN = 3
@@ -201,7 +203,7 @@ def _private(card: Card) -> Iterator[str]:
 
 
 def _worded(card: Card) -> Iterator[str]:
-    """Names and reasons have words of our own code alone; a machine's maker may choose others, in a short name."""
+    """Names have words of our own code alone; a machine's maker may choose others, in a short name."""
     told = dict(card.sound[KEY])
     names = [
         ("gpubench.version", str(told.pop("version", ""))),
@@ -209,7 +211,7 @@ def _worded(card: Card) -> Iterator[str]:
     ]
     ours = [*_texts(told, KEY), *_texts(card.sound["benchmarks"], "benchmarks")]
     places = {words: place for place, words in (*names, *ours) if len(words) > LONGEST_TEXT or _SIGNS.search(words)}
-    places |= {words: place for place, words in ours if _unknown(words)}
+    places |= {words: place for place, words in ours if not place.endswith(_REASONS) and _unknown(words)}
     places |= {w: place for place, w in names if place.endswith(("label", "model")) and len(w) > LONGEST_NAME}
     for words, place in list(places.items())[:_MOST_SHOWN]:
         yield f"{place}: no text that gpubench writes there, {words[:80]!r}"
@@ -407,6 +409,8 @@ def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
     for device in card.run.machine.devices:
         if words := _unknown(device.label):
             found.append(f"the name of the {device.label} has words that no known device has: {_listed(words)}")
+    reasons = {words for place, words in _texts(card.sound) if place.endswith(_REASONS) and _unknown(words)}
+    found += [f"a reason in words that aren't gpubench's: {words[:80]!r}" for words in sorted(reasons)[:_MOST_SHOWN]]
     for other in others:
         logs = _logs(card, other) if other.name == card.name and other.path.resolve() != card.path.resolve() else []
         ratio = math.exp(statistics.median(logs)) if len(logs) >= FEW else 1.0

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from ..errors import UsageError
-from .columns import as_columns
+from .columnar import as_columns
 from .flags import Flag
 from .reader import convert
 from .schema import (

@@ -26,7 +26,7 @@ from msgspec import structs
 from ..errors import RunFileError
 from ..intervals import median as median_of
 from . import schema
-from .columns import as_rows
+from .columnar import as_rows
 from .flags import ADVICE, apart
 from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
@@ -375,8 +375,9 @@ def content_of(path: Path) -> Any:
 def _with_rows(path: Path, root: Any) -> Any:
     """The content of a card with its columns as the lists that other files have."""
     ours = root.get(KEY) if isinstance(root, dict) else None
-    columns = ours.pop("columns", None) if isinstance(ours, dict) else None
-    for name, holder in (("benchmarks", root), ("unmeasured", ours)) if isinstance(columns, dict) else ():
+    if not isinstance(ours, dict) or not isinstance(columns := ours.pop("columns", None), dict):
+        return root
+    for name, holder in (("benchmarks", root), ("unmeasured", ours)):
         try:
             holder[name] = as_rows(columns.get(name, {}), schema.MOST_CASES)
         except (ValueError, RecursionError) as error:

@@ -35,6 +35,8 @@ def of_gpu() -> dict[str, Any]:
     facts["devices"] = [records.CPU | {"label": CPU}, records.GPU | {"label": GPU, "driver": "580.95.05"}]
     facts["cpu"] |= {"model": CPU, "cores": 96, "logical_cpus": 192, "memory_bytes": 10**12}
     data[KEY] |= {"finished": "2026-01-31T12:20:00+00:00"}
+    for case in data[KEY]["unmeasured"]:
+        case["reason"] = "not in preset quick"
     return data
 
 
@@ -247,8 +249,8 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "advertisement": (lambda card: ours(card)[0].update(title="Cheap GPUs: cheapgpus"), "title: no text that gpubench"),
     "words of one's own": (lambda card: ours(card)[0].update(params={"n": "hello grandma"}), "no text that gpubench"),
     "name of a parameter": (lambda card: ours(card)[0].update(params={"grandma": 1}), "no text that gpubench writes"),
-    "reason of one's own": (wrote("grandma was asleep"), "device_reason: no text that gpubench writes there"),
-    "HTML": (lambda card: everywhere(card, CPU, f"<b>{CPU}</b>"), "devices.0..label: no text that gpubench writes"),
+    "long reason": (wrote("the call " * 40), "device_reason: no text that gpubench writes there"),
+    "HTML": (lambda card: everywhere(card, CPU, f"<b>{CPU}</b>"), "cpu.model: no text that gpubench writes there"),
     "Markdown": (at("machine_info", KEY, "libraries", value={"numpy": "[2.0](x)"}), "numpy: no text that gpubench"),
     "letter for a name": (lambda card: everywhere(card, GPU, f"{GPU} with greetings " * 3), "label: no text that"),
     "letter for a version": (at(KEY, "version", value="0.1.0 " * 60), "version: no text that gpubench writes there"),
@@ -341,6 +343,8 @@ def test_a_gpu_without_a_datasheet_is_named(good, check) -> None:
     assert "unusual: no datasheet of the NVIDIA H900 NVL is known" in printed
     everywhere(strange := copy.deepcopy(good), CPU, "Zhaoxin KaiXian KX-7000")
     assert "unusual: the name of the Zhaoxin KaiXian KX-7000 has words that no known" in check(strange)[1]
+    wrote("grandma was asleep")(strange)
+    assert "unusual: a reason in words that aren't gpubench's: 'grandma was asleep'" in check(strange)[1]
 
 
 def test_annotations_can_be_closed_by_nobody(good, check) -> None:

@@ -16,7 +16,7 @@ from gpubench.commands.cli import main
 from gpubench.errors import RunFileError, UsageError
 from gpubench.report.study import Study
 from gpubench.runfile.card import card_of, card_text
-from gpubench.runfile.columns import as_columns, as_rows
+from gpubench.runfile.columnar import as_columns, as_rows
 from gpubench.runfile.reader import content_of, read
 from gpubench.runfile.schema import KEY
 
