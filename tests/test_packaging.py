@@ -19,7 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 UNPINNED = {"torch", "py-cpuinfo2"}
 """torch is too large for two of it; of py-cpuinfo2 any version will do."""
-RUN_FROM_THE_ARCHIVE = ("tests/runfile/test_quantities.py", "tests/runfile/test_flags.py", "tests/report/test_metrics.py")
+RUN_FROM_THE_ARCHIVE = (
+    "tests/runfile/test_quantities.py",
+    "tests/runfile/test_flags.py",
+    "tests/report/test_metrics.py",
+)
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():

@@ -7,6 +7,7 @@ docs/publishing.md says what is done about those.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import re
@@ -31,6 +32,8 @@ NOISY_MOST, BUSY_MOST = 0.5, 0.25
 FIRST_YEAR = 2025
 """An earlier date is that of a clock which wasn't set."""
 CLOCK_OFF = timedelta(days=1)
+LONGEST_S = 7 * 86400.0
+"""Of a run, by its dates."""
 LONGER = 1.5
 """Times the run's duration that its rounds may seem to take: medians stand for rounds."""
 ROUNDED = 0.02
@@ -48,7 +51,16 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 """Machines as their owners call them, and serial numbers."""
-_WRITTEN = ("label", "driver", "model", "reason", "seen", "device_reason", "allowed_basis")
+LONGEST_TEXT, LONGEST_NAME = 200, 64
+"""Characters, the latter of the name of a device; a CPU tells at most 48 of its own."""
+ERROR_MOST = 0.2
+"""Relative error of a result that counts as right: tolerances end at 0.05."""
+_SIGNS = re.compile(r"[<>`|\\]|\]\(|&\w+;")
+"""Of markup, which no text of ours has."""
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_REASONS = ("reason", "allowed_basis")
+"""Places of texts that may quote another library."""
+_WRITTEN = ("label", "driver", "model", "reason", "device_reason", "allowed_basis")
 """Texts in which the name of host or user is no word of a benchmark."""
 _MOST_SHOWN = 3
 
@@ -144,7 +156,7 @@ def refusals(card: Card, others: Iterable[Card] = ()) -> list[str]:
     from ..devices.datasheets import read_cards
     from ..estimate.plausible import impossible
 
-    rules = (_form, _private, _measured, _processes, _dates, _identities, _statistics, _quiet)
+    rules = (_form, _private, _worded, _measured, _processes, _dates, _identities, _statistics, _quiet)
     reasons = [reason for rule in rules for reason in rule(card)]
     return [*reasons, *impossible(card.run, read_cards()[0]), *_copies(card, others)]
 
@@ -188,6 +200,36 @@ def _private(card: Card) -> Iterator[str]:
         written = place.rpartition(".")[2].partition("[")[0] in _WRITTEN
         if (without_paths if written else without_places)(words) != words or _NAMED.search(words):
             yield f"{place}: holds a path, an address or a name, {words[:80]!r}: nobody needs to know that"
+
+
+def _worded(card: Card) -> Iterator[str]:
+    """Names have words of our own code alone; a machine's maker may choose others, in a short name."""
+    told = dict(card.sound[KEY])
+    names = [
+        ("gpubench.version", str(told.pop("version", ""))),
+        *_texts(card.sound.get("machine_info"), "machine_info"),
+    ]
+    ours = [*_texts(told, KEY), *_texts(card.sound["benchmarks"], "benchmarks")]
+    places = {words: place for place, words in (*names, *ours) if len(words) > LONGEST_TEXT or _SIGNS.search(words)}
+    places |= {words: place for place, words in ours if not place.endswith(_REASONS) and _unknown(words)}
+    places |= {w: place for place, w in names if place.endswith(("label", "model")) and len(w) > LONGEST_NAME}
+    for words, place in list(places.items())[:_MOST_SHOWN]:
+        yield f"{place}: no text that gpubench writes there, {words[:80]!r}"
+
+
+def _unknown(words: str) -> list[str]:
+    """Those of the words that don't occur in our code, also without a prefix: GFLOP."""
+    known = _vocabulary()
+    return [word for word in _WORD.findall(words.lower()) if word not in known and word[1:] not in known]
+
+
+@functools.cache
+def _vocabulary() -> frozenset[str]:
+    """All words of the package, its suite and its datasheets."""
+    from ..supervise.process import PACKAGE, suite
+
+    files = {*PACKAGE.rglob("*.py"), *suite().glob("*.py"), *PACKAGE.glob("devices/*.json")}
+    return frozenset(word for file in files for word in _WORD.findall(file.read_text(encoding="utf-8").lower()))
 
 
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -243,8 +285,11 @@ def _dates(card: Card) -> Iterator[str]:
             yield f"measured on {moment:%Y-%m-%d}: the machine's clock was wrong"
     took = (finished - started).total_seconds()
     timed = sum(t.rounds * t.iterations * t.median_s for each in card.run.results if (t := each.times))
+    timed += sum(each.first_call_s or 0.0 for each in card.run.results)
     if took < 0:
         yield "it ended before it began"
+    elif took > LONGEST_S:
+        yield f"it took {took / 86400:.0f} days"
     elif timed > LONGER * took:
         yield f"its rounds take {timed:.3g} s, and the whole run took {took:.3g} s: seconds in another unit?"
 
@@ -258,7 +303,7 @@ def _moment(text: Any) -> datetime | None:
 
 
 def _identities(card: Card) -> Iterator[str]:
-    """Names that are ours: of flags, of kinds of work, of data types; each benchmark once."""
+    """Names that are ours: of flags, of kinds of work, of data types; each benchmark once, with a right result."""
     from ..runfile.flags import ADVICE
     from ..runfile.kinds import KINDS
     from ..runfile.matching import SHIPPED
@@ -268,19 +313,30 @@ def _identities(card: Card) -> Iterator[str]:
     devices = {device.name for device in card.run.machine.devices}
     own = [each.id for each in results if each.kind not in KINDS or each.workload.partition(".")[0] not in SHIPPED]
     flags = set(re.findall(r'"flag": "(.*?)"', json.dumps(card.sound))) - ADVICE.keys()
-    twice = [key[0] for key, count in Counter(map(_key, results)).items() if count > 1]
+    names = [*map(_key, results), *((device.name,) for device in card.run.machine.devices)]
+    twice = [key[0] for key, count in Counter(names).items() if count > 1]
     strange = {each.dtype for each in results} - {*DTYPES, ""}
     missing = {each.device for each in results if each.times} - devices
-    models = {each.label for each in card.run.machine.devices if each.kind == "cpu"}
+    cpu, models = card.run.machine.cpu, {each.label for each in card.run.machine.devices if each.kind == "cpu"}
+    threads = {each.threads for each in results} | {card.run.machine.threads, cpu.cores}
+    most = cpu.logical_cpus or cpu.machine_cpus or math.inf
+    wrong = [each.id for each in results if each.check_error is not None and each.check_error > ERROR_MOST]
     found = {
         "not a benchmark of the suite, so nobody else can measure it": own,
         "in it several times": twice,
         "unknown flags": flags,
         "unknown data types": strange,
         "devices that the machine doesn't have": missing,
-        "the CPU has two names": models if {card.run.machine.cpu.model} - models - {None} else (),
+        "the CPU has two names": sorted({*models, str(cpu.model)}) if len({*models, cpu.model}) > 1 else (),
+        "more threads or cores than CPUs": [str(count) for count in threads if count and count > most],
+        "wrong results, though checked": wrong,
+        "more memory than the machine has": [each.id for each in results if _too_large(card.run, each)],
     }
     yield from (f"{what}: {_listed(names)}" for what, names in found.items() if names)
+
+
+def _too_large(run: Run, result: Result) -> bool:
+    return result.device == "cpu" and (result.memory_bytes or 0) > (run.machine.cpu.memory_bytes or math.inf)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -294,10 +350,12 @@ def _statistics(card: Card) -> Iterator[str]:
     marks = zip(card.sound["benchmarks"], card.run.results, strict=False)
     wrong = [result.id for mark, result in marks if result.times and not _fits(mark["stats"], result.times)]
     if wrong:
-        yield f"least time, quartiles and medians don't fit together: {_listed(wrong)}"
+        yield f"rounds, least time, quartiles and medians don't fit together: {_listed(wrong)}"
 
 
 def _fits(stats: dict[str, Any], times: Times) -> bool:
+    if sum(process.rounds for process in times.processes) != times.rounds:
+        return False
     medians = sorted(process.median_s for process in times.processes)
     quartiles = [stats.get(name) or stats["median"] for name in ("q1", "median", "q3")]
     chains = ([stats["min"], *quartiles], [stats["min"], medians[0], stats["median"], medians[-1]])
@@ -348,6 +406,11 @@ def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
     gpus = known_gpus(card.run, read_cards()[0])
     labels = {name: card.run.machine.device(name).label or name for name, gpu in gpus.items() if gpu is None}
     found = [f"no datasheet of the {label} is known: its rates are held against nothing" for label in labels.values()]
+    for device in card.run.machine.devices:
+        if words := _unknown(device.label):
+            found.append(f"the name of the {device.label} has words that no known device has: {_listed(words)}")
+    reasons = {words for place, words in _texts(card.sound) if place.endswith(_REASONS) and _unknown(words)}
+    found += [f"a reason in words that aren't gpubench's: {words[:80]!r}" for words in sorted(reasons)[:_MOST_SHOWN]]
     for other in others:
         logs = _logs(card, other) if other.name == card.name and other.path.resolve() != card.path.resolve() else []
         ratio = math.exp(statistics.median(logs)) if len(logs) >= FEW else 1.0

@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help=folder)
     site = "folder for the site: index.html, compare.html, machines/"
     parser.add_argument("-o", "--output", required=True, metavar="SITE", help=site)
+    parser.add_argument(
+        "--home", default="", metavar="URL", help="address that the index links to: of your documentation"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -31,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
 
     folder, output = Path(args.folder), Path(args.output)
     prepare_folder(output)
-    files, left_out, count = gallery(folder)
+    files, left_out, count = gallery(folder, args.home)
     for line in left_out:
         print(clean(f"gpubench gallery: left out: {line}"), file=sys.stderr)
     write_folder(output, files)
@@ -39,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def gallery(folder: Path) -> tuple[dict[str, str | bytes], list[str], int]:
+def gallery(folder: Path, home: str = "") -> tuple[dict[str, str | bytes], list[str], int]:
     """Files of the site, which results files were left out and why, and how many were not. Raises UsageError where
     none may be shown."""
     from ..report.gallery import machines, refusal, site
@@ -55,7 +58,7 @@ def gallery(folder: Path) -> tuple[dict[str, str | bytes], list[str], int]:
     if not runs:
         raise UsageError("; ".join(left_out))
     shown = machines(runs, folder)
-    return dict(site(shown, __version__)), left_out, len(shown)
+    return dict(site(shown, __version__, home=home)), left_out, len(shown)
 
 
 def _repeated(run: Run, runs: Sequence[Run]) -> str:

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="card to write (default: named by machine and day, here)"
     )
-    where = "address of the repository that collects cards (default: the one that gpubench was installed from)"
-    parser.add_argument("--repository", metavar="URL", help=where)
+    where = "repository on GitHub that collects cards, or its address (default: the one that gpubench names as its own)"
+    parser.add_argument("--repository", metavar="OWNER/NAME", help=where)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"\nTo publish it, open this address, attach {target.name} to the form, and send the form:\n")
         print(_form_address(repository, machine))
     else:
-        print("\nWhich repository collects cards isn't known here: name it by --repository URL for the form's address.")
+        print("\nNo repository that collects cards is known: name one by --repository OWNER/NAME, for its form.")
     print(
         "\nNothing was sent. The card holds what `gpubench show` prints of it, and no name, path or address of yours."
     )
@@ -65,4 +65,5 @@ def _source() -> str:
 
 def _form_address(repository: str, machine: str) -> str:
     filled = urlencode({"template": FORM, "title": f"Machine: {machine}", "machine": machine})
-    return f"{repository.rstrip('/')}/issues/new?{filled}"
+    place = repository if "://" in repository else f"https://github.com/{repository}"
+    return f"{place.rstrip('/')}/issues/new?{filled}"

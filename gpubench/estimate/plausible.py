@@ -5,13 +5,15 @@ Whoever edits a results file consistently isn't found out; slips, wrong units an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
+from ..devices.cpu import flops_allowed
 from ..devices.datasheets import Gpu, find_card
 from ..errors import UsageError
 from ..runfile.quantities import seconds_text, text
 from ..runfile.schema import Ceilings, DeviceFacts, Result, Run, Work
-from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
+from ..runfile.utilisation import PLAUSIBLE, WINOGRAD, compute_dtype, utilisation
 from .model import shortest
 
 LEAST_SHARE, MOST_SHARE = 0.4, 1.2
@@ -20,6 +22,8 @@ MOST_POWER = 1.5
 """Times the power limit: counters average over some 100 ms."""
 CORE_FLOPS, SOCKET_BANDWIDTH = 1e13, 2e12
 """FLOP/s of a core, and byte/s of the memory of a CPU, that none reaches: AMX does 7e12 in bfloat16, HBM 1.6e12."""
+FASTEST_HZ = 7e9
+"""No core runs at that clock."""
 OVERHEAD_S = (1e-8, 1e-3)
 """Seconds between which the launch of an operation lies."""
 FAR_ABOVE = 2.0
@@ -50,7 +54,7 @@ def impossible(run: Run, cards: Mapping[str, Gpu]) -> Iterator[str]:
         peaks, gpu = run.every_ceiling.get(device.name), gpus.get(device.name)
         if peaks:
             yield from _beside_peaks(device, results, peaks)
-            yield from _of_cpu(run, peaks) if not device.accelerator else ()
+            yield from _of_cpu(run, results, peaks) if not device.accelerator else ()
         elif any(each.work.flops or each.work.bytes for each in results):
             yield f"the measured peaks of {device.name} are missing: nothing says whether its times can be true"
         if gpu:
@@ -87,12 +91,18 @@ def _link(result: Result) -> bool:
     return len({name.partition(":")[0] for name in (result.device, *result.devices)}) > 1
 
 
-def _of_cpu(run: Run, peaks: Ceilings) -> Iterator[str]:
-    cores, sockets = run.machine.cpu.cores or run.machine.threads, run.machine.cpu.sockets or 2
-    for dtype, rate in peaks.throughput.items():
-        allowed = peaks.allowed.get(dtype, CORE_FLOPS * cores if cores else None)
-        if allowed and rate > MOST_SHARE * allowed:
-            yield f"the CPU's peak in {dtype}, {text(rate, 'FLOP/s')}, is more than its instructions allow"
+def _of_cpu(run: Run, results: list[Result], peaks: Ceilings) -> Iterator[str]:
+    cpu = run.machine.cpu
+    cores, sockets = cpu.cores or run.machine.threads or 1, cpu.sockets or 2
+    most = flops_allowed(cpu.instructions or (), cores, FASTEST_HZ)[0]
+    rates = [(f"the CPU's peak in {dtype}", dtype, rate) for dtype, rate in peaks.throughput.items()]
+    jobs = [(each.id, *_job(each)) for each in results if each.work.flops]
+    rates += [(name, dtype, (work.flops or 0) / seconds / WINOGRAD) for name, work, seconds, dtype in jobs]
+    for name, dtype, rate in rates:
+        allowed = min(peaks.allowed.get(dtype, math.inf), most.get(dtype, CORE_FLOPS * cores))
+        if rate > MOST_SHARE * allowed:
+            yield f"{name}, {text(rate, 'FLOP/s')}, is more than its instructions allow"
+            break
     memory = _memory_rate(peaks)
     if memory > SOCKET_BANDWIDTH * sockets:
         yield f"the CPU's memory bandwidth, {text(memory, 'B/s')}, is more than any CPU's"

@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..runfile.quantities import counted, shorten
+from ..runfile.quantities import bytes_text, counted, shorten
 from ..runfile.schema import DeviceFacts, Run
 from . import words
 from .answer import Answer, Concern
@@ -101,8 +101,11 @@ def machines(runs: Sequence[Run], folder: Path) -> list[Machine]:
     return sorted(found.values(), key=lambda machine: (machine.name.casefold(), machine.ident))
 
 
-def site(shown: Sequence[Machine], version: str, pictures: bool = True) -> Iterator[tuple[str, str | bytes]]:
-    """Every file by its name in the site, made by this ``version``; ``pictures`` are drawn with matplotlib."""
+def site(
+    shown: Sequence[Machine], version: str, pictures: bool = True, home: str = ""
+) -> Iterator[tuple[str, str | bytes]]:
+    """Every file by its name in the site, made by this ``version``; ``pictures`` are drawn with matplotlib. ``home`` is
+    the address of the site that the gallery belongs to."""
     labels = _labels(shown)
     columns, answers = _columns(shown), []
     for machine in shown:
@@ -111,7 +114,8 @@ def site(shown: Sequence[Machine], version: str, pictures: bool = True) -> Itera
         yield from _report(machine, answer, labels[machine.ident], version, pictures)
         data = json.dumps(_data(machine, answer, labels[machine.ident]), ensure_ascii=False, separators=(",", ":"))
         yield f"machines/{machine.ident}.js", f"machine({json.dumps(machine.ident)}, {data});\n"
-    yield "index.html", _page("Machines", _index(shown, labels, columns, answers), "index.js", version)
+    back = f'<p><a href="{escape(home)}">What gpubench is, and how to measure your machine</a></p>' if home else ""
+    yield "index.html", _page("Machines", back + _index(shown, labels, columns, answers), "index.js", version)
     body = _side("a", shown, labels) + _side("b", shown, labels)
     body = f'<p><a href="index.html">All machines</a></p><div class="tools">{body}</div>'
     body += f'<div id="comparison" data-noisy="{NOISY_FACTOR}"></div><p class="muted">{_COMPARED}</p>'
@@ -119,9 +123,26 @@ def site(shown: Sequence[Machine], version: str, pictures: bool = True) -> Itera
 
 
 def _labels(shown: Sequence[Machine]) -> dict[str, str]:
-    """What each is called, together with its date: by no other name."""
-    same = grouped(shown, lambda machine: (machine.name, machine.run.date)).values()
-    return {each.ident: each.name if len(of) == 1 else f"{each.name} ({each.ident})" for of in same for each in of}
+    """What each is called, together with its date: by no other name. Under one name, what differs first is added."""
+    called: dict[str, str] = {}
+    for alike in grouped(shown, lambda machine: machine.name).values():
+        marks = zip(*map(_marks, alike), strict=True)
+        differing = next((each for each in marks if len(set(each)) > 1), ("",) * len(alike))
+        called |= {m.ident: ", ".join(filter(None, (m.name, mark))) for m, mark in zip(alike, differing, strict=True)}
+    same = grouped(shown, lambda machine: (called[machine.ident], machine.run.date)).values()
+    for each in (each for of in same if len(of) > 1 for each in of):
+        called[each.ident] += f" ({each.ident})"
+    return called
+
+
+def _marks(machine: Machine) -> tuple[str, ...]:
+    """What tells CPUs of one name apart, what people know of them first."""
+    cpu = machine.run.machine.cpu
+    clock = re.search(r"[\d.]+ ?[GM]Hz", cpu.model or "")
+    cache = (cpu.cache_bytes or {}).get("l3")
+    matrix = any(name.startswith("amx") for name in cpu.instructions or ())
+    last = f"L3 {bytes_text(cache)}" if cache else ""
+    return clock[0] if clock else "", "AMX" * matrix, counted(cpu.cores, "core") if cpu.cores else "", last
 
 
 def _page(title: str, body: str, script: str, version: str, scripts: str = "") -> str:

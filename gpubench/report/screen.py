@@ -18,7 +18,7 @@ from .machines import Priced, cost_table
 from .render import UNFILLED, Table, terminal
 from .rows import Measured, Row, grouped
 from .study import Study
-from .tables import beside_each_other, leading_tables, results_table
+from .tables import NOT_IN_CARDS, beside_each_other, leading_tables, results_table
 
 WIDTH, MOST_LINES = 80, 25
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE = 3, 4, 40
@@ -195,6 +195,8 @@ def _everything(study: Study, width: int) -> list[str]:
             why = row.result.reason or "no reason given"
             where = f"{row.run_name}: " if study.several_runs else ""
             lines.append(f"{where}{words.benchmark(row.result)}  {row.result.device}  {row.result.status}: {why}")
+    if any(run.card for run in study.runs):
+        lines += _wrapped(f"Not known from a card: {NOT_IN_CARDS}.", width)
     return lines
 
 

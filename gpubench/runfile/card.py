@@ -12,24 +12,46 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, structs
 
 from ..errors import UsageError
-from .reader import convert, overlaid
-from .schema import KEY, Benchmark, Case, MachineFacts, MachineInfo, Operators, ProcessFacts, Run, RunFile
+from .columnar import as_columns
+from .flags import Flag
+from .reader import convert
+from .schema import (
+    KEY,
+    Benchmark,
+    Check,
+    MachineFacts,
+    MachineInfo,
+    Operators,
+    Parallel,
+    Process,
+    ProcessFacts,
+    Run,
+    RunFile,
+    Stats,
+    UnmeasuredCase,
+)
 from .writer import without_paths
 
 DIGITS = 5
 """Of the numbers in a card: an error of 0.001 %, while processes differ by more than 0.1 %."""
-_FREE = ("reason", "seen", "device_reason", "allowed_basis")
-"""Texts that may quote an exception, or what was seen of other programs: paths and names are cut out of them again."""
-_OWN = {"stats", "work", "processes", *Case.__struct_fields__} - {"threads", "devices"}
-"""What stands in each benchmark, although others say the same: what it is, and what was measured."""
+_FREE = ("reason", "device_reason", "allowed_basis")
+"""Texts that may quote an exception: paths and names are cut out of them again."""
+_LEFT_OUT: dict[type[Struct], tuple[str, ...]] = {
+    Stats: ("data",),
+    Process: ("kept", "iterations", "iqr_s"),
+    Check: ("tolerance",),
+    Parallel: ("losses",),
+    Flag: ("seen",),
+}
+"""What no table of a report needs, or what tells of other programs."""
 
 
 def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -40,22 +62,18 @@ def card_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     ours = data.get(KEY)
     if not isinstance(ours, dict):
         raise UsageError(f"{path}: a file of pytest-benchmark alone has no card: measure with gpubench run")
-    whole = [overlaid(ours.get("shared") or {}, mark) for mark in data["benchmarks"]]
-    file = convert(path, {**data, "benchmarks": whole}, RunFile)
+    file = convert(path, data, RunFile)
     assert file.gpubench
     processes = tuple(map(_process_facts, file.gpubench.processes or ()))
-    left = tuple(structs.replace(each, name=None, fullname=None) for each in file.gpubench.unmeasured or ())
-    facts = structs.replace(file.gpubench, card=True, shared=None, asked=None, processes=processes, unmeasured=left)
+    left = tuple(map(_unmeasured, file.gpubench.unmeasured or ()))
+    facts = structs.replace(file.gpubench, card=True, columns=None, asked=None, processes=processes, unmeasured=left)
     info = file.machine_info or MachineInfo()
     machine = info.gpubench or MachineFacts()
     label = machine_label(device.label or device.name for device in machine.devices or ())
     info = structs.replace(info, cpu=None, gpubench=structs.replace(machine, label=label))
     waited = any(device.accelerator for device in machine.devices or ())
     marks = tuple(_benchmark(mark, waited) for mark in file.benchmarks)
-    card: dict[str, Any] = _told(structs.replace(file, benchmarks=marks, machine_info=info, gpubench=facts))
-    if shared := _taken_out(card["benchmarks"]):
-        card[KEY]["shared"] = shared
-    return card
+    return cast(dict[str, Any], _told(structs.replace(file, benchmarks=marks, machine_info=info, gpubench=facts)))
 
 
 def machine_label(models: Iterable[str]) -> str:
@@ -65,18 +83,21 @@ def machine_label(models: Iterable[str]) -> str:
 
 def _benchmark(mark: Benchmark, waited: bool) -> Benchmark:
     """Without its rounds. What one call took in each process matters beside an accelerator, where calls wait."""
-    mark = structs.replace(mark, stats=structs.replace(mark.stats, data=None))
     ours = mark.extra_info and mark.extra_info.gpubench
     if not mark.extra_info or not ours:
         return mark
-    kept = {"kept": 0, "iterations": None, "iqr_s": None} | ({} if waited else {"latency_s": None})
-    check = ours.check and structs.replace(ours.check, tolerance=None)
     work = structs.replace(ours.work, operators=_summed(ours.work.operators))
-    processes = tuple(structs.replace(each, **kept) for each in ours.processes)
-    ours = structs.replace(ours, check=check, work=work, processes=processes)
+    processes = ours.processes if waited else tuple(structs.replace(each, latency_s=None) for each in ours.processes)
+    ours = structs.replace(ours, work=work, processes=processes)
     fullname = mark.fullname if not ours.implementation else None
     extra = structs.replace(mark.extra_info, gpubench=ours)
     return structs.replace(mark, fullname=fullname, params=None, extra_info=extra)
+
+
+def _unmeasured(case: UnmeasuredCase) -> UnmeasuredCase:
+    """Without the test's name, and what an exception said, which may be anything."""
+    reason = case.reason if case.status == "skipped" else None
+    return structs.replace(case, name=None, fullname=None, reason=reason)
 
 
 def _summed(operators: Sequence[Operators]) -> tuple[Operators, ...]:
@@ -115,44 +136,26 @@ def _told(value: Any) -> Any:
 
 
 def _given(value: Struct, field: structs.FieldInfo) -> bool:
-    """Whether a field must be written: it is required, or isn't at its default."""
+    """Whether a field must be written: it is required, or isn't at its default, nor left out."""
+    if field.name in _LEFT_OUT.get(type(value), ()):
+        return False
     default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
     return field.required or getattr(value, field.name) not in (default, None)
 
 
-def _taken_out(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all of them name, at any depth, and most say alike; it is taken out of those that do."""
-    shared: dict[str, Any] = {}
-    for name in list(parts[0]) if len(parts) > 2 else ():
-        values: list[Any] = [part.get(name) for part in parts]
-        if name in _OWN or None in values:
-            continue
-        if all(isinstance(value, dict) for value in values):
-            alike = _taken_out(values)
-        else:
-            text, count = Counter(map(json.dumps, values)).most_common(1)[0]
-            alike = json.loads(text) if count > len(parts) / 2 else {}
-        if alike != {}:
-            shared[name] = alike
-            for part in [part for part in parts if part[name] in (alike, {})]:
-                del part[name]
-    return shared
-
-
 def card_text(card: Mapping[str, Any]) -> str:
-    """One benchmark a line: two cards are compared by any program that compares texts."""
-    return "\n".join(_lines(card)) + "\n"
+    """The card as a file holds it, its benchmarks as columns, one a line."""
+    ours = dict(card[KEY])
+    lists = {"benchmarks": card["benchmarks"], "unmeasured": ours.pop("unmeasured", [])}
+    ours["columns"] = {name: as_columns(rows) for name, rows in lists.items()}
+    return _text({**card, KEY: ours, "benchmarks": []}) + "\n"
 
 
-def _lines(card: Mapping[str, Any]) -> Iterator[str]:
-    def told(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-    marks = card["benchmarks"]
-    yield "{" + "".join(f"{told(name)}:{told(value)},\n" for name, value in card.items() if value is not marks)[:-1]
-    yield '"benchmarks":['
-    yield from (told(mark) + "," * (place < len(marks)) for place, mark in enumerate(marks, 1))
-    yield "]}"
+def _text(value: Any, key: str = "") -> str:
+    """JSON with a line for each list and for each single value, objects of single values in one line."""
+    if isinstance(value, dict) and key != "params" and any(isinstance(each, dict | list) for each in value.values()):
+        return "{" + ",\n".join(f"{json.dumps(name)}:{_text(each, name)}" for name, each in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def card_name(run: Run, text: str) -> str:

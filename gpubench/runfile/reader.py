@@ -26,6 +26,7 @@ from msgspec import structs
 from ..errors import RunFileError
 from ..statistics.intervals import median as median_of
 from . import schema
+from .columnar import as_rows
 from .flags import ADVICE, apart
 from .matching import SHIPPED
 from .schema import KEY, Case, DeviceFacts, Machine, Measurement, Process, Raised, Result, Run, RunFile, Times
@@ -35,6 +36,8 @@ LONGEST_TEXT = 2000
 """Characters kept of a text from a file: a reason may hold a whole traceback, a table shall not."""
 LARGEST = 256 * 1024**2
 """Bytes of a file: a run of 11,900 cases in three processes."""
+
+NOT_TOLD = "what was seen isn't in a card"
 
 T = TypeVar("T")
 
@@ -65,8 +68,6 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     if len(marks) > schema.MOST_CASES:
         _refuse(path, "benchmarks", f"at most {schema.MOST_CASES} cases", len(marks))
     ours = root.get(KEY)
-    if isinstance(ours, dict) and isinstance(shared := ours.get("shared"), dict):
-        marks = [overlaid(shared, mark) for mark in marks]
     extras = (mark.get("extra_info") for mark in marks if isinstance(mark, dict))
     plain = ours is None and not any(isinstance(extra, dict) and KEY in extra for extra in extras)
     version = ours.get("schema_version") if isinstance(ours, dict) else None
@@ -86,14 +87,6 @@ def check_run(path: Path, root: Any, samples: bool = True) -> Run:
     if plain or file.gpubench is None:
         return Run(path, machine, tuple(results), file.datetime, plain=True)
     return _run(path, machine, results, file.gpubench)
-
-
-def overlaid(shared: Mapping[str, Any], own: Any, levels: int = 4) -> Any:
-    """A benchmark of a card, with what it shares with others."""
-    if not isinstance(own, dict) or not levels:
-        return own
-    deeper = {name: each for name, each in shared.items() if isinstance(each, dict)}
-    return {**shared, **own, **{name: overlaid(each, own.get(name, {}), levels - 1) for name, each in deeper.items()}}
 
 
 def _run(path: Path, machine: Machine, results: list[Result], facts: schema.RunFacts) -> Run:
@@ -216,7 +209,7 @@ def _flags(processes: Iterable[Process | schema.ProcessFacts]) -> tuple[Raised, 
     for process in processes:
         for flag in process.flags or ():
             if flag.name in ADVICE:
-                found.setdefault(flag.name, (flag.seen, []))[1].append(process.index)
+                found.setdefault(flag.name, (flag.seen or NOT_TOLD, []))[1].append(process.index)
     return tuple(Raised(name, seen, tuple(indices)) for name, (seen, indices) in found.items())
 
 
@@ -373,9 +366,23 @@ def content_of(path: Path) -> Any:
     """What a JSON file holds, its texts in one printable line each. Raises RunFileError for what isn't JSON."""
     content = _bytes(path)
     try:
-        return _cleaned(decoded(content))
+        root = _cleaned(decoded(content))
     except (ValueError, RecursionError, MemoryError) as error:
         _refuse(path, "file", f"JSON ({error})")
+    return _with_rows(path, root)
+
+
+def _with_rows(path: Path, root: Any) -> Any:
+    """The content of a card with its columns as the lists that other files have."""
+    ours = root.get(KEY) if isinstance(root, dict) else None
+    if not isinstance(ours, dict) or not isinstance(columns := ours.pop("columns", None), dict):
+        return root
+    for name, holder in (("benchmarks", root), ("unmeasured", ours)):
+        try:
+            holder[name] = as_rows(columns.get(name, {}), schema.MOST_CASES)
+        except (ValueError, RecursionError) as error:
+            _refuse(path, f"{KEY}.columns.{name}", f"columns ({error})")
+    return root
 
 
 def decoded(content: bytes) -> Any:

@@ -318,9 +318,7 @@ class RunFacts(Struct, frozen=True):
     stage: Annotated[str | None, _is("of compare --interleave: screen, or confirm: what that made suspect")] = None
     seed: Annotated[Whole | None, _is("all data is made from it")] = None
     card: Annotated[bool, _is("a card: without single rounds, fit to be published")] = False
-    shared: Annotated[dict[str, Any] | None, _is("of a card: what each benchmark says where it says nothing else")] = (
-        None
-    )
+    columns: Annotated[dict[str, Any] | None, _is("of a card: benchmarks and unmeasured, as columns")] = None
     asked: Annotated[dict[str, Any] | None, _is("the options: devices, dtypes, variants, cache, …")] = None
     started: Annotated[str | None, _is("ISO 8601 date and time")] = None
     finished: Annotated[str | None, _is("ISO 8601 date and time")] = None

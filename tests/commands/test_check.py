@@ -1,4 +1,4 @@
-"""What may be published, and sixty ways in which a card may not. The GPU of the good card is made up, within what the
+"""What may be published, and seventy ways in which a card may not. The GPU of the good card is made up, within what the
 datasheet of the GPU that it is called after allows."""
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def of_gpu() -> dict[str, Any]:
     ]
     facts = data["machine_info"][KEY]
     facts["devices"] = [records.CPU | {"label": CPU}, records.GPU | {"label": GPU, "driver": "580.95.05"}]
-    facts["cpu"] |= {"model": CPU, "cores": 96}
+    facts["cpu"] |= {"model": CPU, "cores": 96, "logical_cpus": 192, "memory_bytes": 10**12}
     data[KEY] |= {"finished": "2026-01-31T12:20:00+00:00"}
+    for case in data[KEY]["unmeasured"]:
+        case["reason"] = "not in preset quick"
     return data
 
 
@@ -116,9 +118,9 @@ def times(factor: float, *path: Any) -> Callable[[dict[str, Any]], None]:
     return put
 
 
-def seen(words: str) -> Callable[[dict[str, Any]], None]:
+def wrote(words: str) -> Callable[[dict[str, Any]], None]:
     """In a text that measuring wrote."""
-    return lambda card: ours(card)[0]["processes"][0].update(flags=[{"flag": "noisy", "seen": words}])
+    return lambda card: ours(card)[0].update(device_reason=words)
 
 
 def bandwidth(factor: float) -> Callable[[dict[str, Any]], None]:
@@ -133,7 +135,7 @@ def flag(name: str, share: float) -> Callable[[dict[str, Any]], None]:
     def put(card: dict[str, Any]) -> None:
         for each in ours(card)[: int(share * len(ours(card)))]:
             for process in each["processes"]:
-                process["flags"] = [{"flag": name, "seen": "it was"}]
+                process["flags"] = [{"flag": name}]
 
     return put
 
@@ -165,6 +167,14 @@ def energy(card: dict[str, Any]) -> None:
         each["energy_j"] = short(each["energy_j"] * 10)
 
 
+def impossible_work(card: dict[str, Any]) -> None:
+    """A thousand times as much of it, and of the CPU's peaks, in a data type that those say nothing about."""
+    for each in ours(card, "matmul.square cpu float32"):
+        each["work"]["flops"] = short(each["work"]["flops"] * 1e4)
+    card[KEY]["ceilings"]["cpu"]["throughput"] = {}
+    card["machine_info"][KEY]["cpu"]["instructions"] = ["avx2", "fma"]
+
+
 SUSTAINED = {"cpu": {"dtype": "float32", "n": 512, "library": "torch", "flop_per_s": [1e9], "clocks_hz": [3.7e12]}}
 HOME = "No such file: {} (tried twice)"
 MUTATIONS: dict[str, tuple[Any, str]] = {
@@ -174,14 +184,14 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
     "smoke": (at(KEY, "preset", value="smoke"), "smoke run"),
     "unknown preset": (at(KEY, "preset", value="turbo"), "unknown preset"),
     "stage of a comparison": (at(KEY, "stage", value="screen"), "part of a comparison"),
-    "path": (seen(HOME.format("/srv/data/corpus/x.bin")), "holds a path"),
-    "home on Linux": (seen(HOME.format("/home/jane/x.bin")), "holds a path"),
-    "home on macOS": (seen(HOME.format("/Users/jane/x.bin")), "holds a path"),
-    "home on Windows": (seen(HOME.format(r"C:\Users\jane\x.bin")), "holds a path"),
-    "e-mail": (seen("ask jane@corp.example"), "holds a path, an address or a name, 'ask jane"),
-    "IPv4": (seen("busy with 10.20.30.40"), "an address"),
-    "hardware address": (seen("busy with 3c:52:82:0a:1b:2c"), "an address"),
-    "machine of a company": (seen("other programs on node7.corp"), "node7.corp"),
+    "path": (wrote(HOME.format("/srv/data/corpus/x.bin")), "holds a path"),
+    "home on Linux": (wrote(HOME.format("/home/jane/x.bin")), "holds a path"),
+    "home on macOS": (wrote(HOME.format("/Users/jane/x.bin")), "holds a path"),
+    "home on Windows": (wrote(HOME.format(r"C:\Users\jane\x.bin")), "holds a path"),
+    "e-mail": (wrote("ask jane@corp.example"), "holds a path, an address or a name, 'ask jane"),
+    "IPv4": (wrote("busy with 10.20.30.40"), "an address"),
+    "hardware address": (wrote("busy with 3c:52:82:0a:1b:2c"), "an address"),
+    "machine of a company": (wrote("other programs on node7.corp"), "node7.corp"),
     "machine of a person": (at("machine_info", KEY, "cpu", "allocator", value="DESKTOP-8GH3KQ2"), "DESKTOP-8GH3KQ2"),
     "serial number": (
         at("machine_info", KEY, "devices", 1, "driver", value="GPU-0f3c9a52-1b2d-4c5e-9f00-123456789abc"), "a name",
@@ -236,6 +246,27 @@ MUTATIONS: dict[str, tuple[Any, str]] = {
         "machine_info", KEY, "devices", 1, "name", value="cuda:0")(card), "doesn't have: cuda:1"),
     "CPU with two names": (at("machine_info", KEY, "cpu", "model", value="Intel Xeon"), "the CPU has two names"),
     "nothing measured": (at("benchmarks", value=[]), "no benchmark was measured"),
+    "advertisement": (lambda card: ours(card)[0].update(title="Cheap GPUs: cheapgpus"), "title: no text that gpubench"),
+    "words of one's own": (lambda card: ours(card)[0].update(params={"n": "hello grandma"}), "no text that gpubench"),
+    "name of a parameter": (lambda card: ours(card)[0].update(params={"grandma": 1}), "no text that gpubench writes"),
+    "long reason": (wrote("the call " * 40), "device_reason: no text that gpubench writes there"),
+    "HTML": (lambda card: everywhere(card, CPU, f"<b>{CPU}</b>"), "cpu.model: no text that gpubench writes there"),
+    "Markdown": (at("machine_info", KEY, "libraries", value={"numpy": "[2.0](x)"}), "numpy: no text that gpubench"),
+    "letter for a name": (lambda card: everywhere(card, GPU, f"{GPU} with greetings " * 3), "label: no text that"),
+    "letter for a version": (at(KEY, "version", value="0.1.0 " * 60), "version: no text that gpubench writes there"),
+    "more threads than CPUs": (at("machine_info", KEY, "threads", value=1000), "more threads or cores than CPUs: 1000"),
+    "threads of one benchmark": (lambda card: ours(card)[0].update(threads=1000), "more threads or cores than"),
+    "label unlike the model": (at("machine_info", KEY, "devices", 0, "label", value="Intel Xeon"), "two names"),
+    "wrong result": (lambda card: ours(card)[0].update(check={"status": "passed", "error": 0.9}), "wrong results"),
+    "cores": (at("machine_info", KEY, "cpu", "cores", value=10_000), "more threads or cores than CPUs: 10000"),
+    "memory": (lambda card: ours(card, " cpu ")[0].update(memory_bytes=1e18), "more memory than the machine has"),
+    "first call": (lambda card: ours(card)[0].update(first_call_s=1e6), "the whole run took 1.2e.03 s: seconds in"),
+    "rounds": (lambda card: ours(card)[0]["processes"][0].update(rounds=999), "rounds, least time, .* fit together"),
+    "device twice": (
+        lambda card: card["machine_info"][KEY]["devices"].append(card["machine_info"][KEY]["devices"][1]), "cuda:0",
+    ),
+    "a month long": (at(KEY, "finished", value="2026-03-05T12:20:00+00:00"), "it took 3. days"),
+    "impossible work": (impossible_work, "is more than its instructions allow"),
 }  # fmt: skip
 
 
@@ -276,7 +307,7 @@ def test_a_card_is_written_as_ours_are(good, check) -> None:
     content = card_text(good).encode()
     for other in (json.dumps(good).encode(), content.replace(b'"card":true', b'"card":true,"card":true')):
         assert "not written as gpubench export" in check(other)[1]
-    assert check(content.replace(b'"median":', b'"median":NaN,"x":', 1))[0] == 1
+    assert check(content.replace(b'"median":', b'"median":[NaN],"x":', 1))[0] == 1
 
 
 def test_copies_are_refused_whatever_they_are_called(good, check) -> None:
@@ -310,6 +341,10 @@ def test_a_gpu_without_a_datasheet_is_named(good, check) -> None:
     code, printed = check(unknown)
     assert code == 0
     assert "unusual: no datasheet of the NVIDIA H900 NVL is known" in printed
+    everywhere(strange := copy.deepcopy(good), CPU, "Zhaoxin KaiXian KX-7000")
+    assert "unusual: the name of the Zhaoxin KaiXian KX-7000 has words that no known" in check(strange)[1]
+    wrote("grandma was asleep")(strange)
+    assert "unusual: a reason in words that aren't gpubench's: 'grandma was asleep'" in check(strange)[1]
 
 
 def test_annotations_can_be_closed_by_nobody(good, check) -> None:
@@ -359,13 +394,18 @@ def test_share_writes_the_card_and_prints_the_address_of_the_form(tmp_path, monk
     (card,) = tmp_path.glob("nvidia-h200-2026-01-31-*.json")
     assert card.read_text() == card_text(card_of(content_of(tmp_path / "run.json"), card))
     (address,) = re.findall(r"^https://\S+$", printed, re.MULTILINE)
-    place, _, query = address.partition("?")
-    fields = dict(parse_qsl(query))
+    assert "H200" in dict(parse_qsl(address.partition("?")[2]))["title"]
+
+
+@pytest.mark.parametrize("repository", ["https://github.com/example/gpubench/", "example/gpubench"])
+def test_the_address_fills_fields_that_the_form_has(repository: str) -> None:
+    place, _, query = share._form_address(repository, "H200 · Xeon, 64 threads").partition("?")
     assert place == "https://github.com/example/gpubench/issues/new"
-    assert "H200" in fields["title"]
+    fields = dict(parse_qsl(query, strict_parsing=True))
     form = (RESULTS.parent / ".github/ISSUE_TEMPLATE" / fields.pop("template")).read_text()
-    assert fields.keys() == {"title", "machine"}
-    assert "id: machine" in form
+    assert fields == {"title": "Machine: H200 · Xeon, 64 threads", "machine": "H200 · Xeon, 64 threads"}
+    assert fields["title"].startswith(*re.findall('^title: "(.*)"$', form, re.MULTILINE))
+    assert fields.keys() - {"title"} <= set(re.findall(r"^    id: (\w+)$", form, re.MULTILINE))
 
 
 def test_share_names_no_address_that_nobody_can_open(tmp_path, monkeypatch, capsys) -> None:
@@ -374,7 +414,7 @@ def test_share_names_no_address_that_nobody_can_open(tmp_path, monkeypatch, caps
     monkeypatch.setattr(share, "_source", str)
     assert main(["share", "run.json"]) == 0
     assert "issues/new" not in (printed := capsys.readouterr().out)
-    assert "--repository URL" in printed
+    assert "--repository OWNER/NAME" in printed
 
 
 def test_share_refuses_what_may_not_be_published(tmp_path, monkeypatch, capsys) -> None:

@@ -91,7 +91,8 @@ def test_everything_that_people_read_uses_the_library_that_is_twice_as_fast(stud
     assert {each["best_cpu"] for each in named} == {"fast"}
     (headline,) = headline_figures(study)
     marks = [mark for each in headline.chart.entries for mark in each.marks]
-    assert {(round(each.value, 2), each.words) for each in marks} == {(1.25, "1.2×‡")}
+    drawn = {(round(each.value, 2), each.words.replace("*", "")) for each in marks}  # a busy machine adds a star
+    assert drawn == {(1.25, "1.2×‡")}
     assert "‡: over the CPU's fastest way, where that is another: fast." in headline.caption
     by_size = next(figure for figure in speedup_figures(study) if figure.kind == "speedup")
     (panel,) = by_size.chart.panels

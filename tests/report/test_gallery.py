@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from comparing import BOTH, mark, run
+from msgspec.structs import replace
 
 from gpubench.commands.cli import main
 from gpubench.report import words
 from gpubench.report.gallery import machines, site
 from gpubench.report.pairs import comparable, compare
 from gpubench.report.rows import Measured, measured, rows_of
-from gpubench.runfile.schema import Run
+from gpubench.runfile.schema import CpuFacts, Run
 
 HOSTILE = '</script><img src=x onerror=alert(1)>"${body}'
 GPU = {"name": "cuda:0", "kind": "cuda", "label": "NVIDIA H200"}
@@ -64,6 +65,30 @@ def data_of(files: dict[str, str], ident: str) -> dict[str, Any]:
     found = re.fullmatch(rf'machine\("{ident}", (.*)\);\n', files[f"machines/{ident}.js"])
     assert found
     return json.loads(found[1])
+
+
+def test_machines_of_one_name_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    def called(*facts: dict[str, Any]) -> list[str]:
+        runs = [made(tmp_path, f"machine{number}") for number in range(len(facts))]
+        runs = [
+            replace(each, machine=replace(each.machine, cpu=CpuFacts(**own)))
+            for each, own in zip(runs, facts, strict=True)
+        ]
+        options = [text for text in Page(sited(tmp_path, *runs)["compare.html"]).texts if "H200" in text]
+        return [text.partition("threads")[2].rpartition(", ")[0] for text in options[: len(facts)]]
+
+    slow, fast = {"model": "EPYC @ 2.80GHz", "cores": 4}, {"model": "EPYC @ 3.10GHz", "cores": 8}
+    assert called(slow, fast) == [", 2.80GHz", ", 3.10GHz"]
+    assert called(slow, slow | {"instructions": ("amx_bf16",)}) == ["", ", AMX"]
+    assert called(slow, slow | {"cores": 8}) == [", 4 cores", ", 8 cores"]
+    assert called(slow, slow) == [" (machine0)", " (machine1)"]
+
+
+def test_the_index_links_home_where_it_is_part_of_a_site(tmp_path: Path) -> None:
+    shown = machines([made(tmp_path)], tmp_path)
+    files = dict(site(shown, "1.0", pictures=False, home="../docs/index.html"))
+    assert ("a", {"href": "../docs/index.html"}) in Page(str(files["index.html"])).tags
+    assert "../docs" not in sited(tmp_path, made(tmp_path))["index.html"]
 
 
 def test_a_line_holds_ten_benchmarks_of_the_gpu_with_interval_and_date(tmp_path: Path) -> None:
