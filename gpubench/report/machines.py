@@ -96,7 +96,8 @@ def priced(study: Study, prices: Iterable[str]) -> list[Priced]:
 def _priced(study: Study, name: str, price: float) -> Priced:
     named: dict[str, list[Measured]] = {}
     for row in study.measured:
-        for each in (row.run.machine.label, row.run_name, study.names.of(row), row.facts.label, row.result.device):
+        called = study.names.of(row), study.names.short(row), row.facts.label, row.result.device
+        for each in dict.fromkeys((row.run.machine.label, row.run_name, *called)):
             named.setdefault(each.casefold(), []).append(row)
     exact = named.get(name.casefold())
     parts = [rows for each, rows in named.items() if name.casefold() in each]

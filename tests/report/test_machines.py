@@ -83,6 +83,16 @@ def test_a_price_for_what_is_not_there_names_what_is(study: Study) -> None:
         priced(study, ["H200=1"])
 
 
+def test_every_name_that_is_offered_is_taken(tmp_path: Path) -> None:
+    """ "unknown machine or device 'Xeon': choose from Xeon, H200": the machine's own name has it too."""
+    marks = [mark("matmul.square", device, 1.0) for device in ("cpu", "cuda:0")]
+    study = Study([run(tmp_path, marks, devices=SERVER, label="AMD EPYC Server")])
+    offered = {study.names.short(row) for row in study.measured}
+    for name in offered:
+        assert {study.names.short(row) for row in priced(study, [f"{name}=1", "H200=2"])[0].rows} == {name}
+    assert len(offered) == 2
+
+
 def test_the_same_work_on_each_machine_relative_to_the_cheapest(study: Study) -> None:
     """8 times as fast for 16 times the money: twice as dear, on the fastest device of each machine."""
     (row,) = rows(cost_table(study, priced(study, ["server=16", "laptop=1"])))
