@@ -617,7 +617,7 @@ class Contest:
                     case = structs.replace(self.case, implementation=name.rpartition(" ")[2])
                     wanted[name] = bench.prepared_share(case, measure)
             take_turns(wanted)
-            self.shares |= wanted
+            self.shares.update(wanted)
         self.own = self.shares.pop(self.name)
         return self.own
 
