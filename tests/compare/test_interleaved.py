@@ -184,8 +184,8 @@ def test_a_budget_too_small_for_screening_says_which_would_do(compare) -> None:
 
 
 def test_the_first_proven_slowdown_ends_it_on_request(compare) -> None:
-    slower = {"w.w3": 1.5, "w.w5": 1.07}
-    plain, fast = Machine(0.02, slower=slower), Machine(0.02, slower=slower)
+    slower = {"w.w3": 1.5, "w.w5": 1.09}
+    plain, fast = Machine(0.04, slower=slower), Machine(0.04, slower=slower)
     assert compare(plain)[0] == 1
     code, document, _ = compare(fast, "--fail-fast", "-o", f"{plain.folder}-fast")
     assert code == 1

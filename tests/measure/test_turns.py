@@ -16,7 +16,7 @@ from gpubench.testing import VirtualDevice
 machine = VirtualDevice.machine
 
 def work(seconds):
-    machine.launch(seconds * (1.0 if machine.time_s < 0.4 else 3.0))
+    machine.launch(seconds * (1.0 if machine.time_s < 1.4 else 3.0))
 
 define(globals(), {"one": LiveCall(work, (1e-3,), check=False), "two": LiveCall(work, (2e-3,), check=False)}, [])
 """
