@@ -308,7 +308,8 @@ def judge(base: Cases, new: Cases, terms: Terms = Terms()) -> list[Verdict]:
     """Verdicts on the benchmarks of both sides, in the order of the new."""
     first, fresh = (_gathered((base, new), stage, terms) for stage in (False, True))
     fresh = {key: each for key, each in fresh.items() if min(map(len, each.sides)) > 1}
-    found = _tested(first | fresh)
+    # What has no fresh runs stays as screening saw it: else fresh runs of others might make it suspect, too late.
+    found = _tested(first) | {key: each for key, each in _tested(first | fresh).items() if key in fresh}
     screened = any(each.stage for side in (base, new) for case in side.values() for each in case)
     family = [key for key in found if key in fresh or not screened]
     ps = [inference.benjamini_hochberg([_p(found[key], word, terms) for key in family]) for word in (SLOWER, FASTER)]
