@@ -7,8 +7,10 @@ its notebook, which ``docs/tutorial.py`` runs), and the reports of the committed
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import inspect
+import io
 import json
 import tempfile
 from pathlib import Path
@@ -84,6 +86,7 @@ def derived() -> dict[str, bytes]:
         **_tutorial(),
     }
     files = {name: text.encode() for name, text in texts.items()}
+    files["docs/site/headline-narrow-light.svg"] = _narrow_headline()
     for run in sorted((ROOT / "results").glob("*/run.json")):
         files |= _report(run)
     return files
@@ -99,6 +102,16 @@ def _report(run: Path) -> dict[str, bytes]:
         names = [path.relative_to(folder) for path in written.files if path.name != "report.html"]
         made = {(run.parent / name).relative_to(ROOT).as_posix(): (Path(folder) / name).read_bytes() for name in names}
     return made
+
+
+def _narrow_headline() -> bytes:
+    """The front page's picture for phones."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "headline.svg"
+        run = ROOT / "results/xeon-2-cores/run.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            cli.main(["chart", str(run), "--kind", "headline", "--width", "420", "-o", str(made)])
+        return made.read_bytes()
 
 
 def _tutorial() -> dict[str, str]:

@@ -561,7 +561,7 @@ class Gpubench(Inputs):
         round_s = max(MIN_ROUND, MIN_WAITS * self._session.wait_s(self.home))
         return share(call, self._clock, call_s, self.allowance, round_s)
 
-    def prepared_share(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
+    def _prepared_share(self, case: Case, measure: Callable[[Gpubench], Any]) -> Share:
         """Rounds of another call on the same device, up to the point where they could begin. Raises what the call
         raises, and what speaks against measuring it."""
         other = _Other(self._session, self.allowance, case, self.home, DeviceClock([self.home]), self._benchmark)
@@ -615,7 +615,7 @@ class Contest:
             for name, measure in self.others.items():
                 with suppress(Exception):
                     case = structs.replace(self.case, implementation=name.rpartition(" ")[2])
-                    wanted[name] = bench.prepared_share(case, measure)
+                    wanted[name] = bench._prepared_share(case, measure)
             take_turns(wanted)
             self.shares.update(wanted)
         self.own = self.shares.pop(self.name)
