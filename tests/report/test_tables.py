@@ -29,13 +29,9 @@ def details(study: Study) -> dict[str, Table]:
 
 def test_speedups(tmp_path: Path) -> None:
     marks = [each for n in (10**3, 10**6) for each in both("a.b", n * 1e-9, 1e-5 + n * 1e-10, n=n, copies=1e-5)]
-    (row,) = rows(tables.speedup_table(made := study(tmp_path, marks), made.pairs))
-    assert row["benchmark"] == "a.b float32, n=10⁶"
-    assert (row["device"], row["against"]) == ("Synthetic H", "Synthetic, 2 threads")
-    assert row["time"] == "1.00 ms → 110 µs"
-    assert row["speedup"].startswith("9.1× (")
-    assert row["faster from"].startswith("n ≈ ")
-    assert (row["with copies"], row["calls"]) == ("7.7×", "1")
+    (cells,) = tables.speedup_table(made := study(tmp_path, marks), made.pairs).rows  # whatever their columns are called
+    assert {"a.b float32, n=10⁶", "Synthetic H", "Synthetic, 2 threads", "1.00 ms → 110 µs", "7.7×", "1"} <= {*cells}
+    assert [cell[:6] for cell in cells if cell.startswith(("9.1× (", "n ≈ "))] == ["9.1× (", "n ≈ 34"]
 
 
 def test_calls_and_copies_never_contradict_each_other(tmp_path: Path) -> None:
