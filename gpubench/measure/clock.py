@@ -107,7 +107,7 @@ class DeviceClock:
 
     def __call__(self) -> float:
         """Seconds, read once the devices are done."""
-        if self._replayed:
+        if self._replayed and self._replayed.readings_left:
             return self._replayed()
         for wait in (*_own_waits, *self._waits):
             wait()
@@ -179,8 +179,9 @@ class ReplayTimer:
         """Seconds of each round."""
         self._readings = [reading for duration in reversed(durations) for reading in (duration, 0.0)]
 
-    def __bool__(self) -> bool:
-        """Whether there are readings left."""
+    @property
+    def readings_left(self) -> bool:
+        """Whether not all of the rounds were read."""
         return bool(self._readings)
 
     def __call__(self) -> float:
