@@ -117,11 +117,8 @@ def _job(group: Sequence[Result], ways: Sequence[Result], size: str | None) -> J
 
 
 def _obstacle(result: Result) -> str:
-    if result.parallel and result.parallel.devices > 1:
-        return "measures copies or several devices"
-    if result.kind in ("copies", "distributed"):
-        return "measures copies or several devices"
-    return ""
+    several = result.parallel and result.parallel.devices > 1
+    return "measures copies or several devices" if several or result.kind in ("copies", "distributed") else ""
 
 
 def outlook_of(job: Job, card: Gpu) -> Outlook:

@@ -8,12 +8,11 @@ from itertools import zip_longest
 from typing import Any, Generic
 
 from ...runfile.kinds import KINDS
-from .. import words
+from .. import caption, words
 from ..pairs import Pair, known_pairs
 from ..rows import Doubt, Measured, Row, grouped
 from ..study import Study
 from ..sweeps import Crossing, Item, Line, plainness, shared
-from . import caption
 from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES

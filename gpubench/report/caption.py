@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...runfile.quantities import counted, shorten
-from ..pairs import Pair
-from ..rows import Measured, grouped
-from ..study import Study
-from ..words import OTHER_WAY, device_label, listed, ways
+from ..runfile.quantities import counted, shorten
+from .pairs import Pair
+from .rows import Measured, grouped
+from .study import Study
+from .words import OTHER_WAY, device_label, listed, ways
 
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns, and no mark is drawn hollow."""
