@@ -33,6 +33,7 @@ import numpy as np
 from pytest_benchmark.utils import PercentageRegressionCheck
 
 from gpubench.compare.interleaved import (
+    LEAST_FRESH,
     MOST_SCREENING,
     SCREENING_PAIRS,
     planned_pairs,
@@ -180,15 +181,21 @@ def interleaved_effort(
     screened = [staged(side, SCREEN, first) for side in (before, after)]
     verdicts = judge(*screened, IN_TURN)
     start = max(first.values())
-    planned = planned_pairs([each for each in verdicts if each.suspect], THRESHOLD, most)
+    suspects = [each for each in verdicts if each.suspect]
+    planned = planned_pairs(suspects, THRESHOLD, most)
     if not planned:
         return verdicts, start, sum(first.values())
-    fresh = [staged({key: seen[start:] for key, seen in side.items()}, CONFIRM, planned) for side in (before, after)]
-    sides = (
-        {key: [*seen, *more.get(key, [])] for key, seen in first.items()}
-        for first, more in zip(screened, fresh, strict=True)
-    )
-    return judge(*sides, IN_TURN), start + max(planned.values()), sum(first.values()) + sum(planned.values())
+    rest = [{key: seen[start:] for key, seen in side.items()} for side in (before, after)]
+    taken = dict.fromkeys(planned, 0)
+    while todo := [key for key, count in planned.items() if taken[key] < min(count, len(rest[0][key]))]:
+        taken |= {key: max(taken[key] + 1, LEAST_FRESH) for key in todo}
+        sides = [
+            {key: [*seen, *more.get(key, [])] for key, seen in kept.items()}
+            for kept, more in zip(screened, (staged(side, CONFIRM, taken) for side in rest), strict=True)
+        ]
+        verdicts = judge(*sides, IN_TURN)
+        planned = planned_pairs(suspects, THRESHOLD, most, verdicts)
+    return verdicts, start + max(taken.values()), sum(first.values()) + sum(taken.values())
 
 
 def others(base: Measured, new: Measured, case: str) -> tuple[bool, bool]:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import records
 from gpubench.commands.cli import main
 from gpubench.compare import interleaved
 from gpubench.compare.interleaved import LEAST_FRESH, SCREENING_PAIRS, planned_pairs
-from gpubench.compare.verdict import percent
+from gpubench.compare.samples import CaseKey
+from gpubench.compare.verdict import INCONCLUSIVE, Verdict, percent
 from gpubench.errors import UsageError
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
+from gpubench.statistics.intervals import Interval
 
 NAMES = tuple(f"w.w{i}" for i in range(12))
 STARTING_S, BENCHMARK_S = 2.0, 0.3
@@ -256,17 +259,43 @@ def test_an_interrupted_comparison_is_judged_by_its_complete_pairs(compare) -> N
     assert "interrupted: judged by the pairs that were complete" in document["notes"]
 
 
+def suspect(name: str, ratio: float, spread: float) -> Verdict:
+    change = Interval(ratio, 0.5, 2, "")
+    return Verdict(CaseKey(name, "", ""), INCONCLUSIVE, change, 1, ratio, None, (3, 3), spread=spread)
+
+
 def test_noisy_suspects_get_more_pairs_than_quiet_ones() -> None:
-    from gpubench.compare.samples import CaseKey
-    from gpubench.compare.verdict import INCONCLUSIVE, Verdict
-    from gpubench.statistics.inference import Interval
-
-    def suspect(name: str, ratio: float, spread: float) -> Verdict:
-        return Verdict(
-            CaseKey(name, "", ""), INCONCLUSIVE, Interval(ratio, 0.5, 2, ""), 1, ratio, None, (3, 3), spread=spread
-        )
-
     planned = planned_pairs([suspect("a", 1.3, 0.01), suspect("b", 1.3, 0.08), suspect("c", 1.06, 0.08)], 0.05, 20)
     quiet, noisy, hopeless = planned.values()
     assert (quiet, hopeless) == (LEAST_FRESH, 20)
     assert quiet < noisy < hopeless
+
+
+def test_a_suspect_that_turns_out_noisier_gets_more_pairs() -> None:
+    suspects = [suspect("a", 1.3, 0.01)]
+    seen = [replace(suspect("a", 1.02, 0.12), processes=(LEAST_FRESH, LEAST_FRESH))]
+    few = [replace(each, processes=(LEAST_FRESH, LEAST_FRESH - 1)) for each in seen]
+    plans = [list(planned_pairs(suspects, 0.05, 20, confirmed).values()) for confirmed in ((), few, seen)]
+    assert plans[0] == plans[1] == [LEAST_FRESH] < plans[2] < [20]
+
+
+def test_where_time_is_short_the_clearest_suspects_are_decided(compare) -> None:
+    machine = Machine(0.01, slower=dict.fromkeys(["w.w1", "w.w2", "w.w4", "w.w5", "w.w6"], 1.08) | {"w.w3": 1.5})
+    code, document, said = compare(machine, "--budget", "64")
+    assert code == 1
+    assert words(document)["w.w3"] == "slower"
+    assert [name for name, word in words(document).items() if word == "inconclusive"] == [
+        "w.w1", "w.w2", "w.w4", "w.w5", "w.w6"
+    ]  # fmt: skip
+    assert (machine.fresh("w.w3"), machine.fresh("w.w1")) == (LEAST_FRESH, 0)
+    assert machine.clock_s <= 64
+    assert "the budget of 64 s is spent" in said
+
+
+def test_a_longer_screening_leaves_half_of_the_time_to_confirming(compare) -> None:
+    """34 s are for the first pairs of all; a pair of one benchmark takes 4.6 s."""
+    machine = Machine(0.005, slower={"w.w3": 1.3})
+    machine.spreads = {"w.w5": 0.14}
+    _, _, said = compare(machine, "--budget", "44")
+    assert "1 benchmark too noisy for that: up to 5 pairs" in said
+    assert machine.measured[SCREENING_PAIRS:] == [("screen", ["w.w5"]), ("confirm", ["w.w3"])]
