@@ -237,12 +237,11 @@ class _Session:
             for each in suspects
             if all(side.fullnames[each.key] in known for side, known in zip(self._sides, names, strict=True))
         ]
-        here.sort(key=lambda each: -each.ratio.value)  # a gate waits for slowdowns
         planned = planned_pairs(here, self._terms.threshold, self._args.pairs)
         _say(f"{counted(len(suspects), 'suspect')}: {self._forecast(planned)}")
         tried, comparison = Counter[CaseKey](), self._judged()
         while todo := self._todo(comparison, planned, tried):
-            chosen = self._affordable([each.key for each in here if each.key in todo], todo)
+            chosen = self._affordable([each for each in here if each.key in todo], todo)
             if not chosen:
                 self._unfinished = True
                 self._notes.append(f"the budget of {self._args.budget:g} s is spent")
@@ -280,15 +279,16 @@ class _Session:
         lacking = {key: count - usable.get(key, 0) for key, count in planned.items()}
         return {key: count for key, count in lacking.items() if count > 0 and tried[key] < MOST_TRIES * planned[key]}
 
-    def _affordable(self, keys: Sequence[CaseKey], todo: Mapping[CaseKey, int]) -> list[CaseKey]:
-        """The first that can be given all pairs that they lack in the time that is left, cheaper ones before; so that
-        a few suspects are decided where there is no time for all. The first alone where there is a pair's time."""
+    def _affordable(self, suspects: Sequence[Verdict], todo: Mapping[CaseKey, int]) -> list[CaseKey]:
+        """Those that can be given all pairs that they lack in the time that is left, so that some are decided where
+        there is no time for all: slowdowns first, since a gate waits for those, then what lacks fewest. At least one
+        where there is time for a pair of it."""
         left_s = self._args.budget - self._spent_s()
         chosen: list[CaseKey] = []
-        for key in sorted(keys, key=lambda key: todo[key]):
-            wanted = {each: todo[each] for each in (*chosen, key)}
-            if sum(map(self._pair_s, _rounds(wanted))) <= left_s or (not chosen and self._pair_s([key]) <= left_s):
-                chosen.append(key)
+        for each in sorted(suspects, key=lambda each: (each.ratio.value < 1, todo[each.key], -each.ratio.value)):
+            wanted = {key: todo[key] for key in (*chosen, each.key)}
+            if sum(map(self._pair_s, _rounds(wanted))) <= left_s or (not chosen and self._pair_s([each.key]) <= left_s):
+                chosen.append(each.key)
         return chosen
 
     def _is_settled(self, comparison: Comparison, planned: dict[CaseKey, int]) -> bool:
