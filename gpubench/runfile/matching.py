@@ -58,7 +58,7 @@ def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
             tests[f"word_{len(tests)}"] = _test_of(token.lower())
             terms.append(f"word_{len(tests) - 1}")
     try:
-        code = compile(" ".join(terms).replace("( )", "").strip(), "-k", "eval")
+        code = compile(" ".join(terms).replace("( )", "(and)").strip(), "-k", "eval")  # else an empty tuple
     except (SyntaxError, RecursionError, MemoryError):
         raise UsageError(f"-k {expression!r}: expected a word beside each and, or, not and bracket") from None
 
