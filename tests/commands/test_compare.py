@@ -81,15 +81,6 @@ def test_plain_files_are_known_by_their_full_names_and_one_run_is_inconclusive(s
     assert "more runs per side would detect a change of 5 %" in case["advice"]
 
 
-def test_several_runs_a_side_and_folders(save, tmp_path: Path, capsys) -> None:
-    for side, factor in (("base", 1.0), ("new", 1.2)):
-        (tmp_path / side).mkdir()
-        for i in range(4):
-            save(f"{side}/{i}.json", plain(run_file(factor, i * 1e-3)))
-    assert main(["compare", "--base", str(tmp_path / "base"), "--new", str(tmp_path / "new"), "--format=json"]) == 1
-    assert json.loads(capsys.readouterr().out)["cases"][1]["processes"] == {"base": 4, "new": 4}
-
-
 def test_runs_in_folders_of_their_own(save, tmp_path: Path, capsys) -> None:
     for side, factor in (("base", 1.0), ("new", 1.2)):
         for i in range(2):
@@ -224,14 +215,6 @@ def test_what_slows_all_cases_alike_is_told(save, capsys) -> None:
     }
 
 
-def test_other_presets_are_named(save, capsys) -> None:
-    smoke = run_file(1.0, 1e-4)
-    smoke["gpubench"]["preset"] = "smoke"
-    files = ["--base", save("base.json", run_file()), "--new", save("new.json", smoke)]
-    assert main(["compare", *files, "--format", "json"]) == 0
-    assert "presets differ: base quick, new smoke" in json.loads(capsys.readouterr().out)["notes"][0]
-
-
 def smoke(data):
     data["gpubench"]["preset"] = "smoke"
     return data
@@ -272,8 +255,9 @@ def test_a_smoke_run_proves_nothing_and_says_what_would(save, capsys, sides) -> 
         assert (case["verdict"], case["p"], case["low"], case["high"]) == ("inconclusive", None, None, None)
         assert "smoke run" in case["advice"]
         assert "--preset quick" in case["advice"]
-    assert any(f"smoke runs prove nothing, they take too few rounds ({' and '.join(sides)})" in note
-               for note in document["notes"])  # fmt: skip
+    told = " ".join(document["notes"])
+    assert f"smoke runs prove nothing, they take too few rounds ({' and '.join(sides)})" in told
+    assert ("presets differ: base " in told) == (len(sides) == 1)
 
 
 def test_a_smoke_run_among_others_does_not_count(save, capsys) -> None:
@@ -373,25 +357,6 @@ def test_a_red_job_says_why_on_its_page(save, capsys, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (None, "expected a readable run file"),
-        ("", "found an empty file"),
-        ('{"benchmarks": [', "expected JSON (Expecting value"),
-        ('{"hello": 1}', "expected a pytest-benchmark file"),
-    ],
-)
-def test_bad_files_are_one_line_and_two(save, tmp_path: Path, capsys, content, says) -> None:
-    bad = str(tmp_path / "bad.json") if content is None else save("bad.json", content)
-    assert main(["compare", "--base", save("base.json", run_file()), "--new", bad]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    assert bad in shown.err
-    assert says in shown.err
-
-
-@pytest.mark.parametrize(
     ("more", "says"),
     [
         (["--threshold", "5"], "write 5% or 0.05"),
@@ -476,15 +441,6 @@ def test_ten_lines_at_most_say_it_before_the_table(save, capsys) -> None:
     assert "quieter machine" in lead[1]
 
 
-def test_what_all_benchmarks_share_on_a_crowded_machine_is_no_change_of_the_code(save, capsys) -> None:
-    """All 40 % slower: a neighbour does that, and here there was one all the time."""
-    quiet = save("base.json", run_file()), save("new.json", run_file(wobble=0.4))
-    assert {case["verdict"] for case in compared(capsys, *quiet)[1]["cases"]} == {"slower"}
-    crowded = save("b.json", others(run_file(), 0, 1)), save("n.json", others(run_file(wobble=0.4), 0, 1))
-    code, document = compared(capsys, *crowded)
-    assert (code, {case["verdict"] for case in document["cases"]}) == (0, {"inconclusive"})
-
-
 def test_a_disturbed_side_is_a_line_and_few_rows(save, capsys) -> None:
     names = tuple(f"w.w{i}" for i in range(30))
     busy = others(run_file(1.3, names=names), 0, 1, 2)
@@ -540,21 +496,14 @@ def test_nothing_is_taken_off_runs_that_were_made_in_turn(save, capsys, order) -
     assert compared(capsys, *in_order(save, order, 1.0))[0] == 0
 
 
-@pytest.mark.parametrize("order", ["aaaaaabbbbbb", "ababababab1b"])
-def test_other_runs_are_taken_for_sides_measured_one_after_the_other(save, capsys, order) -> None:
-    _, document = compared(capsys, *in_order(save, order, 1.13))
-    assert "pairs" not in document
-
-
 def in_order(save, order, factor):
     """Runs on a machine that becomes 20 % slower meanwhile; all cases of b are slower by a factor."""
     sides = {"a": [], "b": []}
     for turn, letter in enumerate(order):
-        side = "ab"[turn % 2] if letter == "1" else letter
-        speed = (factor if side == "b" else 1.0) * (1 + 0.2 * turn / len(order))
+        speed = (factor if letter == "b" else 1.0) * (1 + 0.2 * turn / len(order))
         data = run_file(wobble=speed - 1 + 1e-3 * (turn % 3))
-        data["gpubench"]["started"] = f"2026-01-31T12:{1 if letter == '1' else turn:02d}:00+00:00"
-        sides[side].append(save(f"{turn}.json", data))
+        data["gpubench"]["started"] = f"2026-01-31T12:{turn:02d}:00+00:00"
+        sides[letter].append(save(f"{turn}.json", data))
     return ["--base", *sides["a"], "--new", *sides["b"]]
 
 
@@ -713,14 +662,3 @@ def test_neither_torch_nor_a_wide_terminal_is_needed(save) -> None:
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment)
     assert done.returncode == 1, done.stderr
     assert done.stderr == ""
-
-
-def test_help_loads_the_standard_library_only() -> None:
-    code = (
-        "import sys, argparse\n"
-        "from gpubench.commands.compare import add_arguments\n"
-        "add_arguments(argparse.ArgumentParser())\n"
-        "assert not {'torch', 'pandas', 'numpy', 'matplotlib', 'scipy', 'rich'} & set(sys.modules)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -223,11 +223,6 @@ def test_the_magics(capsys):
     assert "--against EXPRESSION" in capsys.readouterr().out
 
 
-def test_two_expressions_with_brackets_are_two_results():
-    results = measured("x[0].sum()", "x[:, 0].sum()", x=torch.ones(9, 9))
-    assert [row["workload"] for row in rows(results)] == ["time.x[0].sum()", "time.x[:, 0].sum()"]
-
-
 def test_against_of_data_that_numpy_lacks_is_refused():
     with pytest.raises(UsageError, match="--against: NumPy has no bfloat16"):
         gpubench.time("a + a", against="a + a", devices="cpu", preset="smoke", setup="a = randn(9)", dtypes="bfloat16")

@@ -296,18 +296,6 @@ def test_bad_input_is_refused_in_a_line(folder, arguments, says):
     assert says in line
 
 
-def test_an_output_folder_that_cant_be_written_is_refused_before_measuring(folder):
-    if os.geteuid() == 0:
-        target = "/proc/out"
-    else:
-        (folder / "locked").mkdir(mode=0o500)
-        target = "locked"
-    done = gpubench("run", "test_mine.py", "-o", target, cwd=folder)
-    assert done.returncode == 2
-    assert "can't write there" in done.stderr
-    assert "cases" not in done.stderr
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_measured(folder, number):
     (folder / "test_mine.py").write_text(SLOW)
@@ -365,17 +353,6 @@ def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatc
     assert os.devnull in command
 
 
-def test_supervising_and_help_import_neither_torch_nor_pandas():
-    code = """
-import sys
-sys.modules["torch"] = sys.modules["pandas"] = None
-import gpubench.commands.cli, gpubench.commands.run, gpubench.supervise.process, gpubench.runfile.ledger
-gpubench.commands.cli.help_text()
-gpubench.commands.cli.parser("run").format_help()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_follower_waits_for_whole_lines(tmp_path):
     from gpubench.runfile.ledger import Follower, Ledger
 
@@ -430,17 +407,6 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     assert run["gpubench"]["preset"] == "smoke"
 
 
-def test_a_folder_of_benchmarks_is_measured_by_the_command_alone(tmp_path):
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks/test_sum.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
-    done = gpubench("run", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first = "measuring benchmarks (found in this project; --builtin measures the suite that comes with gpubench); start"
-    assert first in done.stderr.splitlines()[0]
-    run = json.loads((tmp_path / "out/run.json").read_text())
-    assert [benchmark["fullname"] for benchmark in run["benchmarks"]] == ["benchmarks/test_sum.py::test_sum"]
-
-
 def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     done = gpubench("run", "--list", "--builtin", "-k", "elementwise.add", cwd=project)
     assert done.returncode == 0, done.stderr
@@ -448,13 +414,6 @@ def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     assert "elementwise.add" in done.stdout
     done = gpubench("run", "checks", "--builtin", cwd=project)
     assert (done.returncode, "leave out checks" in done.stderr) == (2, True)
-
-
-def test_a_wrong_option_of_the_project_is_named(project):
-    (project / "pyproject.toml").write_text("[tool.gpubench]\npresets = 'full'\n")
-    done = gpubench("run", cwd=project)
-    assert done.returncode == 2
-    assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
 
 
 WITH_SETTINGS = """
