@@ -27,7 +27,7 @@ def command_line(option: Option) -> tuple[str, str]:
     return f"--{option.name}={some_value(option)}", f"{option.flag}={some_value(option)}"
 
 
-@pytest.mark.parametrize("command", [["run"], ["compare", "--interleave", "--base=a", "--new=b"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["run"], ["compare", "--interleave", "a", "b"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_is_taken_and_passed_on(command: list[str], option: Option) -> None:
     word, passed_on = command_line(option)

@@ -152,10 +152,10 @@ def run_file(path, simulated, marks=None):
 def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
     real, made = run_file(tmp_path / "real.json", False), run_file(tmp_path / "made.json", True)
     assert [device.simulated for device in read(made).machine.devices] == [False, True]
-    done = command("compare", "--base", real, "--new", made, cwd=tmp_path)
+    done = command("compare", real, made, cwd=tmp_path)
     assert done.returncode == 2
     assert "new was measured on a simulated device (demo): it can't be compared with hardware" in done.stderr
-    assert "simulated device" not in command("compare", "--base", made, "--new", made, cwd=tmp_path).stderr
+    assert "simulated device" not in command("compare", made, made, cwd=tmp_path).stderr
     assert isinstance(gpubench.load(made), Results)
 
 

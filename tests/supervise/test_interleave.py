@@ -196,7 +196,7 @@ def test_sleep(gpubench):
 """
 
 WORDS = (
-    "--base", "before", "--new", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings",
+    "before", "after", "--paths", "test_mine.py", "--device=cpu", "--threads=1", "--no-ceilings",
 )  # fmt: skip
 
 
@@ -243,13 +243,12 @@ def test_smoke_in_turn_tries_each_side_once_and_proves_nothing(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--base", "no-such", "--new", sys.executable], "base: no-such: neither a Python"),
-        (["--base", sys.executable, sys.executable, "--new", sys.executable], "one environment per side"),
-        (["--base", sys.executable, "--new", sys.executable, "--pairs", "2"], "--pairs must be 6 or more"),
-        (["--base", sys.executable, "--new", sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
-        (["--base", "/bin/false", "--new", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
+        (["no-such", sys.executable], "base: no-such: neither a Python"),
+        ([sys.executable, sys.executable, "--pairs", "2"], "--pairs must be 6 or more"),
+        ([sys.executable, sys.executable, "--paths", "gone.py"], "gone.py: no such file"),
+        (["/bin/false", sys.executable, "-k", "none"], "base: /bin/false can't measure"),
         (
-            ["--base", sys.executable, "--new", sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"],
+            [sys.executable, sys.executable, "--paths", "test_mine.py", "-k", "no_such_case"],
             "base: ",
         ),
     ],
