@@ -115,7 +115,7 @@ def load_ipython_extension(shell: Any) -> None:
         """Time an expression on the CPU and each GPU: %gpubench EXPRESSION.
 
         A line that begins with a quote or an option is read as in the shell: 'a @ b' --setup '…' --size n=256,1024, and
-        further options of ``gpubench time``. Of %%gpubench the cell is the expression, and the line has the options.
+        further options of ``gpubench time``. Of %%gpubench the cell is the expression, and any other line the setup.
         """
         try:
             return magic(line, cell, shell.user_ns)
@@ -130,9 +130,10 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     """What the magics do; ``names`` are the notebook's variables. None where the options were refused, in a line."""
     from .cli import parser
 
-    alone = cell is None and not line.startswith(("'", '"', "-"))
+    plain = not line.startswith(("'", '"', "-"))
+    expression = line if plain and cell is None else cell
     try:
-        words, expression = ([], line) if alone else (shlex.split(line), cell)
+        words = ([f"--setup={line}"] if cell else []) if plain else shlex.split(line)
         args = parser("time").parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None

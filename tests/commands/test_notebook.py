@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gpubench
+from gpubench.commands import notebook
 from gpubench.commands.notebook import magic
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings, session
@@ -235,6 +236,13 @@ def test_expressions_in_quotes_are_compared_as_in_the_shell():
     ]  # fmt: skip
     listed = gpubench.time(["a + 1", "a - 1"], setup="a = randn(9)", devices="cpu", preset="smoke")
     assert [row["workload"] for row in rows(listed)] == ["time.a + 1", "time.a - 1"]
+
+
+def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
+    monkeypatch.setattr(notebook, "_expressions", lambda texts, against, shared, *how: (texts, shared.setup))
+    assert magic("b = randn(9)", "-b\n", {}) == (["-b\n"], "b = randn(9)")
+    assert magic("", "-b\n", {}) == (["-b\n"], "")
+    assert magic("f('b')  - 'c'", None, {}) == (["f('b')  - 'c'"], "")
 
 
 def test_in_a_notebook_of_ipython():

@@ -83,8 +83,8 @@ def test_a_call_takes_no_less_than_its_kernels_and_its_sums():
 
 @pytest.fixture(scope="module")
 def results():
-    line = "--preset smoke --device cpu --device demo --size n=64,512,2048 a, b = randn(n, n), randn(n, n)"
-    return magic(line, "a @ b", {})
+    setup = "--setup 'a, b = randn(n, n), randn(n, n)'"
+    return magic(f"--preset smoke --device cpu --device demo --size n=64,512,2048 {setup}", "a @ b", {})
 
 
 def test_times_copies_and_peaks_are_those_of_the_model(results):
@@ -131,7 +131,8 @@ def test_every_picture_says_that_it_is_simulated(tmp_path):
 
 def test_a_network_and_autograd_are_simulated_operation_by_operation():
     setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
-    (row,) = magic(f"--preset smoke --no-ceilings --no-check --device demo {setup}", "net(x)", {}).df.to_dict("records")
+    line = f"--preset smoke --no-ceilings --no-check --device demo --setup '{setup}'"
+    (row,) = magic(line, "net(x)", {}).df.to_dict("records")
     assert row["status"] == "ok", row["reason"]
     assert row["time_s"] == pytest.approx(9 * DISPATCH_S, rel=0.3)
     assert row["check"].startswith("unchecked")
