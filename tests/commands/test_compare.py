@@ -18,7 +18,6 @@ from gpubench.compare import document, interleaved
 from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.compare.samples import CaseKey
 from gpubench.compare.verdict import INCONCLUSIVE, Verdict
-from gpubench.runfile.options import OPTIONS
 from gpubench.runfile.schema import Case
 from gpubench.statistics.inference import Interval
 
@@ -372,23 +371,6 @@ def test_bad_options(save, capsys, more, says) -> None:
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_measuring_in_turn_passes_every_option_of_measuring_on(monkeypatch, capsys, option) -> None:
-    """Without it one side's numbers would be of another seed, cache or variant than asked for."""
-    value = option.choices[-1] if option.choices else {int: "3", float: "5.0"}.get(option.type, "cpu")
-    given = "" if option.switch else f"={value}"
-    received = []
-
-    def compare_in_turn(args, terms, pytest_options):
-        received.extend(pytest_options)
-        return Comparison((), (), (), 0.05)
-
-    monkeypatch.setattr(interleaved, "compare_in_turn", compare_in_turn)
-    words = ["compare", "--interleave", "a", "b", f"--{option.name}{given}"]
-    assert main([*words, "--", "--durations=3"]) == EXIT_NOTHING
-    assert received == [f"{option.flag}{given}", "--durations=3"]
-
-
 def test_two_sides_are_named(save, capsys) -> None:
     base, slow = save("base.json", run_file()), save("slow.json", run_file(1.2))
     assert main(["compare", base, slow]) == 1
@@ -543,13 +525,6 @@ def test_a_pair_without_a_common_benchmark_is_the_last(save, monkeypatch, capsys
     shown = capsys.readouterr()
     assert json.loads(shown.out)["pairs"] == 1
     assert "base has 1 benchmark (a.b); new has 1 benchmark (c.d)" in shown.err
-
-
-def test_turns_of_somebody_else_stay(tmp_path: Path, capsys) -> None:
-    (tmp_path / "out/turns/000-base").mkdir(parents=True)
-    words = ["compare", "--interleave", sys.executable, sys.executable, "-o", str(tmp_path / "out")]
-    assert main([*words, "--paths", __file__]) == 2
-    assert "holds an earlier comparison" in capsys.readouterr().err
 
 
 def test_only_a_proven_slowdown_ends_with_one(save, tmp_path: Path, capsys) -> None:
