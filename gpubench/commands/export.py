@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RunFileError, UsageError
+from ..runfile.quantities import listed
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.write(content)
     left = [_name(row, study) for row in study.all_rows if not isinstance(row, Measured)]
     if left and args.to in _OF_JSON:
-        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-        print(f"gpubench export: not measured and left out: {', '.join(left[:5])}{more}", file=sys.stderr)
+        print(f"gpubench export: not measured and left out: {listed(left, 5)}", file=sys.stderr)
     return 0
 
 

@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 
 from ..errors import UsageError
 from .kinds import KINDS
+from .quantities import listed
 
 Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
@@ -84,5 +85,4 @@ def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> Usa
     words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return UsageError(f"no benchmark matches {expression!r}: choose from {', '.join(nearest[:most])}{more}")
+    return UsageError(f"no benchmark matches {expression!r}: choose from {listed(nearest, most)}")

@@ -298,7 +298,5 @@ def _best_cut(series: np.ndarray) -> tuple[float, int]:
     before = np.cumsum(_mean_ranks(series))[cuts - 1] - cuts * (cuts + 1) / 2  # pairs whose earlier value is the larger
     fewer = np.ceil(np.minimum(before, pairs - before))
     cut = int(cuts[np.argmax((pairs / 2 - fewer) / np.sqrt(pairs))])
-    if series.min() == series.max():
-        return 1.0, cut
     p = mannwhitneyu(series[:cut], series[cut:], method="exact" if count <= _EXACT else "asymptotic").pvalue
     return min(1.0, float(p) * len(cuts)), cut

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
+from ..runfile.quantities import listed
 from .process import suite
 
 _FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
@@ -101,10 +102,9 @@ def described(paths: Sequence[str], source: str) -> str:
     """What is measured, and why, for the first line of a run."""
     if list(paths) == [str(suite())]:
         return "the suite that comes with gpubench"
-    shown = [min(path, os.path.relpath(path), key=len) for path in paths[:_MOST_NAMED]]
-    more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
+    shown = listed((min(path, os.path.relpath(path), key=len) for path in paths), _MOST_NAMED)
     why = f" ({source}; --builtin measures the suite that comes with gpubench)" if source else ""
-    return f"{', '.join(shown)}{more}{why}"
+    return f"{shown}{why}"
 
 
 def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:

@@ -203,6 +203,8 @@ def test_what_can_t_be_merged_is_said_in_a_line(tmp_path, save, capsys) -> None:
     save("b.json", part(mark("a.b", 1.0)))
     assert main(["merge", name, "-o", str(tmp_path / "c")]) == 2
     assert f"expected two parts or more, and {name} is the only results file" in capsys.readouterr().err
+    assert main(["merge", str(tmp_path), "-o", name]) == 2
+    assert f"{name}: exists already" in capsys.readouterr().err
     assert main(["merge", name, str(tmp_path / "gone.json"), "-o", str(tmp_path / "c")]) == 2
     assert "gone.json: no such file" in capsys.readouterr().err
 

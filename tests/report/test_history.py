@@ -132,3 +132,9 @@ def test_no_change_is_seen_in_noise_or_in_equal_values(count: int) -> None:
     chance = random.Random(count)
     assert change_points([chance.random() for _ in range(count)], 0.001) == []
     assert change_points([1.0] * count, 0.001) == []
+
+
+def test_of_series_without_a_change_no_more_than_the_level_seem_to_have_one() -> None:
+    chance = random.Random(3)
+    seen = sum(bool(change_points([chance.random() for _ in range(24)], 0.05)) for _ in range(200))
+    assert seen <= 10
