@@ -100,9 +100,9 @@ def test_ranks_of_a_fleet_measure_benchmarks_that_exist() -> None:
 def test_commands_are_found_in_shell_and_workflows() -> None:
     page = (
         "```sh\ncd x && gpubench run -k a && gpubench env | head  # gpubench run\ngpubench report \\\n  r\n```\n"
-        "```yaml\n      - run: >\n          venv/bin/gpubench compare --base a\n          --new b\n      - c\n```\n"
+        "```yaml\n      - run: >\n          venv/bin/gpubench compare a\n          b\n      - c\n```\n"
     )
-    expected = [["run", "-k", "a"], ["env"], ["report", "r"], ["compare", "--base", "a", "--new", "b"]]
+    expected = [["run", "-k", "a"], ["env"], ["report", "r"], ["compare", "a", "b"]]
     assert shown(page) == expected
 
 

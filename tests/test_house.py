@@ -78,6 +78,7 @@ def test_commands_and_the_supervisor_load_what_they_draw_with_when_they_draw():
     [
         (["show"], ("torch", "pandas", "matplotlib", "scipy", "numpy")),
         (["export", "--to", "csv", "-o", "results.csv"], ("torch", "pandas", "matplotlib")),
+        (["estimate", "--gpu", "L4", "--format", "csv"], ("torch", "pandas", "matplotlib")),
         (["report", "--charts", "none", "-o", "out"], ("torch", "pandas", "matplotlib")),
     ],
 )

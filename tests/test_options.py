@@ -9,6 +9,8 @@ from dataclasses import fields
 import pytest
 
 from gpubench.commands import cli
+from gpubench.compare import interleaved
+from gpubench.compare.comparison import EXIT_NOTHING, Comparison
 from gpubench.measure.session import Settings
 from gpubench.runfile import options
 from gpubench.runfile.options import OPTIONS, Option
@@ -27,14 +29,27 @@ def command_line(option: Option) -> tuple[str, str]:
     return f"--{option.name}={some_value(option)}", f"{option.flag}={some_value(option)}"
 
 
-@pytest.mark.parametrize("command", [["run"], ["compare", "--interleave", "--base=a", "--new=b"]], ids=lambda c: c[0])
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-def test_every_option_is_taken_and_passed_on(command: list[str], option: Option) -> None:
+def test_every_option_is_taken_and_passed_on(option: Option) -> None:
     word, passed_on = command_line(option)
-    args = cli.parser(command[0]).parse_args([*command[1:], word])
+    args = cli.parser("run").parse_args([word])
     assert options.given(args) == [option]
     assert options.passed_on(args) == [passed_on]
-    assert options.passed_on(cli.parser(command[0]).parse_args(command[1:])) == []
+    assert options.passed_on(cli.parser("run").parse_args([])) == []
+
+
+def test_measuring_in_turn_passes_all_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one of them a side's numbers would be of another seed, cache or variant than asked for."""
+    received: list[str] = []
+
+    def compare_in_turn(args: object, terms: object, pytest_options: list[str]) -> Comparison:
+        received.extend(pytest_options)
+        return Comparison((), (), (), 0.05)
+
+    monkeypatch.setattr(interleaved, "compare_in_turn", compare_in_turn)
+    words, passed_on = zip(*map(command_line, OPTIONS), strict=True)
+    assert cli.main(["compare", "--interleave", "a", "b", *words, "--", "--durations=3"]) == EXIT_NOTHING
+    assert received == [*passed_on, "--durations=3"]
 
 
 def test_what_is_given_twice_is_passed_on_twice() -> None:

@@ -101,21 +101,9 @@ def strings(path: Path) -> list[str]:
     "text",
     ["10 cases", "the Ceiling", "at\n best", "with a canary.", "no run file", "To settle it", "it is ambiguous: 3"],
 )
-def test_words_of_our_own_are_found(text) -> None:
+def test_words_of_our_own_are_found_and_no_others(text) -> None:
     assert len(avoidable(text)) == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["lowercase, encased", "pass --no-ceilings", "x.ledger.jsonl", "settlement", "results"]
-)
-def test_other_words_and_names_are_left_alone(text) -> None:
-    assert avoidable(text) == []
-
-
-def test_strings_are_found_where_a_person_reads_them(tmp_path) -> None:
-    module = tmp_path / "module.py"
-    module.write_text('"""A case."""\nX = "ledger"\nprint(f"{X} of the {X} cases", "unmeasured", help="a canary")\n')
-    assert sorted(strings(module)) == [" of the {} cases", "a canary"]
+    assert avoidable(f"{text.replace(' ', '')}ly, pass --no-ceilings") == []
 
 
 @pytest.mark.parametrize(

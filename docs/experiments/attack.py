@@ -389,7 +389,7 @@ def damaged_file(number: int) -> Broken:
         path.write_bytes(drawn("file", number))
         sound.write_text(json.dumps(mutations.RUNS[0]))
         export = ["export", str(path), "-o", f"{name}/exported", f"--to={EXPORTS[number % len(EXPORTS)]}"]
-        compare = ["compare", "--base", str(sound), "--new", str(path), "--across-machines"]
+        compare = ["compare", str(sound), str(path), "--across-machines"]
         further = (["show", str(path)], export, compare)[number // len(EXPORTS) % 3]
         broken = _commands([["report", str(path), "-o", f"{name}/out", "--charts=none"]])
         broken += _commands([further], (0, 1, 2, 3) if further is compare else (0, 2))
@@ -465,8 +465,8 @@ def named(number: int) -> Broken:
                 ["report", str(folder), "-o", str(out / "again"), "--charts=none"],
                 ["show", str(path)],
                 *(["export", str(path), "-o", f"{folder}/exported.{to}", f"--to={to}"] for to in EXPORTS),
-                ["compare", "--base", str(path), "--new", str(path), "--format=markdown"],
-                ["compare", "--base", str(path), "--new", str(path)],
+                ["compare", str(path), str(path), "--format=markdown"],
+                ["compare", str(path), str(path)],
                 ["recover", str(path), "-o", str(folder / "made")],
                 ["run", "--resume", str(folder)],
             ],

@@ -99,9 +99,14 @@ def main() -> int:
             folder = Path(name) / "runs"
             folder.mkdir()
             write(folder, count)
-            half = [str(path) for path in sorted(folder.iterdir())]
+            sides = [folder / "base", folder / "new"]
+            runs = sorted(folder.iterdir())
+            for side, half in zip(sides, (runs[: count // 2], runs[count // 2 :]), strict=True):
+                side.mkdir()
+                for path in half:
+                    path.rename(side / path.name)
             commands = {
-                "compare, half a side": ["compare", "--base", *half[: count // 2], "--new", *half[count // 2 :]],
+                "compare, half a side": ["compare", *map(str, sides)],
                 "report --charts none": ["report", str(folder), "-o", f"{name}/out", "--charts=none"],
                 "report --format svg": ["report", str(folder), "-o", f"{name}/out", "--format", "svg"],
             }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..runfile.quantities import listed
 from ..runfile.reader import clean
 from .choice import add_expression, require_expression
 
@@ -61,9 +62,8 @@ def main(args: argparse.Namespace) -> int:
     study = Study(runs, labels=device_labels(runs, args.labels), expression=args.expression)
     figure, *others = figures_of(study, args.kind)
     if others:
-        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        titles = "; ".join(other.title for other in others[:6])
-        print(f"gpubench chart: drew {figure.title}; to draw another, add -k: {titles}{more}", file=sys.stderr)
+        titles = listed((other.title for other in others), 6, "; ")
+        print(f"gpubench chart: drew {figure.title}; to draw another, add -k: {titles}", file=sys.stderr)
     figure = dataclasses.replace(figure, width=args.width)
     if args.title:
         figure = dataclasses.replace(figure, title=args.title, subtitle=f"{figure.title}. {figure.subtitle}")

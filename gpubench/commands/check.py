@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunFileError, UsageError
+from ..runfile.quantities import listed
 from ..runfile.schema import KEY, Result, Run, Times
 
 PROCESSES = 3
@@ -332,17 +333,11 @@ def _identities(card: Card) -> Iterator[str]:
         "wrong results, though checked": wrong,
         "more memory than the machine has": [each.id for each in results if _too_large(card.run, each)],
     }
-    yield from (f"{what}: {_listed(names)}" for what, names in found.items() if names)
+    yield from (f"{what}: {listed(names, _MOST_SHOWN)}" for what, names in found.items() if names)
 
 
 def _too_large(run: Run, result: Result) -> bool:
     return result.device == "cpu" and (result.memory_bytes or 0) > (run.machine.cpu.memory_bytes or math.inf)
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
 
 
 def _statistics(card: Card) -> Iterator[str]:
@@ -350,7 +345,7 @@ def _statistics(card: Card) -> Iterator[str]:
     marks = zip(card.sound["benchmarks"], card.run.results, strict=False)
     wrong = [result.id for mark, result in marks if result.times and not _fits(mark["stats"], result.times)]
     if wrong:
-        yield f"rounds, least time, quartiles and medians don't fit together: {_listed(wrong)}"
+        yield f"rounds, least time, quartiles and medians don't fit together: {listed(wrong, _MOST_SHOWN)}"
 
 
 def _fits(stats: dict[str, Any], times: Times) -> bool:
@@ -408,7 +403,9 @@ def remarks(card: Card, others: Iterable[Card] = ()) -> list[str]:
     found = [f"no datasheet of the {label} is known: its rates are held against nothing" for label in labels.values()]
     for device in card.run.machine.devices:
         if words := _unknown(device.label):
-            found.append(f"the name of the {device.label} has words that no known device has: {_listed(words)}")
+            found.append(
+                f"the name of the {device.label} has words that no known device has: {listed(words, _MOST_SHOWN)}"
+            )
     reasons = {words for place, words in _texts(card.sound) if place.endswith(_REASONS) and _unknown(words)}
     found += [f"a reason in words that aren't gpubench's: {words[:80]!r}" for words in sorted(reasons)[:_MOST_SHOWN]]
     for other in others:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..errors import GpubenchError, UsageError
 from ..runfile import options
 from ..runfile.quantities import seconds_of
-from ..runfile.writer import require_notes
 from ..supervise.project import read_project
 from .choice import add_expression, chosen
 
@@ -26,19 +25,17 @@ _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what :func:`main` reads."""
     add = parser.add_argument
-    sides = "a results file, or a folder of them; with --interleave, a Python or the folder of a checkout"
-    add("sides", nargs="*", metavar="BASE NEW", help=f"before and after the change: each {sides}")
-    add("--base", nargs="+", default=[], metavar="RUN", help="instead of BASE, one or more: results before the change")
-    after = "instead of NEW: results after it; more runs give a clearer verdict"
-    add("--new", nargs="+", default=[], metavar="RUN", help=after)
+    side = "a results file, or a folder of them; with --interleave, a Python or the folder of a checkout"
+    add("base", metavar="BASE", help=f"before the change: {side}")
+    add("new", metavar="NEW", help="after it, like BASE; more runs in a folder give a clearer verdict")
     add_expression(parser)
     add("--threshold", type=threshold, metavar="T", help="smallest slowdown that matters (default: 5%%)")
     add("--floor", type=duration, metavar="TIME", help="a change smaller than that is none: 10us, 0.5 ms")
     metric = "what is judged: time (default), device (the device's own time), memory (peak memory)"
     add("--metric", choices=("time", "device", "memory"), default="time", help=metric)
     add("--format", choices=("table", "markdown", "json"), default="table", help="what to print (default: table)")
-    appended = f"append the Markdown to FILE too (default: ${_STEP_SUMMARY}, or the terminal where that isn't set)"
-    add("--github-summary", nargs="?", const=os.environ.get(_STEP_SUMMARY, ""), metavar="FILE", help=appended)
+    appended = f"append the Markdown to ${_STEP_SUMMARY} too; where that isn't set it is printed on standard error"
+    add("--github-summary", action="store_true", help=appended)
     add("--fail-missing", action="store_true", help="exit with 1 also if new lacks, or failed, a benchmark of base")
     undecided = "exit with 1 also if a benchmark is inconclusive: else a guard that proves nothing stays green"
     add("--fail-inconclusive", action="store_true", help=undecided)
@@ -114,33 +111,17 @@ def _measures(args: argparse.Namespace) -> bool:
 def main(args: argparse.Namespace) -> int:
     """Returns 0 without a proven slowdown, 1 with one, 3 for nothing to compare. Raises UsageError or RunFileError for
     input that can't be used."""
-    _name_sides(args)
     _fill(args)
     chosen(args)  # a wrong expression is refused before a file is read
-    _require_writable(args)
     try:
         comparison = replace(_compare(args), fail_missing=args.fail_missing, fail_inconclusive=args.fail_inconclusive)
     except GpubenchError as error:
         if args.github_summary:  # a red job says there why
-            from ..compare.document import append_step_summary
             from ..report.render import escape
 
-            append_step_summary(f"No verdict: {escape(str(error))}\n", Path(args.github_summary))
+            _summarise(f"No verdict: {escape(str(error))}\n")
         raise
     return _show(comparison, args)
-
-
-def _name_sides(args: argparse.Namespace) -> None:
-    """``compare A B`` is ``compare --base A --new B``. Raises UsageError for anything but two sides."""
-    if args.sides and (args.base or args.new):
-        raise UsageError("name both sides in one way: BASE NEW, or --base RUN … --new RUN …")
-    if len(args.sides) == 2:
-        args.base, args.new = ([side] for side in args.sides)
-    elif args.sides or not (args.base and args.new):
-        got = f", not {len(args.sides)}" if args.sides else ""
-        if args.github_summary and Path(args.github_summary).exists() and args.sides:
-            got += f" (--github-summary took {args.github_summary} for its FILE: put it last)"
-        raise UsageError(f"expected two sides{got}: gpubench compare BASE NEW, or --base RUN … --new RUN …")
 
 
 def _compare(args: argparse.Namespace) -> Comparison:
@@ -163,15 +144,9 @@ def _compare(args: argparse.Namespace) -> Comparison:
     if args.pytest or args.paths or args.builtin or args.fail_fast or options.given(args):
         needed = "options of measuring, --paths, --fail-fast and what follows -- are for --interleave and --confirm"
         raise UsageError(needed)
-    base, new = (read_side(name, getattr(args, name), metric=args.metric) for name in ("base", "new"))
+    base, new = (read_side(name, [getattr(args, name)], metric=args.metric) for name in ("base", "new"))
     comparison = compare_sides(base, new, terms, args.across_machines)
     return comparison if args.expression is None else narrowed(comparison, args.expression)
-
-
-def _require_writable(args: argparse.Namespace) -> None:
-    """Before anything is measured: what is asked for beside the verdict can be written."""
-    if args.github_summary:
-        require_notes(args.github_summary)
 
 
 def _show(comparison: Comparison, args: argparse.Namespace) -> int:
@@ -185,7 +160,14 @@ def _show(comparison: Comparison, args: argparse.Namespace) -> int:
         print(f"gpubench compare: {comparison.line}", file=sys.stderr)
     sys.stdout.flush()
     if args.github_summary:
-        document.append_step_summary(document.comparison_markdown(comparison), Path(args.github_summary))
-    elif args.github_summary is not None:
-        print(document.comparison_markdown(comparison), file=sys.stderr)
+        _summarise(document.comparison_markdown(comparison))
     return comparison.exit_code
+
+
+def _summarise(content: str) -> None:
+    from ..compare.document import append_step_summary
+
+    if path := os.environ.get(_STEP_SUMMARY):
+        append_step_summary(content, Path(path))
+    else:
+        print(content, file=sys.stderr)

@@ -8,7 +8,6 @@ import importlib
 import json
 import os
 import sys
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,22 +143,18 @@ def _cudnn(number: int) -> str:
 
 def _render(document: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.table import Column, Table
     from rich.text import Text
 
     console, before = Console(highlight=False), ""
-    left, indent = (9, 19) if console.width >= 60 else (0, 2)  # a narrow terminal has no room for headings
-    wrapper = textwrap.TextWrapper(max(20, console.width), subsequent_indent=" " * indent, break_on_hyphens=False)
-
-    def show(*parts: tuple[str, str]) -> None:
-        written = [(writable(part, console.encoding), style) for part, style in parts]
-        console.print(Text.assemble(*written), soft_wrap=True)
-
+    narrow = console.width < 60  # no room for headings
+    table = Table.grid(*[Column(min_width=8), Column(min_width=9), Column()][narrow:], padding=(0, 1))
     for heading, name, value in (row for row in _rows(document) if row[-1]):
-        title = f"{'' if heading == before else heading:<{left}}"[:left]
-        prefix = title + (f"{name:<9} " if left else f"{name or heading} ")
-        wrapper.initial_indent = " " * len(prefix)
-        body, quiet = "\n".join(wrapper.wrap(value))[len(prefix) :], "dim" if name.startswith("no ") else ""
-        show((title, "bold"), (prefix[left:], quiet or "cyan"), (body, quiet))
+        quiet = "dim" if name.startswith("no ") else ""
+        styled = (("" if heading == before else heading, "bold"), (name, quiet or "cyan"), (value, quiet))
+        cells = [Text(writable(part, console.encoding), style) for part, style in styled]
+        table.add_row(*([cells[1] or cells[0], cells[2]] if narrow else cells))
         before = heading
+    console.print(table)
     for warning in document["warnings"]:
-        show(("\n".join(textwrap.wrap(f"Warning: {warning}", console.width)), "bold yellow"))
+        console.print(Text(writable(f"Warning: {warning}", console.encoding), "bold yellow"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
+from ..runfile.ledger import inner
 from ..runfile.schema import KEY, Ceilings, Run
 
 
@@ -76,7 +77,7 @@ def joined(parts: Sequence[Part]) -> dict[str, Any]:
     peaks: dict[str, Ceilings] = {}
     for name, ceilings in (each for part in parts for each in part.run.ceilings.items()):
         peaks[name] = peaks[name].raised(ceilings) if name in peaks else ceilings
-    asked = [_at(part.data, KEY, "asked") for part in parts if not part.run.plain]
+    asked = [inner(part.data, KEY, "asked") for part in parts if not part.run.plain]
     data[KEY] |= {"ceilings": to_builtins(peaks), "asked": {"parts": asked}}
     widest = max(parts, key=lambda part: (not part.run.plain, len(_devices(part))))
     devices = {each["name"]: each for part in (widest, *parts) for each in _devices(part)}
@@ -85,15 +86,8 @@ def joined(parts: Sequence[Part]) -> dict[str, Any]:
     return data
 
 
-def _at(value: Any, *keys: str) -> Any:
-    """What stands there, if anything: what the schema doesn't name may be of any kind."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def _devices(part: Part) -> list[dict[str, Any]]:
-    return _at(part.data, "machine_info", KEY, "devices") or []
+    return inner(part.data, "machine_info", KEY, "devices") or []
 
 
 def _require_one_run(parts: Sequence[Part]) -> None:
@@ -109,11 +103,11 @@ def _require_one_run(parts: Sequence[Part]) -> None:
 def _facts(part: Part) -> dict[str, str]:
     """What the parts of a run share, as far as this one knows it."""
     run, info = part.run, part.data.get("machine_info")
-    version = f"{_at(info, 'python_implementation')} {_at(info, 'python_version')}"
+    version = f"{inner(info, 'python_implementation')} {inner(info, 'python_version')}"
     facts: dict[str, Any] = {
-        "CPU": _at(info, "cpu", "brand_raw"),
-        "Python": _at(info, KEY, "python") or version,
-        "commit": _at(part.data, "commit_info", "id"),
+        "CPU": inner(info, "cpu", "brand_raw"),
+        "Python": inner(info, KEY, "python") or version,
+        "commit": inner(part.data, "commit_info", "id"),
         "threads": run.machine.threads,
         "PyTorch": run.machine.torch,
         "gpubench": run.version,

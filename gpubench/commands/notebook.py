@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import inspect
 import io
@@ -113,11 +112,10 @@ def load_ipython_extension(shell: Any) -> None:
     """Add the magics ``%gpubench`` and ``%%gpubench``: called by ``%load_ext gpubench``."""
 
     def gpubench(line: str, cell: str | None = None) -> Results | None:
-        """Time an expression on the CPU and each GPU: %gpubench [options] EXPRESSION.
+        """Time an expression on the CPU and each GPU: %gpubench EXPRESSION.
 
-        Of %%gpubench the cell is the expression, and what follows the options its setup. The options are those of
-        ``gpubench time``: --size n=256,1024 --device --dtype --variant --against --import --no-check. In quotes the
-        expression may stand in front of them, and there may be several, as in the shell.
+        A line that begins with a quote or an option is read as in the shell: 'a @ b' --setup '…' --size n=256,1024, and
+        further options of ``gpubench time``. Of %%gpubench the cell is the expression, and any other line the setup.
         """
         try:
             return magic(line, cell, shell.user_ns)
@@ -132,16 +130,11 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
     """What the magics do; ``names`` are the notebook's variables. None where the options were refused, in a line."""
     from .cli import parser
 
-    command = parser("time")
+    plain = not line.startswith(("'", '"', "-"))
+    expression = line if plain and cell is None else cell
     try:
-        words, rest = split_options(line, command)
-        if cell is not None:
-            words += ["--", cell]
-        elif _as_in_the_shell(rest):
-            words, rest = shlex.split(line), ""
-        else:
-            words, rest = [*words, "--", rest], ""
-        args = command.parse_args(words)
+        words = ([f"--setup={line}"] if cell else []) if plain else shlex.split(line)
+        args = parser("time").parse_args([*words, *(["--", expression] if expression else [])])
     except ValueError as error:
         raise UsageError(f"{line}: {error}") from None
     except SystemExit:  # it has said why
@@ -150,36 +143,8 @@ def magic(line: str, cell: str | None, names: Mapping[str, Any]) -> Results | No
         raise UsageError("-o, --chart and --processes are for the command; the result has .df, .chart() and .speedup")
     wanted = BenchmarkFile(sizes=parse_sizes(args.sizes or ()), dtypes=args.dtype or (), variants=args.variant or ())
     names = {**names, **{name: value for module in args.imports for name, value in brought(module).items()}}
-    setup = "\n".join(filter(None, (args.setup, rest)))
-    shared = Snippet("", setup, names=names, check=args.check, asked=bool(args.dtype))
+    shared = Snippet("", args.setup or "", names=names, check=args.check, asked=bool(args.dtype))
     return _expressions(args.expressions, args.against, shared, wanted, options.passed_on(args), args.device or ())
-
-
-def split_options(line: str, command: argparse.ArgumentParser) -> tuple[list[str], str]:
-    """The options that a line begins with, in the words of a shell, and the rest as it stands. Raises ValueError for a
-    quote that isn't closed."""
-    stream = io.StringIO(line)
-    lexer = shlex.shlex(stream, posix=True, punctuation_chars=False)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    words: list[str] = []
-    while line[stream.tell() :].lstrip().startswith("-") and (name := _option(line[stream.tell() :], command)):
-        words.append(lexer.get_token() or "")
-        if name.nargs != 0 and "=" not in words[-1]:
-            words += filter(None, [lexer.get_token()])
-    return words, line[stream.tell() :].strip()
-
-
-def _option(text: str, command: argparse.ArgumentParser) -> argparse.Action | None:
-    """The option that a text begins with; an unknown one is left to the command line's own complaint."""
-    word = text.split()[0].partition("=")[0]
-    known = command._option_string_actions.get(word)
-    return known or (argparse.Action([word], "", nargs=0) if word.startswith("--") else None)
-
-
-def _as_in_the_shell(text: str) -> bool:
-    """Whether it is expressions in quotes, then perhaps options: not ``'a' + b``."""
-    words = itertools.takewhile(lambda word: not word.startswith("--"), shlex.split(text, posix=False))
-    return all(word[0] == word[-1] and word[0] in "'\"" for word in words)
 
 
 def _expressions(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..report.render import Table, escape, markdown as markdown_table, terminal
-from ..runfile.quantities import counted, shorten, text, writable
+from ..runfile.quantities import counted, listed, shorten, text, writable
 from ..statistics.intervals import Interval
 from .comparison import ORDER, Comparison, change_text
 from .limits import ABOVE, PERHAPS
@@ -97,9 +97,8 @@ def lead_lines(comparison: Comparison) -> list[str]:
     for word in (SLOWER, FASTER):
         changed = [each for each in _sorted(comparison) if each.verdict == word]
         if changed:
-            named = [f"{shorten(labels[each.key], 72)} {change_text(each.ratio.value)}" for each in changed[:_NAMED]]
-            more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-            lines.append(f"{word.capitalize()}: {', '.join(named)}{more}")
+            named = (f"{shorten(labels[each.key], 72)} {change_text(each.ratio.value)}" for each in changed)
+            lines.append(f"{word.capitalize()}: {listed(named, _NAMED)}")
     lines += _limit_lines(comparison, labels)
     for cause, group in _inconclusive(comparison).items():
         reasons = {each.reason for each in group}
@@ -113,13 +112,12 @@ def _limit_lines(comparison: Comparison, labels: Mapping[CaseKey, str]) -> list[
     for word, says in ((ABOVE, "Above the limit"), (PERHAPS, "Perhaps above the limit")):
         group = [each for each in comparison.limits if each.verdict == word]
         group.sort(key=lambda each: each.limit_s / each.time.value)
-        named = [
+        named = (
             f"{shorten(labels.get(each.key, str(each.key)), 72)} {text(each.time.value, 's')}"
             f" ({text(each.time.low, 's')} … {text(each.time.high, 's')}), limit {text(each.limit_s, 's')}"
-            for each in group[:_NAMED]
-        ]
-        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
-        lines += [f"{says}: {'; '.join(named)}{more}"] if group else []
+            for each in group
+        )
+        lines += [f"{says}: {listed(named, _NAMED, '; ')}"] if group else []
     return lines
 
 

@@ -99,18 +99,16 @@ def compare_in_turn(
     """Measure both environments until the verdicts are conclusive or the budget is spent. With ``args.confirm`` the
     stored runs of ``args.base`` and ``args.new`` are the screening. Raises UsageError for what can't be measured or
     written."""
-    if not args.confirm and (len(args.base) > 1 or len(args.new) > 1):
-        raise UsageError("--interleave takes one environment per side: a Python, or the folder of a checkout")
     if args.pairs < LEAST_FRESH or not args.budget > 0:
         raise UsageError(f"--pairs must be {LEAST_FRESH} or more and --budget above 0: fewer can't prove anything")
-    names = args.confirm or (args.base[0], args.new[0])
+    names = args.confirm or (args.base, args.new)
     before, after = (
         find_environment(side, name, args.paths, args.builtin)
         for side, name in zip(("base", "new"), names, strict=True)
     )
     stored = []
     if args.confirm:
-        stored = [read_side(side, getattr(args, side), SCREEN, terms.metric) for side in ("base", "new")]
+        stored = [read_side(side, [getattr(args, side)], SCREEN, terms.metric) for side in ("base", "new")]
     folder = _empty_folder(args.output)
     turns = Interleave(folder, before, after, pytest_options, TURN_DEADLINE_S, _say, now)
     base, new = (described(side.paths, side.source) for side in (before, after))

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ..errors import UsageError
 from ..runfile import folder
+from ..runfile.flags import CONTENDED
 from ..runfile.host import cpu_differences
 from ..runfile.reader import read, workload_of
 from ..runfile.schema import Process, Result, Run
@@ -23,8 +24,6 @@ METRICS = {"time": "", "device": "device_s", "memory": "memory_bytes"}
 """What may be judged, and the field of a result that holds it; the time has rounds instead."""
 SCREEN, CONFIRM = "screen", "confirm"
 """The stages of ``compare --interleave``: all benchmarks, then fresh runs of what that made suspect."""
-CONTENDED = "contended"
-"""The flag of a case during whose rounds other programs used the cores."""
 MOSTLY = 0.5
 """Other programs used the cores of a process if that share of its cases is flagged for it."""
 _MODES = {"tf32": "TF32", "float32_matmul": "float32 matmul precision"} | {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import UsageError
+from .quantities import listed
 from .reader import Foreign, clean
 from .schema import Run
 from .writer import Lock
@@ -103,10 +104,9 @@ def not_there(path: Path) -> UsageError:
     while not os.path.isdir(folder) and folder != folder.parent:
         folder = folder.parent
     known = sorted(each for each in (*folder.glob("*.json"), *folder.glob(f"*/{RUN_FILE}")) if _is_shown(each))
-    names = ", ".join(clean(str(each)) for each in known[:_MOST_NAMED]) or "no results file"
-    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    names = listed((clean(str(each)) for each in known), _MOST_NAMED) or "no results file"
     where = "this folder" if folder == Path() else clean(str(folder))
-    return UsageError(f"{clean(str(path))}: no such file or folder; in {where}: {names}{more}")
+    return UsageError(f"{clean(str(path))}: no such file or folder; in {where}: {names}")
 
 
 def _is_shown(path: Path) -> bool:

@@ -142,6 +142,13 @@ def read_ledger(path: str | os.PathLike[str]) -> list[Event]:
     return events
 
 
+def inner(value: Any, *keys: str) -> Any:
+    """What these keys lead to, if anything: what the schema doesn't name may be of any kind."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def missing(events: Iterable[Event], process: int) -> list[str] | None:
     """Full names of the cases that this process has still to end; ``None`` before they are known.
 

@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 
 from ..errors import UsageError
 from .kinds import KINDS
+from .quantities import listed
 
 Matcher = Callable[[str], bool]
 _EXPRESSIONS = "time."
@@ -42,12 +43,40 @@ def shown_name(workload: str) -> str:
 
 
 def matcher(expression: str) -> Callable[[Iterable[str]], bool]:
-    """A function that says whether one of a benchmark's names matches. Raises :class:`UsageError`."""
-    parser = _Parser(expression)
-    test = parser.alternatives()
-    if parser.tokens:
-        parser.refuse()
-    return lambda names: test("\n".join(f"<{name}>" if name in _HEADINGS else name for name in names).lower())
+    """A function that says whether one of a benchmark's names matches. Raises :class:`UsageError`.
+
+    Python reads the expression, with a name in the place of each word and ``and`` between words side by side.
+    """
+    typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", expression))
+    tests: dict[str, Matcher] = {}
+    terms = [""]
+    for token in (token.rstrip(",") or token for token in _TOKEN.findall(typed)):
+        if token not in ("and", "or", ")") and terms[-1] not in ("", *_OPERATORS[:4]):
+            terms.append("and")
+        if token in _OPERATORS:
+            terms.append(token)
+        else:
+            tests[f"word_{len(tests)}"] = _test_of(token.lower())
+            terms.append(f"word_{len(tests) - 1}")
+    try:
+        code = compile(" ".join(terms).replace("( )", "(and)").strip(), "-k", "eval")  # else an empty tuple
+    except (SyntaxError, RecursionError, MemoryError):
+        raise UsageError(f"-k {expression!r}: expected a word beside each and, or, not and bracket") from None
+
+    def matches(names: Iterable[str]) -> bool:
+        shown = "\n".join(f"<{name}>" if name in _HEADINGS else name for name in names).lower()
+        return bool(eval(code, {"__builtins__": {}}, {name: test(shown) for name, test in tests.items()}))
+
+    return matches
+
+
+def _test_of(word: str) -> Matcher:
+    """Whether the names, one a line, have the word."""
+    if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
+        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?![\w.])")
+        return lambda names: bool(pattern.search(names))
+    of_kind = re.compile(rf"<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$", re.MULTILINE)
+    return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
 
 
 def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> UsageError:
@@ -56,53 +85,4 @@ def nothing_matches(expression: str, names: Iterable[str], most: int = 6) -> Usa
     words = [word.lower() for word in _TOKEN.findall(expression) if word not in _OPERATORS]
     likeness = {name: max(SequenceMatcher(None, word, name.lower()).ratio() for word in words) for name in known}
     nearest = sorted(known, key=lambda name: -likeness[name] if likeness[name] >= 0.5 else 0)
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return UsageError(f"no benchmark matches {expression!r}: choose from {', '.join(nearest[:most])}{more}")
-
-
-class _Parser:
-    def __init__(self, expression: str) -> None:
-        self.expression = expression
-        typed = _POWER.sub(lambda power: str(10 ** int(power[1].translate(_DIGITS))), _EQUALS.sub("=", expression))
-        self.tokens = [token.rstrip(",") or token for token in _TOKEN.findall(typed)]
-
-    def refuse(self) -> None:
-        expected = "a word, 'not' or '('" if not self.tokens or self.tokens[0] != ")" else "no ')'"
-        where = f"before {self.tokens[0]!r}" if self.tokens else "at its end"
-        raise UsageError(f"-k {self.expression!r}: expected {expected} {where}")
-
-    def take(self, token: str) -> bool:
-        if self.tokens[:1] == [token]:
-            del self.tokens[0]
-            return True
-        return False
-
-    def alternatives(self) -> Matcher:
-        tests = [self.conjunction()]
-        while self.take("or"):
-            tests.append(self.conjunction())
-        return lambda names: any(test(names) for test in tests)
-
-    def conjunction(self) -> Matcher:
-        tests = [self.term()]
-        while self.take("and") or self.tokens[:1] not in ([], ["or"], [")"]):
-            tests.append(self.term())
-        return lambda names: all(test(names) for test in tests)
-
-    def term(self) -> Matcher:
-        if self.take("not"):
-            negated = self.term()
-            return lambda names: not negated(names)
-        if self.take("("):
-            inner = self.alternatives()
-            if not self.take(")"):
-                raise UsageError(f"-k {self.expression!r}: expected ')' at its end")
-            return inner
-        if not self.tokens or self.tokens[0] in _OPERATORS:
-            self.refuse()
-        word = self.tokens.pop(0).lower()
-        if "=" in word:  # a parameter and its whole value: n=64 isn't n=640
-            pattern = re.compile(rf"(?<!\w){re.escape(word)}(?![\w.])")
-            return lambda names: bool(pattern.search(names))
-        of_kind = re.compile(rf"<(?:.*\W)?{re.escape(word)}(?:\W.*)?>$", re.MULTILINE)
-        return lambda names: word in _KINDS.sub("", names) or bool(of_kind.search(names))
+    return UsageError(f"no benchmark matches {expression!r}: choose from {listed(nearest, most)}")

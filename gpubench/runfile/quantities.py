@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
@@ -72,6 +73,13 @@ def ratio_text(value: float) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def listed(names: Iterable[str], most: int, joint: str = ", ") -> str:
+    """``a, b, c and 2 more``: so many of the names, and how many others there are."""
+    shown = list(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return joint.join(shown[:most]) + more
 
 
 def shorten(name: str, longest: int = 40) -> str:

@@ -144,14 +144,6 @@ def require_new(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{clean(str(path))}: exists already, and isn't a picture of gpubench: choose another name")
 
 
-def require_notes(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError unless text can be appended to the file: a results file or a journal couldn't be read again."""
-    path = Path(path)
-    begun = path.open("rb").read(1) if path.is_file() else b""
-    if path.is_dir() or not os.access(path.parent, os.W_OK) or begun == b"{":
-        raise UsageError(f"{clean(str(path))}: can't be written there")
-
-
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
     """A temporary folder. Those that killed processes left go first; that of a living one is locked."""

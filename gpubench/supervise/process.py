@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..runfile.ledger import Event, Follower
+from ..runfile.quantities import listed
 
 POLL_S = 0.05
 PATIENCE_S = 2.0
@@ -290,10 +291,9 @@ def uncollected(lines: list[str]) -> str:
     files = [line.removeprefix("ERROR ").split(" - ")[0] for line in lines if line.startswith("ERROR ")]
     errors = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
     places = [text.rpartition(", ")[2] for text in errors if text.startswith('File "') and ", line " in text]
-    name = ", ".join(files[-3:]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
     where = f", {places[-1]}" if places else ""
     why = (errors or lines[-1:] or ["pytest does not say why"])[-1]
-    return f"{name or 'the files'} can't be collected: {why}{where}"
+    return f"{listed(reversed(files), 3) or 'the files'} can't be collected: {why}{where}"
 
 
 def _signal(child: subprocess.Popen[bytes], *, kill: bool) -> None:

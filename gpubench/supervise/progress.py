@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import GpubenchError
-from ..runfile.ledger import Event
+from ..runfile.ledger import Event, inner
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.reader import clean
@@ -263,13 +263,13 @@ class Progress:
 
     def _collect(self, session: Event) -> None:
         for fullname in session["cases"] if not self._benchmarks else ():
-            benchmark = str(_inner(session, "identities", fullname, "id") or fullname)
+            benchmark = str(inner(session, "identities", fullname, "id") or fullname)
             self._benchmarks[fullname] = benchmark
             self._waiting[benchmark].add(fullname)
 
     def _opening(self, session: Event) -> str:
         """Devices, how many benchmarks, how long, and that it may be stopped."""
-        machine: dict[str, Any] = _inner(session, "machine_info", KEY) or {}
+        machine: dict[str, Any] = inner(session, "machine_info", KEY) or {}
         devices = [
             f"{_short_name(device.get('name', '?'))} ({device.get('label') or 'unknown'}"
             + (f", {counted(machine.get('threads') or 1, 'thread')})" if device.get("name") == "cpu" else ")")
@@ -331,27 +331,20 @@ def _short_name(device: str) -> str:
     return "CPU" if device == "cpu" else device
 
 
-def _inner(value: Any, *keys: str) -> Any:
-    """What these keys lead to; ``None`` where there is no such thing."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def _column(end: Event) -> str:
     """The device of a result, or the library that isn't torch."""
-    device, library = _short_name(str(_inner(_record(end), "device") or "")), str(end.get("library") or "")
+    device, library = _short_name(str(inner(_record(end), "device") or "")), str(end.get("library") or "")
     if not library:
         return device
     return library if device == "CPU" else f"{device} {library}"
 
 
 def _record(end: Event) -> Any:
-    return _inner(end, "benchmark", "extra_info", KEY) or _inner(end, "case")
+    return inner(end, "benchmark", "extra_info", KEY) or inner(end, "case")
 
 
 def _median_s(end: Event) -> float | None:
-    return (_inner(end, "benchmark", "stats", "median") or None) if end["status"] == OK else None
+    return (inner(end, "benchmark", "stats", "median") or None) if end["status"] == OK else None
 
 
 def _cell(name: str, end: Event) -> str:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import ast
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
+from ..runfile.quantities import listed
 from .process import suite
 
-FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
+_FIXTURES = frozenset({"gpubench", "benchmark", "benchmark_weave"})
 """A test that asks for one of them is a benchmark."""
 _TEST_FILES = ("test_*.py", "*_test.py")
 _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
 """Both are pytest's own choice."""
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
-"""Where projects usually keep theirs, often outside of what pytest's settings name."""
+"""Where projects usually keep theirs."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of them is the uppermost of its project."""
 _MOST_NAMED = 3
@@ -46,9 +47,8 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
     can't be read and for a wrong value of ``paths``. Without ``search`` no test is opened, which in a large project
     takes seconds: for those who need its options alone.
 
-    ``[tool.gpubench]`` comes first. Where it names no paths, pytest's ``testpaths`` and :data:`BENCHMARK_FOLDERS` are
-    searched for tests that use a fixture of :data:`FIXTURES`, and at last the folder itself; a project whose tests
-    reach it in another way has to name its paths.
+    ``[tool.gpubench]`` comes first. Where it names no paths, benchmarks are looked for in :data:`BENCHMARK_FOLDERS`,
+    then among pytest's ``testpaths``, and at last in the folder itself; the first place that has any counts.
     """
     folder = folder.resolve()
     places = (folder, *folder.parents) if upward else (folder,)
@@ -67,67 +67,44 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
 def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     """Benchmarks that nobody names, and how they were found."""
     root, file, settings = _pytest_settings(places[0])
-    if root is None or root not in places:
-        root, settings = places[0], {}
+    if root is None or file is None or root not in places:
+        root, file, settings = places[0], None, {}
     patterns = _words(settings.get("python_files")) or _TEST_FILES
-    paths = list(_benchmark_files(root, settings, patterns))
-    sources = [f"testpaths in {file.name}"] if paths and file else []
-    modules = [*paths]
-    for folder in _benchmark_folders(places, patterns):
-        tests = _tests(folder, patterns)
-        if any(path.is_relative_to(folder) for path in paths):
-            continue
-        if _of_one_name(modules, tests):  # which pytest refuses to import side by side
-            sources.append(f"not {folder.name}, where files have the same names")
-        else:
-            paths.append(folder)
-            modules += tests
-            sources.append("found in this project")
-    if not sources:
-        named = (path for path in sorted(places[0].glob("*.py")) if any(fnmatch(path.name, each) for each in patterns))
-        paths = [path for path in named if _measures(path)]
-        sources = ["found in this folder"] if paths else []
-    return tuple(map(str, paths)), "; ".join(dict.fromkeys(sources))
+    top = next((place for place in places if any((place / name).exists() for name in _ROOT)), places[0])
+    for folder in (place / name for place in places if place.is_relative_to(top) for name in BENCHMARK_FOLDERS):
+        if folder != suite() and _has_benchmarks(folder, patterns, top):
+            return (str(folder),), "found in this project"
+    starts = [start for word in _words(settings.get("testpaths")) for start in sorted(root.glob(word))]
+    paths = dict.fromkeys(path for start in starts for path in _tests(start, patterns) if _measures(path))
+    if file and paths:
+        return tuple(map(str, paths)), f"testpaths in {file.name}"
+    here = [path for path in sorted(places[0].glob("*.py")) if _is_called(path, patterns) and _measures(path)]
+    return tuple(map(str, here)), "found in this folder" if here else ""
 
 
-def _of_one_name(paths: Iterable[Path], others: Iterable[Path]) -> bool:
-    """Whether a module on one side is called like one on the other, and neither is in a package."""
-    alone = [{path.name for path in side if not (path.parent / "__init__.py").exists()} for side in (paths, others)]
-    return bool(alone[0] & alone[1])
-
-
-def _benchmark_folders(places: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
-    """Those of the nearest folder that has any, up to the uppermost of the project."""
-    above = next((number for number, place in enumerate(places) if any((place / name).exists() for name in _ROOT)), 0)
-    for place in places[: above + 1]:
-        folders = [place / name for name in BENCHMARK_FOLDERS if place / name != suite()]
-        if found := [folder for folder in folders if _has_benchmarks(folder, patterns, places[above])]:
-            return found
-    return []
-
-
-def _has_benchmarks(folder: Path, patterns: Sequence[str], uppermost: Path) -> bool:
-    """Whether a test there asks for the fixture, or a conftest.py does for the tests there."""
-    if not folder.is_dir():
-        return False
-    tests, conftests = _tests(folder, patterns), _tests(folder, ["conftest.py"])
-    conftests += [above / "conftest.py" for above in folder.parents if above.is_relative_to(uppermost)]
-    return bool(tests) and (any(map(_measures, tests)) or any(map(_measures, conftests)))
+def _has_benchmarks(folder: Path, patterns: Sequence[str], top: Path) -> bool:
+    """Whether a test there asks for a fixture, or a conftest.py does for the tests there."""
+    tests, above = _tests(folder, patterns), [place for place in folder.parents if place.is_relative_to(top)]
+    conftests = [*_tests(folder, ["conftest.py"]), *(place / "conftest.py" for place in above)]
+    return folder.is_dir() and bool(tests) and any(map(_measures, [*tests, *conftests]))
 
 
 def _tests(start: Path, patterns: Sequence[str]) -> list[Path]:
     """Files of that name in a folder, or the file itself."""
-    return [path for path in _files(start) if any(fnmatch(path.name, pattern) for pattern in patterns)]
+    return [path for path in _files(start) if _is_called(path, patterns)]
+
+
+def _is_called(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(path.name, pattern) for pattern in patterns)
 
 
 def described(paths: Sequence[str], source: str) -> str:
     """What is measured, and why, for the first line of a run."""
     if list(paths) == [str(suite())]:
         return "the suite that comes with gpubench"
-    shown = [min(path, os.path.relpath(path), key=len) for path in paths[:_MOST_NAMED]]
-    more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
+    shown = listed((min(path, os.path.relpath(path), key=len) for path in paths), _MOST_NAMED)
     why = f" ({source}; --builtin measures the suite that comes with gpubench)" if source else ""
-    return f"{', '.join(shown)}{more}{why}"
+    return f"{shown}{why}"
 
 
 def root_option(paths: Sequence[str], folder: Path, given: Sequence[str] = ()) -> list[str]:
@@ -196,17 +173,6 @@ def _toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: can't be read: {error}") from None
 
 
-def _benchmark_files(place: Path, settings: Mapping[str, Any], patterns: Sequence[str]) -> Iterator[Path]:
-    """Files of tests that use pytest-benchmark's fixture or ours."""
-    seen: set[Path] = set()
-    for word in _words(settings.get("testpaths")):
-        for start in sorted(place.glob(word)) if any(sign in word for sign in "*?[") else [place / word]:
-            for path in _tests(start, patterns):
-                if path not in seen and _measures(path):
-                    seen.add(path)
-                    yield path
-
-
 def _files(start: Path) -> Iterator[Path]:
     if start.is_file():
         yield start
@@ -216,7 +182,7 @@ def _files(start: Path) -> Iterator[Path]:
 
 
 def _passed_over(folder: Path) -> bool:
-    return any(fnmatch(folder.name, pattern) for pattern in _PASSED_OVER) or (folder / "pyvenv.cfg").exists()
+    return _is_called(folder, _PASSED_OVER) or (folder / "pyvenv.cfg").exists()
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -224,12 +190,11 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _measures(path: Path) -> bool:
+    """Whether a function there has such a fixture among its parameters."""
     try:
         content = path.read_bytes()
-        if not any(name.encode() in content for name in FIXTURES):
-            return False
-        nodes = list(ast.walk(ast.parse(content)))
+        nodes = ast.walk(ast.parse(content)) if any(name.encode() in content for name in _FIXTURES) else ()
+        functions = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
     except (OSError, SyntaxError, ValueError):  # pytest will say so
         return False
-    asked = [node.args for node in nodes if isinstance(node, ast.FunctionDef)]
-    return any(name.arg in FIXTURES for names in asked for name in (*names.posonlyargs, *names.args, *names.kwonlyargs))
+    return any(arg.arg in _FIXTURES for each in functions for arg in (*each.posonlyargs, *each.args, *each.kwonlyargs))

@@ -26,7 +26,7 @@ def odd(tmp_path):
 @pytest.mark.parametrize(
     "words",
     ["show GONE", "recover GONE", "report GONE -o out", "run --resume FOLDER", "run GONE", "show RUN --ODD", "ODD",
-     "compare --base RUN --new RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --charts none"],
+     "compare RUN RUN", "chart RUN --kind time -o FOLDER/a.svg", "report RUN -o FOLDER/out --charts none"],
 )  # fmt: skip
 def test_a_name_acts_on_no_terminal(odd, words, capsys):
     places = {"GONE": f"{odd}.gone", "FOLDER": str(odd.parent), "RUN": str(odd), "ODD": NAME}
@@ -45,7 +45,7 @@ def test_a_loop_of_links_is_no_output(tmp_path, odd, capsys):
     loop.symlink_to(loop)
     assert main(["export", str(odd), "--to=csv", "-o", str(loop / "a.csv")]) == 2
     assert main(["export", str(loop), "--to=csv"]) == 2
-    assert main(["compare", "--base", str(odd), "--new", str(loop)]) == 2
+    assert main(["compare", str(odd), str(loop)]) == 2
     assert capsys.readouterr().err.count("\n") == 3
 
 

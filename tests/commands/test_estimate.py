@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import shlex
-import subprocess
-import sys
 
 import pytest
 import records
@@ -303,16 +301,6 @@ def test_what_another_machine_measured_is_not_hatched(tmp_path):
     by_status = {mark.modelled for entry in figure.chart.entries for mark in entry.marks}
     assert by_status == {False}
     assert "Modelled" not in figure.title
-
-
-def test_it_needs_neither_torch_nor_pandas(run):
-    code = (
-        "import sys; from gpubench.commands.cli import main; "
-        f"main(['estimate', {run!r}, '--gpu', 'L4', '--format', 'csv']); "
-        "print([name for name in ('torch', 'pandas', 'numpy') if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
 
 
 def test_every_benchmark_has_an_estimate_or_a_reason_that_fits_it(tmp_path, capsys):

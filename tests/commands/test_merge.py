@@ -207,8 +207,6 @@ def test_what_can_t_be_merged_is_said_in_a_line(tmp_path, save, capsys) -> None:
     assert f"{name}: exists already" in capsys.readouterr().err
     assert main(["merge", name, str(tmp_path / "gone.json"), "-o", str(tmp_path / "c")]) == 2
     assert "gone.json: no such file" in capsys.readouterr().err
-    assert main(["merge", str(tmp_path), "-o", str(Path(name) / "c.json")]) == 2
-    assert "no such folder" in capsys.readouterr().err
 
 
 def test_a_merged_file_needs_as_many_more_runs_as_one_measured_at_once(merge, save, tmp_path, capsys) -> None:

@@ -1,5 +1,6 @@
 """Timing from Python and notebooks: what people try, what comes back, and that the process is as it was."""
 
+import shlex
 import subprocess
 import sys
 import types
@@ -9,8 +10,8 @@ import pytest
 import torch
 
 import gpubench
-from gpubench.commands.cli import parser
-from gpubench.commands.notebook import magic, split_options
+from gpubench.commands import notebook
+from gpubench.commands.notebook import magic
 from gpubench.errors import UsageError
 from gpubench.measure import ceilings, session
 from gpubench.measure.expression import LIVE
@@ -18,9 +19,9 @@ from gpubench.measure.expression import LIVE
 QUICK = "--preset smoke --no-ceilings --device cpu"
 
 
-def measured(line, cell=None, **names):
+def measured(*expressions, options="", **names):
     """The results of a magic that measures as little as can be."""
-    return magic(f"{QUICK} {line}", cell, names)
+    return magic(f"{QUICK} {options} {shlex.join(expressions)}", None, names)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ PEOPLE_TRY = {
 @pytest.mark.parametrize("what", PEOPLE_TRY)
 def test_what_people_try_gives_a_result_or_says_what_to_do(what):
     setup, text, expected = PEOPLE_TRY[what]
-    results = measured(setup, text)
+    results = magic(f"{QUICK} --setup {shlex.quote(setup)}", text, {})
     (row,) = rows(results)
     assert expected in (row["status"], row["reason"]) or expected in row["reason"], row["reason"]
     assert "\n" not in (row["reason"] or "")
@@ -72,12 +73,12 @@ def test_what_people_try_gives_a_result_or_says_what_to_do(what):
 
 
 def test_a_compiled_function_is_timed():
-    (row,) = rows(measured("", "f(a)", f=torch.compile(lambda x: x * 2 + 1), a=torch.ones(9)))
+    (row,) = rows(measured("f(a)", f=torch.compile(lambda x: x * 2 + 1), a=torch.ones(9)))
     assert (row["status"], row["check"]) == ("ok", "passed")
 
 
 def test_random_results_are_timed_when_they_are_not_checked():
-    (row,) = rows(measured("--no-check torch.rand_like(a)", a=torch.ones(9)))
+    (row,) = rows(measured("torch.rand_like(a)", options="--no-check", a=torch.ones(9)))
     assert (row["status"], row["check"]) == ("ok", "unchecked: the case asks for no check")
 
 
@@ -89,7 +90,7 @@ def test_what_can_not_be_repeated_is_unchecked_with_the_reason():
 
 
 def test_a_call_without_a_result_is_unchecked():
-    (row,) = rows(measured("--setup 'a = randn(9).requires_grad_()' (a * a).sum().backward()"))
+    (row,) = rows(measured("(a * a).sum().backward()", options="--setup 'a = randn(9).requires_grad_()'"))
     assert (row["status"], row["check"]) == ("ok", "unchecked: the call returns no tensor and no number to compare")
 
 
@@ -161,7 +162,7 @@ def test_the_process_is_as_before():
     torch.manual_seed(1)
     torch.set_num_threads(1)
     try:
-        measured("--dtype bfloat16 a = torch.randn(9)", "a + 1")
+        measured("a + 1", options="--dtype bfloat16 --setup 'a = torch.randn(9)'")
         assert torch.get_num_threads() == 1
         assert torch.rand(1) == expected
     finally:
@@ -177,7 +178,9 @@ def test_another_module_called_test_time_is_left_alone(monkeypatch):
 
 
 def test_numpy_gets_the_same_values():
-    results = measured("--against 'np.matmul(a, b)' --size n=8 a @ b", a=torch.ones(3, 3), b=torch.ones(3, 3))
+    results = measured(
+        "a @ b", options="--against 'np.matmul(a, b)' --size n=8", a=torch.ones(3, 3), b=torch.ones(3, 3)
+    )
     assert [row["implementation"] for row in rows(results)] == ["torch", "numpy"]
     assert results.speedup == pytest.approx(rows(results)[1]["time_s"] / rows(results)[0]["time_s"])
     (row,) = rows(measured("x @ x", x=np.ones((3, 3))))
@@ -199,8 +202,8 @@ def test_the_magics(capsys):
     gpubench.load_ipython_extension(shell)
     kind, function = shell.magics["gpubench"]
     assert kind == "line_cell"
-    assert rows(function(f"{QUICK} a + 1"))[0]["workload"] == "time.a + 1"
-    results = function(f"{QUICK} --size n=2,4 b = randn(n)", "b * 2\n")
+    assert rows(function(f"{QUICK} 'a + 1'"))[0]["workload"] == "time.a + 1"
+    results = function(f"{QUICK} --size n=2,4 --setup 'b = randn(n)'", "b * 2\n")
     assert [row["n"] for row in rows(results)] == [2, 4]
     assert "n=4" in results._repr_html_()
     for line, message in (
@@ -211,19 +214,14 @@ def test_the_magics(capsys):
         ("'a + 1' --sice n=1", "gpubench time: unrecognized arguments: --sice n=1: did you mean --size?"),
         ("'a + 1' --setup 'x", "No closing quotation"),
         ("'a + 1' 'a + 2' --against 'a'", "gpubench: --against takes one expression"),
-        ("--device nope a + 1", "gpubench: unknown device 'nope'"),
+        ("--device nope a+1", "gpubench: unknown device 'nope'"),
         ("pd.Series(a)", "gpubench: unknown name 'pd': import it: import pandas as pd"),
-        ("--against a+1 --device demo a + 1", "gpubench: --against is measured on the CPU: add --device cpu"),
+        ("--against a+1 --device demo a+1", "gpubench: --against is measured on the CPU: add --device cpu"),
     ):
         assert function(line) is None
         assert message in capsys.readouterr().err
     assert function("--help") is None
     assert "--against EXPRESSION" in capsys.readouterr().out
-
-
-def test_two_expressions_with_brackets_are_two_results():
-    results = measured("'x[0].sum()' 'x[:, 0].sum()'", x=torch.ones(9, 9))
-    assert [row["workload"] for row in rows(results)] == ["time.x[0].sum()", "time.x[:, 0].sum()"]
 
 
 def test_against_of_data_that_numpy_lacks_is_refused():
@@ -232,31 +230,25 @@ def test_against_of_data_that_numpy_lacks_is_refused():
 
 
 def test_expressions_in_quotes_are_compared_as_in_the_shell():
-    results = measured("'a + 1' 'a.add(1)' --setup 'a = randn(n)' --size n=2,4")
+    results = magic(f"'a + 1' 'a.add(1)' --setup 'a = randn(n)' --size n=2,4 {QUICK}", None, {})
     assert [(row["workload"], row["n"]) for row in rows(results)] == [
         ("time.a + 1", 2), ("time.a + 1", 4), ("time.a.add(1)", 2), ("time.a.add(1)", 4),
     ]  # fmt: skip
-    (row,) = rows(measured("'a' + str(b)", b=3))
-    assert row["workload"] == "time.'a' + str(b)"
     listed = gpubench.time(["a + 1", "a - 1"], setup="a = randn(9)", devices="cpu", preset="smoke")
     assert [row["workload"] for row in rows(listed)] == ["time.a + 1", "time.a - 1"]
 
 
-def test_options_end_where_the_expression_begins():
-    command = parser("time")
-    for line, words, rest in (
-        ("--size n=1,2 --no-check a - b --c", ["--size", "n=1,2", "--no-check"], "a - b --c"),
-        ("--setup='a = \"x\"' a['k']", ['--setup=a = "x"'], "a['k']"),
-        ("-a", [], "-a"),
-        ("f('it\\'s  so')", [], "f('it\\'s  so')"),
-    ):
-        assert split_options(line, command) == (words, rest)
+def test_beside_a_cell_a_line_without_options_is_its_setup(monkeypatch):
+    monkeypatch.setattr(notebook, "_expressions", lambda texts, against, shared, *how: (texts, shared.setup))
+    assert magic("b = randn(9)", "-b\n", {}) == (["-b\n"], "b = randn(9)")
+    assert magic("", "-b\n", {}) == (["-b\n"], "")
+    assert magic("f('b')  - 'c'", None, {}) == (["f('b')  - 'c'"], "")
 
 
 def test_in_a_notebook_of_ipython():
     ipython = pytest.importorskip("IPython.testing.globalipapp").get_ipython()
     ipython.run_line_magic("load_ext", "gpubench")
-    assert ipython.run_line_magic("gpubench", f"{QUICK} torch.ones(3)") is not None
+    assert ipython.run_line_magic("gpubench", f"{QUICK} 'torch.ones(3)'") is not None
 
 
 def test_load_needs_no_torch(tmp_path):
@@ -278,7 +270,7 @@ def test_a_module_of_ones_own_is_seen():
     module.twice = lambda x: x * 2
     sys.modules["mine_of_test"] = module
     try:
-        (row,) = rows(measured("--import mine_of_test twice(a)", a=torch.ones(3)))
+        (row,) = rows(measured("twice(a)", options="--import mine_of_test", a=torch.ones(3)))
     finally:
         del sys.modules["mine_of_test"]
     assert row["status"] == "ok"

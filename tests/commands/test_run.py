@@ -158,15 +158,6 @@ def test_other(gpubench):
     assert (folder / "out/results.csv").read_text().count(",ok,") == 3
 
 
-def test_plain_benchmarks_are_measured_beside_ours(folder):
-    (folder / "test_mine.py").write_text(CASES + "\ndef test_plain(benchmark):\n    benchmark(len, [])\n")
-    done = gpubench("run", "test_mine.py", *SMOKE, "--processes=2", "-k", "plain or 16", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    names = [b["fullname"] for b in json.loads((folder / "out/run.json").read_text())["benchmarks"]]
-    assert names == ["test_mine.py::test_neg[cpu-float32-16]", "test_mine.py::test_plain"]
-    assert (folder / "out/results.csv").read_text().count(",ok,") == 2
-
-
 def test_full_names_hold_no_folders_wherever_it_is_started(folder, tmp_path):
     target = tmp_path / "elsewhere"
     target.mkdir()
@@ -225,13 +216,6 @@ def test_all_skipped_for_a_reason_is_no_failure(folder):
     assert (folder / "out/results.csv").read_text().count(",skipped,,not today") == 2
 
 
-def test_a_device_that_is_named_and_absent_ends_the_run(folder):
-    done = gpubench("run", "test_mine.py", "--device=cpu", "--device=xpu", "--charts=none", cwd=folder)
-    assert done.returncode == 2
-    assert "xpu:0 is not available: " in done.stderr.splitlines()[-1]
-    assert not (folder / "out/run.json").exists()
-
-
 def test_a_file_that_gave_no_number_is_still_the_code_that_was_measured(folder):
     """The second process is given the cases that are left, and none of that file."""
     (folder / "test_none.py").write_text("import pytest\ndef test_none(gpubench):\n    pytest.skip('not here')\n")
@@ -275,6 +259,7 @@ def test_a_file_that_cant_be_imported_is_named(folder):
         (["nowhere.py"], "nowhere.py: no such file or folder"),
         (["test_mine.py", "--device=gpu"], "unknown device 'gpu': choose from auto, all, cpu, cuda"),
         (["test_mine.py", "--require-device=xpu"], "xpu:0 is not available: "),
+        (["test_mine.py", "--device=cpu", "--device=xpu"], "xpu:0 is not available: "),
         (["test_mine.py", "-k", "nothing"], "no benchmark matches 'nothing': choose from mine.neg"),
         (["test_mine.py", "--preset=huge"], "unknown preset 'huge': choose from smoke, glance, quick, full"),
         (["test_mine.py", "--dtype=fp8"], "unknown dtype 'fp8': choose from float32"),
@@ -294,18 +279,6 @@ def test_bad_input_is_refused_in_a_line(folder, arguments, says):
     *first, line = done.stderr.splitlines()
     assert first in ([], [FIRST])
     assert says in line
-
-
-def test_an_output_folder_that_cant_be_written_is_refused_before_measuring(folder):
-    if os.geteuid() == 0:
-        target = "/proc/out"
-    else:
-        (folder / "locked").mkdir(mode=0o500)
-        target = "locked"
-    done = gpubench("run", "test_mine.py", "-o", target, cwd=folder)
-    assert done.returncode == 2
-    assert "can't write there" in done.stderr
-    assert "cases" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -365,17 +338,6 @@ def test_the_suite_is_found_in_a_checkout_and_in_an_installed_package(monkeypatc
     assert os.devnull in command
 
 
-def test_supervising_and_help_import_neither_torch_nor_pandas():
-    code = """
-import sys
-sys.modules["torch"] = sys.modules["pandas"] = None
-import gpubench.commands.cli, gpubench.commands.run, gpubench.supervise.process, gpubench.runfile.ledger
-gpubench.commands.cli.help_text()
-gpubench.commands.cli.parser("run").format_help()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_follower_waits_for_whole_lines(tmp_path):
     from gpubench.runfile.ledger import Follower, Ledger
 
@@ -430,17 +392,6 @@ def test_measures_the_project_s_own_benchmarks_with_its_options(project):
     assert run["gpubench"]["preset"] == "smoke"
 
 
-def test_a_folder_of_benchmarks_is_measured_by_the_command_alone(tmp_path):
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks/test_sum.py").write_text("def test_sum(benchmark): benchmark(sum, [1])\n")
-    done = gpubench("run", *SMOKE, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first = "measuring benchmarks (found in this project; --builtin measures the suite that comes with gpubench); start"
-    assert first in done.stderr.splitlines()[0]
-    run = json.loads((tmp_path / "out/run.json").read_text())
-    assert [benchmark["fullname"] for benchmark in run["benchmarks"]] == ["benchmarks/test_sum.py::test_sum"]
-
-
 def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     done = gpubench("run", "--list", "--builtin", "-k", "elementwise.add", cwd=project)
     assert done.returncode == 0, done.stderr
@@ -448,13 +399,6 @@ def test_the_built_in_suite_is_measured_on_request_in_a_project_too(project):
     assert "elementwise.add" in done.stdout
     done = gpubench("run", "checks", "--builtin", cwd=project)
     assert (done.returncode, "leave out checks" in done.stderr) == (2, True)
-
-
-def test_a_wrong_option_of_the_project_is_named(project):
-    (project / "pyproject.toml").write_text("[tool.gpubench]\npresets = 'full'\n")
-    done = gpubench("run", cwd=project)
-    assert done.returncode == 2
-    assert "pyproject.toml: [tool.gpubench]: unknown key 'presets': did you mean preset?" in done.stderr
 
 
 WITH_SETTINGS = """

@@ -82,13 +82,6 @@ def test_what_a_sign_means_stands_below(save, capsys):
         assert f"{sign} " in note
 
 
-@pytest.mark.parametrize("words", [["nowhere.json"], ["-k", "a and"]])
-def test_bad_input_is_a_line(run, capsys, words):
-    assert main(["show", *([run] if words[0] == "-k" else []), *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("gpubench show: ")
-
-
 def test_a_report_folder_shows_the_runs_it_was_made_of(run, tmp_path, show, capsys):
     out = tmp_path / "deep" / "both"
     assert main(["report", run, "-o", str(out), "--charts", "none"]) == 0

@@ -1,12 +1,10 @@
 """``gpubench time``: what it understands, what it refuses in a line, and what it measures."""
 
-import argparse
 import json
 import os
 import runpy
 import shlex
 import sys
-import tempfile
 
 import psutil
 import pytest
@@ -260,15 +258,6 @@ def test_what_was_measured_is_printed_although_the_file_can_not_be_written(tmp_p
     assert "sub/r.json: can't be written" in done.stderr
 
 
-def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / "gpubench-time-left"
-    left.mkdir()
-    os.utime(left, (0, 0))
-    assert gpubench("time", "1 + 1", *SMOKE, cwd=tmp_path).returncode == 0
-    assert list(tmp_path.glob("gpubench-time-*")) == []
-
-
 def test_own_modules_and_numpy(tmp_path):
     (tmp_path / "mine.py").write_text("def twice(x): return x + x\n")
     words = ["twice(a)", "--import=mine", "--setup=a = randn(9)", "--against=a + a", "-o=r.json"]
@@ -306,9 +295,3 @@ def test_what_can_not_be_done_ends_with_2_and_a_line(tmp_path, words, message):
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (tmp_path / "other.txt").read_text() == "mine"
-
-
-def test_the_command_line_is_declared():
-    args = parser("time").parse_args(["a", "--size=n=1", "--size=m=2"])
-    assert isinstance(args, argparse.Namespace)
-    assert args.sizes == ["n=1", "m=2"]

@@ -243,9 +243,11 @@ def test_stored_runs_are_a_screening_too(compare, tmp_path: Path, factor: float)
     """In the stored runs w.w3 was slower, by chance or because it is."""
     stored = Machine(0.02, slower={"w.w3": 1.25})
     stored.folder = tmp_path / "stored"
-    files = {side: [str(stored.run(side, number, NAMES, None)) for number in range(3)] for side in ("base", "new")}
+    for side in ("base", "new"):
+        for number in range(3):
+            stored.run(side, number, NAMES, None)
     machine = Machine(0.004, slower={"w.w3": factor})
-    sides = ["--base", *files["base"], "--new", *files["new"], "--confirm", sys.executable, sys.executable]
+    sides = [*(str(stored.folder / side) for side in ("base", "new")), "--confirm", sys.executable, sys.executable]
     code, document, _ = compare(machine, sides=sides)
     assert (code, words(document)["w.w3"]) == ((0, "same") if factor == 1.0 else (1, "slower"))
     assert all(stage == "confirm" and "w.w3" in names for stage, names in machine.measured)

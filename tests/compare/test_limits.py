@@ -88,12 +88,16 @@ def test_device_time_and_memory_are_judged_in_place_of_time(save, capsys, metric
         ]
         data = records.run_file(marks)
         data["gpubench"]["started"] = f"2026-01-31T12:{number:02d}:00+00:00"
-        return save(f"{name}{number}.json", data)
+        path = Path(save(f"{name}{number}.json", data))
+        folder = path.parent / f"{name}{time_s}"
+        folder.mkdir(exist_ok=True)
+        path.rename(folder / path.name)
+        return str(folder)
 
     for time_s, value, named in ((1.5e-3, 1e-3, 0), (1e-3, 2e-3, 1)):
-        base = [run("base", 1e-3, 1e-3, number) for number in (0, 2, 4)]
-        new = [run("new", time_s, value, number) for number in (1, 3, 5)]
-        assert main(["compare", "--base", *base, "--new", *new, f"--metric={metric}", "--format=json"]) == named
+        (base,) = {run("base", 1e-3, 1e-3, number) for number in (0, 2, 4)}
+        (new,) = {run("new", time_s, value, number) for number in (1, 3, 5)}
+        assert main(["compare", base, new, f"--metric={metric}", "--format=json"]) == named
         document = json.loads(capsys.readouterr().out)
         slower = [case["id"] for case in document["cases"] if case["verdict"] == "slower"]
         assert slower == (["w.w3[float32-n=8]"] if named else [])

@@ -24,7 +24,7 @@ from gpubench.runfile.schema import DeviceFacts, Machine
 )
 def test_other_machines_are_refused_by_what_differs(save, capsys, path, to, says) -> None:
     data = change(run_file(), "precision", to={"tf32": False, "float32_matmul": "highest"})
-    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
+    files = [save("base.json", data), save("new.json", change(data, *path, to=to))]
     assert main(["compare", *files]) == 2
     shown = capsys.readouterr()
     assert says in shown.err
@@ -55,7 +55,7 @@ def test_a_variable_that_slows_a_library_is_named(save, capsys) -> None:
 )
 def test_what_does_not_matter_does_not_warn(save, capsys, path, to, notes) -> None:
     data = run_file()
-    files = ["--base", save("base.json", data), "--new", save("new.json", change(data, *path, to=to))]
+    files = [save("base.json", data), save("new.json", change(data, *path, to=to))]
     assert main(["compare", *files, "--format=json"]) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == notes
 

@@ -83,8 +83,8 @@ def test_a_call_takes_no_less_than_its_kernels_and_its_sums():
 
 @pytest.fixture(scope="module")
 def results():
-    line = "--preset smoke --device cpu --device demo --size n=64,512,2048 a, b = randn(n, n), randn(n, n)"
-    return magic(line, "a @ b", {})
+    setup = "--setup 'a, b = randn(n, n), randn(n, n)'"
+    return magic(f"--preset smoke --device cpu --device demo --size n=64,512,2048 {setup}", "a @ b", {})
 
 
 def test_times_copies_and_peaks_are_those_of_the_model(results):
@@ -131,7 +131,8 @@ def test_every_picture_says_that_it_is_simulated(tmp_path):
 
 def test_a_network_and_autograd_are_simulated_operation_by_operation():
     setup = "net, x = module(lambda: nn.Sequential(*[nn.Linear(64, 64)] * 9)), randn(8, 64)"
-    (row,) = magic(f"--preset smoke --no-ceilings --no-check --device demo {setup}", "net(x)", {}).df.to_dict("records")
+    line = f"--preset smoke --no-ceilings --no-check --device demo --setup '{setup}'"
+    (row,) = magic(line, "net(x)", {}).df.to_dict("records")
     assert row["status"] == "ok", row["reason"]
     assert row["time_s"] == pytest.approx(9 * DISPATCH_S, rel=0.3)
     assert row["check"].startswith("unchecked")
@@ -152,10 +153,10 @@ def run_file(path, simulated, marks=None):
 def test_compare_refuses_to_mix_it_with_hardware(tmp_path):
     real, made = run_file(tmp_path / "real.json", False), run_file(tmp_path / "made.json", True)
     assert [device.simulated for device in read(made).machine.devices] == [False, True]
-    done = command("compare", "--base", real, "--new", made, cwd=tmp_path)
+    done = command("compare", real, made, cwd=tmp_path)
     assert done.returncode == 2
     assert "new was measured on a simulated device (demo): it can't be compared with hardware" in done.stderr
-    assert "simulated device" not in command("compare", "--base", made, "--new", made, cwd=tmp_path).stderr
+    assert "simulated device" not in command("compare", made, made, cwd=tmp_path).stderr
     assert isinstance(gpubench.load(made), Results)
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 import reading
 import records
-from scipy.stats import mannwhitneyu
 
 from gpubench.commands.cli import main
 from gpubench.report import history
 from gpubench.report.study import Study
 from gpubench.runfile.reader import read
 from gpubench.runfile.schema import Case
-from gpubench.statistics import inference
 from gpubench.statistics.inference import change_points
 
 RUNS = 30
@@ -129,20 +127,14 @@ def test_a_clear_step_of_two_weeks_is_found_among_ten_benchmarks() -> None:
     assert change_points(values, 0.01 / 10) == [14]
 
 
-@pytest.mark.parametrize(("first", "second"), [(3, 3), (5, 9), (12, 12), (10, 30), (24, 26)])
-def test_the_rank_sum_s_chance_is_exact_and_its_approximation_cautious(first: int, second: int, monkeypatch) -> None:
-    chance = random.Random(first)
-    values = [chance.random() for _ in range(first + second)]
-    low, high = values[:first], [value + 0.3 for value in values[first:]]
-    above = sum(a > b for a in low for b in high)
-    exact = mannwhitneyu(low, high, alternative="less", method="exact").pvalue
-    assert inference._rank_sum_chance(first, second, above) == pytest.approx(exact, rel=1e-9)
-    monkeypatch.setattr(inference, "_EXACT", 0)
-    assert exact / 1.3 < inference._rank_sum_chance(first, second, above) < 3 * exact
-
-
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 40, 400])
 def test_no_change_is_seen_in_noise_or_in_equal_values(count: int) -> None:
     chance = random.Random(count)
     assert change_points([chance.random() for _ in range(count)], 0.001) == []
     assert change_points([1.0] * count, 0.001) == []
+
+
+def test_of_series_without_a_change_no_more_than_the_level_seem_to_have_one() -> None:
+    chance = random.Random(3)
+    seen = sum(bool(change_points([chance.random() for _ in range(24)], 0.05)) for _ in range(200))
+    assert seen <= 10

@@ -158,16 +158,3 @@ def test_an_output_file_is_new_or_a_picture_of_ours(tmp_path):
     for taken in (*("theirs.svg", "run.json", "link.csv", "no/a.csv", ""), "/dev/null"):
         with pytest.raises(UsageError):
             writer.require_new(tmp_path / taken)
-
-
-def test_notes_are_appended_to_anything_but_a_results_file_or_a_journal(tmp_path):
-    (tmp_path / "summary.md").write_text("# Summary")
-    for name in ("summary.md", "new.md"):
-        writer.require_notes(tmp_path / name)
-    for name in ("run.json", "run.ledger.jsonl"):
-        (tmp_path / name).write_text('{"event": "run"}')
-        (tmp_path / "link.md").unlink(missing_ok=True)
-        (tmp_path / "link.md").symlink_to(name)
-        for path in (name, "link.md"):
-            with pytest.raises(UsageError):
-                writer.require_notes(tmp_path / path)

@@ -107,12 +107,6 @@ def test_the_devices_come_first_and_how_to_go_on(clock, capsys):
     )
 
 
-def test_one_is_no_plural(clock, capsys):
-    shown = Progress()
-    shown.note(session(0) | {"cases": ["a"], "estimated_s": 1.0})
-    assert "1 benchmark, about" in capsys.readouterr().err
-
-
 def case(device):
     return {"id": "a.b[float32-n=8]", "device": device}
 

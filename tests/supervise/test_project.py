@@ -77,10 +77,7 @@ def test_declared_paths_come_before_tests(place):
     assert names(place, project) == ["bench"]
     assert project.source == "[tool.gpubench] in pyproject.toml"
     assert project.options == {"preset": "full"}
-
-
-def test_a_table_without_paths_leaves_them_to_the_tests(place):
-    (place / "pyproject.toml").write_text('[tool.gpubench]\n[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
+    (place / "pyproject.toml").write_text(table.replace('paths = ["bench"]', ""))
     assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
 
 
@@ -122,17 +119,11 @@ def test_a_folder_of_other_programs_is_none_of_benchmarks(kept_apart, content):
     assert read_project(kept_apart) == Project()
 
 
-def test_benchmarks_whose_conftest_asks_for_the_fixture_are_found(kept_apart):
+@pytest.mark.parametrize("conftest", ["benchmarks/conftest.py", "conftest.py"])
+def test_benchmarks_whose_conftest_asks_for_the_fixture_are_found(kept_apart, conftest):
     (kept_apart / "benchmarks/nn/speed_test.py").write_text("def test_speed(timed): timed(sum, [1])\n")
     assert read_project(kept_apart).paths == ()
-    fixture = "import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n"
-    (kept_apart / "benchmarks/conftest.py").write_text(fixture)
-    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
-
-
-def test_a_conftest_of_the_project_may_ask_for_the_fixture(kept_apart):
-    (kept_apart / "benchmarks/nn/speed_test.py").write_text("def test_speed(timed): timed(sum, [1])\n")
-    (kept_apart / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n")
+    (kept_apart / conftest).write_text("import pytest\n@pytest.fixture\ndef timed(benchmark): return benchmark\n")
     assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
 
 
@@ -154,33 +145,11 @@ def test_a_file_called_benchmarks_is_no_folder(place):
     assert read_project(place) == Project()
 
 
-def test_modules_of_one_name_that_pytest_cannot_import_together_are_left_to_a_run_of_their_own(kept_apart):
+def test_a_folder_of_benchmarks_comes_before_those_among_the_tests(kept_apart):
     (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    (kept_apart / "benchmarks/test_speed.py").write_text(BENCHMARK)
-    project = read_project(kept_apart)
-    assert names(kept_apart, project) == ["tests/unit/test_speed.py"]
-    assert project.source == "testpaths in pytest.ini; not benchmarks, where files have the same names"
-    (kept_apart / "benchmarks/__init__.py").touch()
-    assert names(kept_apart, read_project(kept_apart)) == ["tests/unit/test_speed.py", "benchmarks"]
-
-
-def test_both_folders_are_taken(kept_apart):
-    (kept_apart / "tests/benchmarks").mkdir()
-    (kept_apart / "tests/benchmarks/test_more.py").write_text(BENCHMARK)
-    for folder in ("benchmarks", "tests/benchmarks"):
-        (kept_apart / folder / "conftest.py").touch()
-    assert names(kept_apart, read_project(kept_apart)) == ["benchmarks", "tests/benchmarks"]
-    (kept_apart / "benchmarks/test_more.py").write_text(BENCHMARK)
     assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
-
-
-def test_a_folder_of_benchmarks_comes_with_those_among_the_tests(kept_apart):
-    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    project = read_project(kept_apart)
-    assert names(kept_apart, project) == ["tests/unit/test_speed.py", "benchmarks"]
-    assert project.source == "testpaths in pytest.ini; found in this project"
-    (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests benchmarks\n")
-    assert names(kept_apart, read_project(kept_apart)) == ["tests/unit/test_speed.py", "benchmarks/nn/speed_test.py"]
+    (kept_apart / "benchmarks").rename(kept_apart / "tests/benchmarks")
+    assert names(kept_apart, read_project(kept_apart)) == ["tests/benchmarks"]
     (kept_apart / "pyproject.toml").write_text('[tool.gpubench]\npaths = ["tests"]\n')
     assert names(kept_apart, read_project(kept_apart)) == ["tests"]
 

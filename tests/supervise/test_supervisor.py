@@ -304,18 +304,6 @@ def test_resume_refuses_what_no_longer_belongs_together(tmp_path):
     assert "no run to resume" in run(tmp_path, "--resume", "nowhere").stderr
 
 
-def test_a_new_run_does_not_throw_an_unfinished_one_away(tmp_path, stub):
-    (tmp_path / "test_good.py").write_text(GOOD)
-    (tmp_path / "out").mkdir()
-    ledger = Ledger(tmp_path / "out/run.ledger.jsonl")
-    ledger.append("session", process=0, cases=[], fingerprint={}, machine_info={}, gpubench={})
-    ledger.append("end", process=0, fullname="a", status="error", reason="x")
-    done = run(tmp_path, "test_good.py", "--preset=smoke", "--processes=1")
-    assert done.returncode == 0
-    assert "an earlier run was here" in done.stderr
-    assert (tmp_path / "out/run.1.ledger.jsonl").exists()
-
-
 def test_a_new_run_does_not_throw_a_finished_one_away(tmp_path, stub):
     (tmp_path / "test_good.py").write_text(GOOD)
     out = tmp_path / "out"
@@ -399,19 +387,13 @@ def test_what_a_journal_need_not_hold_may_be_missing(tmp_path, whole, key):
     assert run(tmp_path, "--resume", "out").returncode == 0
 
 
-def test_what_is_missing_is_passed_on_without_a_file_that_a_kill_would_leave(tmp_path, whole, monkeypatch):
-    _, write = whole
-    write()
-    monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a temporary folder"))
-    assert run(tmp_path, "--resume", "out").returncode == 0
-    assert len(data(tmp_path)["benchmarks"]) == 3
-
-
-def test_a_run_without_its_log_is_resumed(tmp_path, whole):
+def test_what_is_missing_is_passed_on_without_a_log_or_a_file_that_a_kill_would_leave(tmp_path, whole, monkeypatch):
     _, write = whole
     write()
     (tmp_path / "out/run.log").unlink()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *_, **__: pytest.fail("a temporary folder"))
     assert run(tmp_path, "--resume", "out").returncode == 0
+    assert len(data(tmp_path)["benchmarks"]) == 3
 
 
 def test_a_working_folder_that_is_gone_is_one_line(tmp_path, whole, monkeypatch, capsys):
@@ -524,23 +506,6 @@ time.sleep(1000)
     command = [sys.executable, "-c", code]
     ended = measuring.run_process(command, tmp_path / "log", ledger, interrupt, 100.0)
     assert (ended.interrupted, ended.finished, ended.case) == (True, False, "a")
-
-
-def test_an_interrupted_case_is_neither_a_result_nor_a_failure(tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "run.ledger.jsonl")
-    facts = {"fingerprint": {}, "machine_info": {}, "gpubench": {}}
-
-    def interrupted(command, log, path, on_event, *rest):
-        on_event({"event": "session", "process": 0, "cases": ["a"], **facts})
-        on_event({"event": "start", "process": 0, "fullname": "a", "case": {}})
-        return measuring.ProcessEnd(-9, interrupted=True, case="a", reason="killed by SIGKILL")
-
-    monkeypatch.setattr(measuring, "run_process", interrupted)
-    supervisor = Supervisor(tmp_path, [str(tmp_path / "test_x.py")], [], 1, 1.0, lambda event: None)
-    supervisor.measure()
-    assert supervisor.interrupted
-    assert supervisor.missing(0) == ["a"]
-    ledger.close()
 
 
 @pytest.mark.parametrize(("options", "file"), [([], "x.py"), (["--gpubench-identify"], "/home/jane/x.py")])
