@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..report.study import Study
     from ..runfile.schema import Run
 
-_OF_JSON = ("github-action-benchmark", "bmf")
+_OF_JSON = ("github-action-benchmark", "bmf", "oss")
 EXPORT_FORMATS = (*_OF_JSON, "csv", "markdown", "badge")
 CARD = "card"
 _ACTION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -35,9 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="results file, or a folder of them")
     add_expression(parser)
     formats = (
-        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), csv,"
-        " markdown: a table with one row for each workload, badge: one figure for shields.io, that of -k or the first"
-        " of the answer, or card: a results file fit to be published, without single rounds"
+        "github-action-benchmark (its customSmallerIsBetter), bmf (Bencher's metric format), oss (the PyTorch OSS"
+        " benchmark database, version 3), csv, markdown: a table with one row for each workload, badge: one figure for"
+        " shields.io, that of -k or the first of the answer, or card: a results file fit to be published, without"
+        " single rounds"
     )
     add("--to", choices=(*EXPORT_FORMATS, CARD), required=True, help=formats)
     add("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -76,6 +77,8 @@ def exported(study: Study, to: str) -> str:
         return _json({name: {"latency": _latency(row)} for name, row in _measured(study)})
     if to == "badge":
         return _json(_badge(study))
+    if to == "oss":
+        return _json([entry for _, row in _measured(study) for entry in _oss_entries(row)])
     if to == "csv":
         return render.csv_text(columns.results_columns(study.all_rows), study.all_rows)
     shown = tables.overview(study)
@@ -142,6 +145,30 @@ def _badge(study: Study) -> dict[str, Any]:
         raise UsageError("no badge can be made of these results: nothing was measured, or all of it is too noisy")
     colour = "lightgrey" if doubtful else "blue"
     return {"schemaVersion": 1, "label": label, "message": value, "color": colour}
+
+
+def _oss_entries(row: Measured) -> Iterator[dict[str, Any]]:
+    """One for each metric; ``benchmark_values`` are the medians of the processes, ``target_value`` is the limit.
+
+    Source of the format: the page "How to integrate with PyTorch OSS benchmark database" of PyTorch's wiki.
+    """
+    result = row.result
+    about = {"device": row.facts.label or result.device, "id": str(result.id)}
+    about |= {name: str(value) for name, value in result.params.items()} | {"variant": result.variant}
+    about |= {"flags": ", ".join(row.flags)} if row.flags else {}
+    mode = {"mode": "training" if result.kind == "training" else "inference"} if result.kind else {}
+    terms: dict[str, Any] = {
+        "benchmark": {"name": "gpubench", **mode, "dtype": result.dtype, "extra_info": about},
+        "model": {"name": result.workload, "type": result.kind or "benchmark", "backend": result.implementation},
+    }
+    terms["model"]["origins"] = [result.fullname.partition("::")[0]]
+    medians = [process.median_s for process in row.times.processes]
+    metrics: dict[str, tuple[str, list[float], float | None]] = {"latency": ("s", medians, result.limit_s)}
+    metrics |= {"device time": ("s", [result.device_s], None)} if result.device_s else {}
+    metrics |= {"peak memory": ("B", [result.memory_bytes], None)} if result.memory_bytes else {}
+    for name, (unit, values, target) in metrics.items():
+        wanted = {} if target is None else {"target_value": target}
+        yield {**terms, "metric": {"name": name, "unit": unit, "benchmark_values": values, **wanted}}
 
 
 def _measured(study: Study) -> Iterator[tuple[str, Measured]]:

@@ -50,6 +50,26 @@ def test_a_markdown_table_has_a_row_for_each_workload(run: str, export, save) ->
     assert text.replace("\\*", "*").count("* ") >= 2  # at its time, and what that means
 
 
+def test_the_oss_database_gets_an_entry_for_each_metric(export, save) -> None:
+    case = Case("a.train", "cuda:0", "float32", {"n": 8}, devices=("cuda:0",), kind="training", limit_s=5e-3)
+    mark = records.benchmark(case, 2e-3, medians=(1.9e-3, 2e-3), device_s=1e-3, memory_bytes=4096, flags=("noisy",))
+    gone = records.unmeasured(Case("a.gone", "cpu", "float32"))
+    entries, said = export(save("run.json", records.run_file([mark], [gone], devices=BOTH)), "oss")
+    assert "a.gone" in said
+    assert [entry["metric"] for entry in entries] == [
+        {"name": "latency", "unit": "s", "benchmark_values": [1.9e-3, 2e-3], "target_value": 5e-3},
+        {"name": "device time", "unit": "s", "benchmark_values": [1e-3]},
+        {"name": "peak memory", "unit": "B", "benchmark_values": [4096]},
+    ]
+    for entry in entries:
+        assert entry["model"] == {
+            "name": "a.train", "type": "training", "backend": "torch", "origins": ["benchmarks/test_a.py"],
+        }  # fmt: skip
+        about = entry["benchmark"].pop("extra_info")
+        assert entry["benchmark"] == {"name": "gpubench", "mode": "training", "dtype": "float32"}
+        assert (about["device"], about["n"], about["flags"]) == ("Synthetic H-GPU", "8", "noisy")
+
+
 def test_folders_and_k_choose_what_is_exported(run: str, export, save, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(export(run, "bmf", "-k", "cuda")[0]) == ["a.b[float32-n=8] on cuda:0"]
     assert main(["export", run, "--to", "bmf", "-k", "resnet"]) == 2
