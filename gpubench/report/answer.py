@@ -103,7 +103,12 @@ class Answer:
         if self.smoke:
             return "Smoke runs are too short to compare devices. Use --preset quick."
         if self.cards:
-            return " ".join(map(_card_sentence, self.cards[:2])) + _missing(self.cards[:2])
+            first, *others = self.cards[:2]
+            told = [
+                _card_sentence(first, _NAMED),
+                *(_card_sentence(card, 1 if card.alike else _NAMED) for card in others),
+            ]
+            return " ".join(told) + _missing(self.cards[:2])
         return _cpu_sentence(self.study, self._alone)
 
     @cached_property
@@ -118,9 +123,9 @@ class Answer:
         return warnings(self.study)
 
 
-def _card_sentence(card: Card) -> str:
+def _card_sentence(card: Card, most: int) -> str:
     """``H200 against Xeon, 2 threads: 125× on matrix products, 1.2× on training (not worth it), and 5 more below.``"""
-    named = _named(card)
+    named = _named(card, most)
     parts = [_part(row, card.alike) for row in named]
     left = len(card.rows) - len(named)
     parts += [f"and {left} more below"] * bool(left)
@@ -145,14 +150,14 @@ def _with_copies(named: Sequence[WorkRow]) -> str:
     return f" With inputs and results copied for every call: {', '.join(shown)}." if shown else ""
 
 
-def _named(card: Card) -> list[WorkRow]:
+def _named(card: Card, most: int) -> list[WorkRow]:
     """The first kinds of work that are known, of unlike ones a single benchmark, and one that argues against the
     device, if there is any. What doesn't fill the GPU leads nowhere."""
     known = [row for row in card.rows if row.typical] or list(card.rows)
     known = [row for row in known if row.fills] or known
     firsts = grouped(known, lambda row: row.kind or row.heading).values()
     known = [rows[0] for rows in firsts]
-    named = known[:_NAMED]
+    named = known[:most]
     against = [row for row in known if row.verdict in (Verdict.NOT_WORTH_IT, Verdict.IF_IT_STAYS)]
     if not card.alike and against and all(row not in against for row in named):
         named[-1] = against[-1]

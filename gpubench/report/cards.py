@@ -106,8 +106,8 @@ class Card:
 
     @property
     def alike(self) -> bool:
-        """Whether both are GPUs, or both CPUs: nothing has to be copied, and there is no question of moving work."""
-        return all(pair.other.on_accelerator == pair.base.on_accelerator for pair in self.pairs)
+        """Whether no work moves from a CPU to a GPU: nothing is copied, and nobody asks whether moving it is worth it."""
+        return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
 
     @property
     def unfilled(self) -> list[str]:
@@ -128,6 +128,8 @@ def cards(study: Study) -> list[Card]:
     cpus = _alike(row for row in study.measured if not row.on_accelerator and not row.library)
     if study.baseline is None:
         for alike in (gpus, [] if gpus else cpus):
+            if alike is gpus and study.gpu_pairs:
+                return _cards(study, [pair for pair in study.gpu_pairs if not _own_cpu(pair)])
             if len(alike) > 1:
                 return _against_slowest(study, alike)
     inside = [pair for pair in study.device_pairs if pair.within_run]
@@ -138,6 +140,11 @@ def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
     """By device; those of one model in one machine are equal but for noise."""
     devices = grouped(rows, lambda row: (row.run_name, row.facts.label or row.result.device))
     return [[row for row in members if row.source == members[0].source] for members in devices.values()]
+
+
+def _own_cpu(pair: Pair) -> bool:
+    """Of a machine with a GPU: a chooser asks about the GPU, and the pictures show it."""
+    return pair.within_run and not pair.other.on_accelerator
 
 
 def _against_slowest(study: Study, devices: Sequence[list[Measured]]) -> list[Card]:
@@ -153,7 +160,8 @@ def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
         if members[0].within_device:
             device = f"{study.names.subject(members[0])} on {device}"
         if rows:
-            told = sorted(rows, key=lambda row: not row.fills)
+            firsts = {id(of[0]) for of in grouped(rows, lambda row: row.kind or row.heading).values()}
+            told = sorted(rows, key=lambda row: (id(row) not in firsts and not row.fills, not row.fills))
             made.append(Card(device, study.names.baseline(members), tuple(members), tuple(told)))
     return made
 
@@ -173,7 +181,10 @@ def _rows_of(heading: str, chosen: Sequence[Pair]) -> Iterable[tuple[str, Sequen
     if kind is None or not kind.unlike:
         return [(heading, chosen)]
     telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
-    return [(_own_heading(pair), [pair]) for pair in telling[:_MOST_UNLIKE]]
+    shown, left = telling[:_MOST_UNLIKE], pairs.known_pairs(telling[_MOST_UNLIKE:])
+    if left and left[0].speedup < 1 <= min((pair.speedup for pair in pairs.known_pairs(shown)), default=0.0):
+        shown[-1] = left[0]  # where the device loses isn't left out
+    return [(_own_heading(pair), [pair]) for pair in shown]
 
 
 def _own_heading(pair: Pair) -> str:

@@ -83,17 +83,21 @@ class Study:
 
     @cached_property
     def gpu_pairs(self) -> list[Pair]:
-        """Of machines with a GPU each: all GPUs, and the CPU of the slowest one's machine, against that GPU.
+        """Of machines with a GPU each: all GPUs, and the CPUs of machines without one, against the slowest GPU; where
+        every machine has a GPU, that one's own CPU.
 
         Empty where one machine alone has any, as its CPU is the baseline of all, and where a baseline was named.
         """
         sources = [source for source in self.names.accelerators if not source.library]
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
-        gpus = pairs.against_slowest([row for row in self.measured if row.source in sources], self.allow)
+        gpu_rows = [row for row in self.measured if row.source in sources]
+        gpus = pairs.against_slowest(gpu_rows, {"threads", *self.allow})
         base = gpus[0].base.source if gpus else sources[0]
-        shown = [row for row in self.measured if row.source in sources or row.source[::2] == (base.run, "")]
-        return pairs.compare(shown, Baseline("source", base), self.allow, self.measured)[0]
+        with_gpu = {source.run for source in sources}
+        cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}
+        plain = [row for row in self.measured if not (row.on_accelerator or row.library) and row.run_name in cpus]
+        return pairs.compare([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:

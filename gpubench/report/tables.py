@@ -62,7 +62,7 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
     """A table for each card, of several devices against one baseline a single one; the times where there is none.
     ``brief`` ones have no range and no note."""
     if answer.cards and all(card.alike for card in answer.cards):
-        return [side_by_side(answer.cards)]
+        return [side_by_side(answer.cards, brief)]
     note = "Each benchmark at its largest size."
     columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
     note = "" if brief else note
@@ -73,28 +73,29 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
     return tables
 
 
-def side_by_side(cards: Sequence[Card]) -> Table:
-    """How much faster each device is than the one that all are compared with."""
+def side_by_side(cards: Sequence[Card], brief: bool = False) -> Table:
+    """How much faster each device is than the one that all are compared with; of several ``brief`` ones no range."""
     kinds = list(dict.fromkeys(row.heading for card in cards for row in card.rows))
     by_card = [{row.heading: row for row in card.rows} for card in cards]
     columns: list[Column[str]] = [Column("work", str)]
     for card, rows in zip(cards, by_card, strict=True):
-        columns.append(Column(f"{card.device}", _ratio_cell(rows)))
+        columns.append(Column(f"{card.device}", _ratio_cell(rows, ranges=not brief or len(cards) == 1)))
     differ = words.listed(sorted({pair.differs for card in cards for pair in card.pairs if pair.differs}), 3)
     note = f"Speedup over {cards[0].baseline}, each benchmark at the largest size that both have; in brackets its 95% "
     note += "interval, or the range and the number of the benchmarks that both have, of which the median is given."
     note += f" Compared although they differ: {differ}." * bool(differ)
-    return table(f"Speedup over {cards[0].baseline}", columns, kinds, note)
+    return table(f"Speedup over {cards[0].baseline}", columns, kinds, "" if brief else note)
 
 
-def _ratio_cell(rows: dict[str, WorkRow]) -> Callable[[str], str]:
+def _ratio_cell(rows: dict[str, WorkRow], ranges: bool) -> Callable[[str], str]:
     def cell(heading: str) -> str:
         row = rows.get(heading)
         if row is None or row.typical is None:
             return row.ratio if row else words.NO_VALUE
         count = row.range.rpartition(" (")[2].removesuffix(")") if len(row.known) > 1 else ""
         ends = row.range.rpartition(" (")[0] if count else row.range
-        return f"{row.ratio} ({ends}{f'; {count} benchmarks' * bool(count)}){'*' * row.typical.noisy}"
+        shown = f" ({ends}{f'; {count} benchmarks' * bool(count)})" if ranges else ""
+        return f"{row.ratio}{shown}{'*' * row.typical.noisy}"
 
     return cell
 

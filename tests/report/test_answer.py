@@ -100,7 +100,7 @@ def test_networks_have_no_median_and_what_does_not_fill_the_gpu_is_marked_and_le
     found = answered(tmp_path, marks, ceilings=peaks)
     (card,) = found.cards
     shown = [(row.heading, row.ratio) for row in card.rows]
-    assert shown == [("Large, n=64", "2.0×"), ("Small, n=64", "4.0× slower†"), ("Step, n=64", "2.0× slower†")]
+    assert shown == [("Large, n=64", "2.0×"), ("Step, n=64", "2.0× slower†"), ("Small, n=64", "4.0× slower†")]
     assert "2.0× on Large, n=64 (only if the data stays on the device), and 2 more below" in found.sentence
     assert found.sentence.endswith(
         "No benchmark of training fills the GPU; larger batches: gpubench run --preset full -k 'training'."
