@@ -33,7 +33,10 @@ IMPORTED = [
 FORKS = sys.platform == "linux"
 """Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""
 MEASURING = "gpubench.supervise.process"
-MODULES = {("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest"}
+LAUNCHER = "torch.distributed.run"
+MODULES = {
+    ("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest", ("-m", LAUNCHER): LAUNCHER,
+}  # fmt: skip
 """What may be forked, by the first words after the name of this Python."""
 _started = subprocess.Popen
 
