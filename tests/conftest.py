@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -12,6 +13,9 @@ import forked
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# Before torch is loaded: threads that wait for each other by spinning take the core that the other worker computes on.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # pytester forgets what a pytest run in this process has imported, and these can't be imported twice.
 for name in ("torch", "torch._dynamo", "torch._inductor.test_operators", "torch.utils.flop_counter", "known_cpu"):
@@ -54,6 +58,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The notebook begins, or the other worker of pytest-xdist would wait for it at the end."""
     items.sort(key=lambda item: item.path.name != "test_tutorial.py")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: a failed benchmark collects garbage, and of all that would take a quarter of a second."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import io
 import multiprocessing
 import os
@@ -32,7 +33,10 @@ IMPORTED = [
 FORKS = sys.platform == "linux"
 """Elsewhere processes are started: Windows has no fork, and the system libraries of macOS don't survive one."""
 MEASURING = "gpubench.supervise.process"
-MODULES = {("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest"}
+LAUNCHER = "torch.distributed.run"
+MODULES = {
+    ("-P", "-m", MEASURING): MEASURING, ("-m", "pytest"): "pytest", ("-mpytest",): "pytest", ("-m", LAUNCHER): LAUNCHER,
+}  # fmt: skip
 """What may be forked, by the first words after the name of this Python."""
 _started = subprocess.Popen
 
@@ -133,6 +137,7 @@ def instead() -> Iterator[None]:
 
 def _run(module: str, words: list[str], streams: tuple[str, str], folder: str, environment: dict[str, str]) -> None:
     """In the fork: what a Python does that is started, then the module."""
+    gc.freeze()  # a collection of what is shared would copy all of it
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the forked process ends with the tests
     signal.signal(signal.SIGINT, signal.default_int_handler)

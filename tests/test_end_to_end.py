@@ -15,8 +15,11 @@ import forked
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SLOW = ("resnet50", "vit", "bert", "gpt2", "tabular", "width", "input", "llama", "decoder", "prefill", "scaled")
-EVERYWHERE = ("elementwise", "matmul", "models", "classic", "transfer")
+SLOW = (
+    "resnet50", "vit", "bert", "gpt2", "tabular", "width", "input", "llama", "decoder", "prefill", "scaled",
+    "decode[", "(training and autocast)",
+)  # fmt: skip
+EVERYWHERE = ("elementwise", "classic", "transfer")
 """Families that all devices measure; the others are measured on the second one alone, of which nothing is a default."""
 
 pytestmark = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -194,9 +193,9 @@ def test_factors_are_held_against_their_matrix(name: str, shape: tuple[int, ...]
 
 def test_a_served_decoder_can_be_listed(tmp_path: Path) -> None:
     """Without data: its reference needs some."""
-    command = [sys.executable, "-m", "pytest", "-p", "gpubench.plugin", BENCHMARKS / "test_serving.py", "-k", "decoder"]
-    command += ["--gpubench-preset=smoke", "--gpubench-device=cpu", f"--gpubench-plan={tmp_path / 'plan.json'}"]
-    done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True)
+    options = ["--gpubench-preset=smoke", "--gpubench-device=cpu", f"--gpubench-plan={tmp_path / 'plan.json'}"]
+    words = ["-p", "gpubench.plugin", "-p", "no:cacheprovider", BENCHMARKS / "test_serving.py", "-k", "decoder"]
+    done = forked.pytest(*words, *options, cwd=BENCHMARKS.parent)
     assert done.returncode == 0, done.stdout
     (case,) = json.loads((tmp_path / "plan.json").read_text())["cases"]
     assert (case["workload"], case["skip"]) == ("serving.decoder", None)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 from waiting import survivors
 
 HERE = Path(__file__).parent
@@ -20,35 +21,55 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def agent(folder, port, *options, file=BENCHMARKS, timeout_s=60):
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test", "--local-addr=127.0.0.1",
-        f"--rdzv-conf=join_timeout={timeout_s}", "-m", "pytest", str(file), "-c", os.devnull,
-        f"--rootdir={file.parent}", "-p", "gpubench.plugin", "-p", "no:cacheprovider", "--benchmark-only",
-        "--gpubench-preset=smoke", "--benchmark-json=run.json", *options,
+def pytest_words(file, *options):
+    return [
+        "-m", "pytest", str(file), "-c", os.devnull, f"--rootdir={file.parent}", "-p", "gpubench.plugin",
+        "-p", "no:cacheprovider", "--benchmark-only", "--gpubench-preset=smoke", "--gpubench-no-ceilings",
+        "--benchmark-json=run.json", *options,
     ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
 
 
-def two_agents(folder, *options, **how):
-    """The exit codes of both, what they said, and the run files they wrote."""
-    port = free_port()
+def start(folder, words, **environment):
+    """A forked Python, as torchrun's launcher and its ranks are; what it says is appended to ``said``."""
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths.strip(os.pathsep), **environment}
+    with (folder / "said").open("w") as said, forked.instead():
+        return subprocess.Popen(
+            [sys.executable, *words], cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT
+        )
+
+
+def agent(folder, port, *options, timeout_s=60):
+    """The launcher on one machine: it starts its rank."""
+    words = [
+        "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+        "--rdzv-id=test", "--local-addr=127.0.0.1", f"--rdzv-conf=join_timeout={timeout_s}",
+    ]  # fmt: skip
+    return start(folder, ["-m", "torch.distributed.run", *words, *pytest_words(BENCHMARKS, *options)])
+
+
+def rank(folder, port, number, file, *options):
+    """One of two ranks, with the environment that the launcher gives it."""
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": number, "WORLD_SIZE": 2, "LOCAL_RANK": 0}
+    given |= {"LOCAL_WORLD_SIZE": 1, "TORCHELASTIC_RUN_ID": "test", "OMP_NUM_THREADS": 1}
+    environment = {name: str(value) for name, value in given.items()}
+    return start(folder, pytest_words(file, *options), **environment)
+
+
+def both(folder, begin):
+    """The exit codes of two that ``begin`` starts in folders of their own, what they said, the run files they wrote."""
     folders = [folder / "one", folder / "two"]
-    agents = []
     for own in folders:
         own.mkdir()
-        agents.append(agent(own, port, *options, **how))
-    said = [each.communicate(timeout=120)[0] for each in agents]
+    started = [begin(own, number) for number, own in enumerate(folders)]
+    codes = [each.wait(timeout=120) for each in started]
     written = [own / "run.json" for own in folders if (own / "run.json").exists()]
-    return [each.returncode for each in agents], said, [json.loads(path.read_text()) for path in written]
+    return codes, [(own / "said").read_text() for own in folders], [json.loads(path.read_text()) for path in written]
 
 
 def test_two_agents_measure_one_case_together_and_rank_0_writes_the_run_file(tmp_path):
-    codes, said, runs = two_agents(tmp_path, "-k", "linear or all_reduce")
+    port = free_port()
+    codes, said, runs = both(tmp_path, lambda own, _: agent(own, port, "-k", "linear or all_reduce"))
     assert codes == [0, 0], said
     (run,) = runs
     cases = {b["name"]: b["extra_info"]["gpubench"] for b in run["benchmarks"]}
@@ -91,7 +112,8 @@ def test_step(gpubench, gpubench_ranks, duty):
 def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
     file = tmp_path / "test_it.py"
     file.write_text(FAILING)
-    codes, said, runs = two_agents(tmp_path, "--gpubench-ranks-deadline=5", file=file)
+    port = free_port()
+    codes, said, runs = both(tmp_path, lambda own, n: rank(own, port, n, file, "--gpubench-ranks-deadline=3"))
     assert all(codes), said
     (run,) = runs
     assert [b["params"]["duty"] for b in run["benchmarks"]] == ["none", "threads", "after"]
@@ -105,7 +127,6 @@ def test_a_rank_that_raises_ends_its_case_and_the_next_one_runs(tmp_path):
 
 def test_an_agent_that_waits_for_a_second_one_in_vain_ends_in_time(tmp_path):
     alone = agent(tmp_path, free_port(), timeout_s=3)
-    said = alone.communicate(timeout=60)[0]
-    assert alone.returncode != 0
-    assert "RendezvousTimeoutError" in said
+    assert alone.wait(timeout=60) != 0
+    assert "RendezvousTimeoutError" in (tmp_path / "said").read_text()
     assert not survivors(tmp_path)

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def test_neg(gpubench, n):
 RUN = {"run.json", "run.ledger.jsonl", "run.log"}
 WHOLE = RUN | {*output.TABLES, output.MANIFEST}
 FULL = Path("/dev/full")
+HOMES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 
 
 def gpubench(folder, *arguments, without=(), limit=None, **changes):
@@ -170,33 +172,24 @@ def test_every_refusal_of_the_system_is_one_line(tmp_path, monkeypatch, code):
         Ledger(tmp_path / "ledger")
 
 
-def test_output_on_another_file_system_and_a_home_that_is_not_there(folder):
-    """The temporary file must lie where the run file will: renaming doesn't reach from one file system to another."""
-    other = Path("/dev/shm")
-    if not os.access(other, os.W_OK) or other.stat().st_dev == folder.stat().st_dev:
-        pytest.skip("no second file system here")
-    out = other / f"gpubench test {os.getpid()}"
-    try:
-        homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), "/nonexistent")
-        nobody = ("USER", "LOGNAME", "MPLCONFIGDIR")
-        assert_whole(folder, gpubench(folder, "-o", str(out), without=nobody, TMPDIR=str(folder), **homes), out)
-    finally:
-        for entry in out.iterdir():
-            entry.unlink()
-        out.rmdir()
-
-
-def test_names_with_spaces_and_beyond_ascii_and_no_encoding_for_them(folder):
-    """The terminal knows ASCII only."""
-    inner = folder / "mes essais é 測試"
+def test_output_on_another_file_system_under_names_beyond_ascii_and_a_home_that_is_not_there(folder):
+    """The temporary file must lie where the run file will: renaming doesn't reach from one file system to another. The
+    terminal knows ASCII only."""
+    inner, other = folder / "mes essais é 測試", Path("/dev/shm")
     inner.mkdir()
     (folder / "test_mine.py").rename(inner / "test_mine.py")
-    changes = {"TERM": "dumb", "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    done = gpubench(inner, "-o", "o ü t", "--machine=Größe 測", **changes)
-    assert done.stdout.isascii()
-    run = assert_whole(inner, done, "o ü t")
-    assert run.machine.label == "Größe 測"
-    assert "Größe 測" in (inner / "o ü t/summary.md").read_text(encoding="utf-8")
+    reached = os.access(other, os.W_OK) and other.stat().st_dev != folder.stat().st_dev
+    out = (other if reached else inner) / f"o ü t {os.getpid()}"
+    changes = {"TERM": "dumb", "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TMPDIR": str(folder)}
+    changes |= dict.fromkeys(HOMES, "/nonexistent")
+    try:
+        done = gpubench(inner, "-o", str(out), "--machine=Größe 測", **changes)
+        assert done.stdout.isascii()
+        run = assert_whole(inner, done, out)
+        assert run.machine.label == "Größe 測"
+        assert "Größe 測" in (out / "summary.md").read_text(encoding="utf-8")
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
 
 
 # Surroundings ---------------------------------------------------------------------------------------------------------
@@ -217,9 +210,9 @@ datetime.datetime = Backwards
 """
 
 
-def test_a_clock_that_goes_backwards_changes_nothing(folder):
+def test_neither_a_clock_that_goes_backwards_nor_no_home_change_a_file(folder):
     (folder / "conftest.py").write_text(BACKWARDS)
-    run = assert_whole(folder, gpubench(folder))
+    run = assert_whole(folder, gpubench(folder, without=(*HOMES, "USER", "LOGNAME", "MPLCONFIGDIR")))
     assert all(1e-8 < result.times.min_s <= result.times.median_s < 1e-2 for result in run.results)
     facts = json.loads((folder / "out/run.json").read_text())["gpubench"]
     assert facts["finished"] < facts["started"], "the clock didn't go backwards in the measuring process"

@@ -248,7 +248,7 @@ def test_a_poisoned_device_means_a_fresh_process(tmp_path):
 def test_samples_know_their_process_and_rounds_are_split(tmp_path):
     (tmp_path / "test_good.py").write_text(GOOD)
     for folder, processes in (("one", 1), ("out", 3)):
-        short = ("--no-ceilings", f"--processes={processes}", "--", "--benchmark-max-time=0.3")
+        short = ("--no-ceilings", f"--processes={processes}", "--", "--benchmark-max-time=0.03")
         assert run(tmp_path, "test_good.py", "-o", folder, *short).returncode == 0
     result = reader.read(tmp_path / "out/run.json")
     single = reader.read(tmp_path / "one/run.json")

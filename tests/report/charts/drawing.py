@@ -80,8 +80,9 @@ def faults(page: Page) -> list[str]:
     if page.width > PAGE_WIDTH or page.height > MOST_HEIGHT * PAGE_WIDTH / page.width + 0.01:
         found.append(f"{page.width:.0f} × {page.height:.0f} px")
     boxes = []
-    found += [f"{text.get_text()!r} lies on the line at 1×" for text in _shown(page) if _on_the_line(text)]
-    for text in _shown(page):
+    shown = _shown(page)
+    found += [f"{text.get_text()!r} lies on the line at 1×" for text in shown if _on_the_line(text)]
+    for text in shown:
         label, box = text.get_text(), Text.get_window_extent(text)  # without an annotation's leader
         if text.get_fontsize() < TINY * 0.75 - 1e-6:
             found.append(f"{label!r}: {text.get_fontsize() / 0.75:.1f} px")

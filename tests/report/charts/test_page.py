@@ -7,8 +7,10 @@ import json
 import math
 import random
 import re
+import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,13 @@ RUNS = {
 }
 
 
+@cache
+def figures_of_all(runs: str) -> dict[str, Figure]:
+    """Every figure of these, planned once."""
+    with tempfile.TemporaryDirectory() as folder:
+        return plan(Path(folder), *RUNS[runs]())
+
+
 @pytest.fixture(scope="module", params=[pytest.param(runs, marks=pytest.mark.xdist_group(runs)) for runs in RUNS])
 def pictures(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -72,17 +81,17 @@ def test_every_picture_can_be_read(pictures: dict[str, tuple[Figure, Page]]) -> 
 
 
 @pytest.mark.parametrize("runs", ["GPU", "two machines", "reference", "scaling"])
-def test_a_phone_has_a_picture_of_its_own_width(tmp_path: Path, runs: str) -> None:
+def test_a_phone_has_a_picture_of_its_own_width(runs: str) -> None:
     """Of each kind the first, in type of the same size; at 420 pixels one of 800 has letters of 6."""
-    of_a_kind = {figure.kind: figure for figure in reversed(plan(tmp_path, *RUNS[runs]()).values())}
+    of_a_kind = {figure.kind: figure for figure in reversed(figures_of_all(runs).values())}
     pages = {kind: drawn(replace(figure, width=PHONE_WIDTH)) for kind, figure in of_a_kind.items()}
     assert {page.width for page in pages.values()} == {PHONE_WIDTH}
     assert {kind: found for kind, page in pages.items() if (found := faults(page))} == {}
 
 
 @pytest.mark.parametrize("runs", RUNS)
-def test_titles_are_whole_and_no_two_are_equal(tmp_path: Path, runs: str) -> None:
-    figures = plan(tmp_path, *RUNS[runs]())
+def test_titles_are_whole_and_no_two_are_equal(runs: str) -> None:
+    figures = figures_of_all(runs)
     titles = [figure.title for figure in figures.values()]
     assert len(set(titles)) == len(titles)
     for figure in figures.values():
@@ -92,16 +101,16 @@ def test_titles_are_whole_and_no_two_are_equal(tmp_path: Path, runs: str) -> Non
 
 
 @pytest.mark.parametrize("runs", RUNS)
-def test_no_picture_points_to_a_file_or_a_command(tmp_path: Path, runs: str) -> None:
+def test_no_picture_points_to_a_file_or_a_command(runs: str) -> None:
     """It is published without them."""
-    for name, figure in plan(tmp_path, *RUNS[runs]()).items():
+    for name, figure in figures_of_all(runs).items():
         for text in (figure.title, figure.subtitle, figure.caption, figure.notice):
             assert not re.search(r"\.(csv|md|html|json)\b|\bgpubench\b|\bthere\b|\bthe other\b", text), (name, text)
 
 
 @pytest.mark.parametrize("runs", RUNS)
-def test_no_chart_is_crowded_or_of_fewer_than_three_values(tmp_path: Path, runs: str) -> None:
-    for figure in plan(tmp_path, *RUNS[runs]()).values():
+def test_no_chart_is_crowded_or_of_fewer_than_three_values(runs: str) -> None:
+    for figure in figures_of_all(runs).values():
         if isinstance(figure.chart, LinePanels):
             panels = figure.chart.panels
             assert 1 <= len(panels) <= MOST_PANELS
@@ -114,7 +123,7 @@ def test_no_chart_is_crowded_or_of_fewer_than_three_values(tmp_path: Path, runs:
 
 @pytest.mark.parametrize(("runs", "most"), [("CPU", 9), ("GPU", 12), ("two machines", 14)])
 def test_a_report_shows_about_ten_pictures(tmp_path: Path, runs: str, most: int) -> None:
-    few, every = plan(tmp_path, *RUNS[runs](), every=False), plan(tmp_path, *RUNS[runs]())
+    few, every = plan(tmp_path, *RUNS[runs](), every=False), figures_of_all(runs)
     assert 5 <= len(few) <= most
     assert len(every) > len(few)
     assert next(iter(few)) == "headline"
