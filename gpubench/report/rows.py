@@ -14,9 +14,9 @@ from ..devices.implementations import TORCH
 from ..errors import RunFileError
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.reader import clean
-from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
+from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
 from ..statistics.intervals import Interval, median_interval
 
@@ -106,6 +106,16 @@ class Row:
     def kind(self) -> Kind | None:
         """Its kind of work; None for one's own benchmarks."""
         return KINDS.get(self.result.kind)
+
+    @property
+    def heading(self) -> str:
+        """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
+        return self.kind.heading if self.kind else self.result.title or shown_name(self.result.workload)
+
+    @property
+    def parallel(self) -> Parallel:
+        """How it used several devices; one device where it doesn't say."""
+        return self.result.parallel or Parallel()
 
     @property
     def own(self) -> bool:

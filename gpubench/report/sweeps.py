@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.kinds import KINDS, Kind
-from ..runfile.matching import shown_name
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
 
@@ -252,7 +251,7 @@ def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
     workloads = grouped(counted, lambda item: item.subject.result.workload).values()
     chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
-    found: dict[str, list[Item]] = grouped(chosen, lambda item: heading(item.subject))
+    found: dict[str, list[Item]] = grouped(chosen, lambda item: item.subject.heading)
     return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
 
 
@@ -261,11 +260,6 @@ def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
     every = [members[i] for i in range(most) for members in kinds.values() if i < len(members)]
     room = {id(item) for item in every[:most]}
     return [item for members in kinds.values() for item in members if id(item) in room]
-
-
-def heading(row: Measured) -> str:
-    """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
-    return row.kind.heading if row.kind else row.result.title or shown_name(row.result.workload)
 
 
 def kind_named(heading: str) -> Kind | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,20 +14,31 @@ from ..runfile.quantities import bytes_text, counted, ratio_text, seconds_text, 
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
-from .answer import Answer
-from .cards import Card, WorkRow
-from .machines import Priced, cost_table, differences
+from .answer import Answer, Card, WorkRow
+from .machines import cost_table, differences
 from .metrics import METRICS
-from .pairs import LeftOut, Pair
-from .render import Column, Table, table
-from .rows import Doubt, Measured, Row, Values, grouped, too_noisy
-from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
-from .study import Study
-from .sweeps import Line, representative, sweeps
+from .render import Column, Table, escape, markdown, table
+from .study import (
+    ONE_THREAD,
+    SINGLE,
+    Doubt,
+    Gain,
+    LeftOut,
+    Line,
+    Measured,
+    Pair,
+    Row,
+    Scaled,
+    Study,
+    Values,
+    grouped,
+    representative,
+    sweeps,
+    too_noisy,
+)
 
 _Found = TypeVar("_Found")
 _MOST_ROWS = 40
-_SWITCH = {True: "on", False: "off", None: "unknown"}
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
 _COPIES = "With copies: inputs and results copied for every call."
 _LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
@@ -461,7 +473,7 @@ def method_table(study: Study) -> Table:
         ("clock", join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
         ("processes", join(run.processes for run in runs)),
-        ("TF32", join(_SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
+        ("TF32", join(words.SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
         ("results verified", f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""),
         ("not verified", _unchecked(checks)),
         ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
@@ -534,9 +546,9 @@ def _gain(gain: Gain | None) -> str:
     )
 
 
-def leading_tables(answer: Answer, prices: Sequence[Priced], brief: bool = False) -> list[Table]:
+def leading_tables(answer: Answer) -> list[Table]:
     """What a report shows first."""
-    return [*answer_tables(answer, brief), *([cost_table(answer.study, prices)] if prices else [])]
+    return [*answer_tables(answer), *([cost_table(answer.study)] if answer.study.priced else [])]
 
 
 def detail_tables(study: Study) -> list[Table]:
@@ -557,3 +569,31 @@ def detail_tables(study: Study) -> list[Table]:
         scaling_table(study),
     ]
     return [each for each in tables if each.rows]
+
+
+# summary.md -----------------------------------------------------------------------------------------------------------
+
+
+def summary(
+    answer: Answer,
+    pictures: Sequence[tuple[str, str]] = (),
+    picture: str = "svg",
+    themes: Sequence[str] = ("light",),
+) -> str:
+    """The answer on one screen, the pictures, and every table folded below them, as Markdown.
+
+    ``pictures`` are titles and stems of the files in ``charts/``, drawn in ``picture`` format."""
+    lines = ["# Benchmark report", ""]
+    lines += [line for said in filter(None, (answer.sentence, answer.hint)) for line in (escape(said), "")]
+    lines += [line for warning in answer.warnings for line in (f"> **Warning:** {escape(str(warning))}", "")]
+    for each in leading_tables(answer):
+        lines += [f"## {escape(each.title)}", "", *markdown(each), ""]
+    lines += ["## Charts", ""] * bool(pictures)
+    for title, stem in pictures:
+        first, *dark = (f"charts/{stem}-{theme}.{picture}" for theme in themes)
+        source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark[0]}">' if dark else ""
+        lines += [f'<picture>{source}<img alt="{html.escape(title)}" src="{first}"></picture>', ""]
+    for each in detail_tables(answer.study):
+        head = f"<details><summary>{html.escape(each.title)}</summary>"
+        lines += [head, "", *markdown(each), "", "</details>", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"

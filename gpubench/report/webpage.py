@@ -21,12 +21,8 @@ from typing import Any, NamedTuple
 
 from . import words
 from .answer import Answer
-from .machines import Priced
-from .pairs import RESIDENT, Pair
 from .render import Table, webpage as html_table
-from .rows import Measured, Row, grouped, size_parameter
-from .study import Study
-from .sweeps import Crossing
+from .study import RESIDENT, Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import detail_tables, leading_tables
 
 COLUMNS = (
@@ -83,7 +79,6 @@ class Listed(NamedTuple):
 def webpage(
     answer: Answer,
     pictures: Sequence[Picture] = (),
-    prices: Sequence[Priced] = (),
     version: str = "",
     listed: Listed | None = None,
     phone: Picture | None = None,
@@ -92,7 +87,7 @@ def webpage(
     narrow page as ``phone``."""
     style, script = asset("page.css"), asset("shared.js", "page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, prices, "" if listed else _FILES, phone)
+    sections = _sections(answer, data, pictures, "" if listed else _FILES, phone)
     images = f"data: {HERE}" if listed else "data:"
     return Template(asset("page.html")).substitute(
         policy=policy(style, script, images),
@@ -143,7 +138,6 @@ def _sections(
     answer: Answer,
     data: Mapping[str, Any],
     pictures: Sequence[Picture],
-    prices: Sequence[Priced],
     files: str,
     phone: Picture | None,
 ) -> list[tuple[str, str, str]]:
@@ -154,7 +148,7 @@ def _sections(
     first = "".join(_figure(each, phone) for each in pictures[:1])
     rest = "".join(map(_figure, pictures[1:]))
     parts = (
-        ("answer", "Answer", "".join(map(_card, leading_tables(answer, prices))) + hint),
+        ("answer", "Answer", "".join(map(_card, leading_tables(answer))) + hint),
         ("picture", "Picture", first),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", rest),
