@@ -165,7 +165,8 @@ def _all_cards(study: Study) -> list[Card]:
     if study.baseline is None:
         for alike in (gpus, [] if gpus else cpus):
             if len(alike) > 1:
-                return _against_slowest(study, alike)
+                rows = [row for members in alike for row in members]
+                return _cards(study, against_slowest(rows, {"threads", *study.allow}))
     inside = [pair for pair in study.device_pairs if pair.within_run]
     return _cards(study, leading(inside or study.device_pairs))
 
@@ -174,11 +175,6 @@ def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
     """By device; those of one model in one machine are equal but for noise."""
     devices = grouped(rows, lambda row: (row.run_name, row.facts.label or row.result.device))
     return [[row for row in members if row.source == members[0].source] for members in devices.values()]
-
-
-def _against_slowest(study: Study, devices: Sequence[list[Measured]]) -> list[Card]:
-    rows = [row for members in devices for row in members]
-    return _cards(study, against_slowest(rows, {"threads", *study.allow}))
 
 
 def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:

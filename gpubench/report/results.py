@@ -16,7 +16,7 @@ from ..runfile.ways import times_and_ratio
 from . import words
 from .columns import MACHINES, frame, results_columns, speedup_columns
 from .screen import Ending, rivals, screen
-from .study import Line, Measured, Study, Sweep, Values, grouped, speedup_of, sweeps, time_of
+from .study import Line, Measured, Study, Sweep, Values, grouped, sweeps, time_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ class Results:
             raise UsageError(f"unknown kind of plot {kind!r}: choose from {', '.join(PLOT_KINDS)}")
         kind = kind or ("speedup" if self.study.pairs else "time")
         found: list[Sweep[Any]] = (
-            sweeps(self.study.pairs, speedup_of)[0]
+            sweeps(self.study.pairs, lambda pair: pair.values)[0]
             if kind == "speedup"
             else sweeps(self.study.measured, time_of if kind == "time" else lambda row: row.throughput)[0]
         )

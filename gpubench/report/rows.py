@@ -140,9 +140,12 @@ class Row:
     @property
     def setting(self) -> Hashable:
         """What tells it from other benchmarks of its workload, but for its size."""
+        return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
+
+    def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
+        """The same for another parameter as its size."""
         case = self.result
-        numeric = number(case, self.size_name) is not None
-        params = tuple((name, repr(v)) for name, v in case.params.items() if name != self.size_name or not numeric)
+        params = tuple((name, repr(value)) for name, value in case.params.items() if name != size_name)
         return case.dtype, case.variant, case.regime, case.cache, params
 
 

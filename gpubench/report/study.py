@@ -56,7 +56,6 @@ from .sweeps import (
     representatives,
     shared,
     slowest_first,
-    speedup_of,
     sweeps,
     time_of,
 )
@@ -67,7 +66,7 @@ __all__ = [
     "Measured", "Pair", "Priced", "Row", "Scaled", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
     "comparable", "grouped", "in_turn", "kind_named", "known_pairs", "leading", "measured", "middle", "parse_price",
     "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
-    "speedup_of", "sweeps", "time_of", "too_noisy",
+    "sweeps", "time_of", "too_noisy",
 ]  # fmt: skip
 _MOST_NAMES = 12
 

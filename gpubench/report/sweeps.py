@@ -51,14 +51,14 @@ class Line(Generic[Item]):
         return self.items[-1].subject
 
     @property
-    def setting(self) -> Hashable:
+    def setting(self) -> tuple[Hashable, ...]:
         """What tells it apart from lines of other settings."""
-        return _but_for(self.items[-1], self.size_name)
+        return self.last.setting_without(self.size_name)
 
     @property
     def form(self) -> Hashable:
         """Its setting but for the dtype."""
-        return _but_for(self.items[-1], self.size_name)[1:]
+        return self.setting[1:]
 
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
@@ -101,17 +101,11 @@ def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable
         x, values = number(item.subject.result, size), measure(item)
         if x is not None and values is not None:
             base = (item.base.source, item.differs) if isinstance(item, Pair) else None
-            key = item.subject.source, base, _but_for(item, size)
+            key = item.subject.source, base, item.subject.setting_without(size)
             groups.setdefault(key, []).append((Point(x, *values, item.noisy), item))
     for members in groups.values():
         points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
         yield Line(size, ordered, points)
-
-
-def _but_for(item: Measured | Pair, size: str) -> tuple[Hashable, ...]:
-    case = item.subject.result
-    params = tuple((name, repr(value)) for name, value in case.params.items() if name != size)
-    return case.dtype, case.variant, case.regime, case.cache, params
 
 
 def time_of(row: Measured) -> Values:
@@ -119,18 +113,11 @@ def time_of(row: Measured) -> Values:
     return Values(row.time_s, row.times.q1_s, row.times.q3_s)
 
 
-def speedup_of(pair: Pair) -> Values:
-    """With data that stays on the device."""
-    return pair.values
-
-
-def speedup_with_copies(pair: Pair) -> Values | None:
-    """With inputs and outputs copied for every call."""
-    return pair.copies.values if pair.copies else None
-
-
-MEASURES: dict[str, Measure[Pair]] = {RESIDENT: speedup_of, ONE_SHOT: speedup_with_copies}
-"""What is compared in each regime."""
+MEASURES: dict[str, Measure[Pair]] = {
+    RESIDENT: lambda pair: pair.values,
+    ONE_SHOT: lambda pair: pair.copies.values if pair.copies else None,
+}
+"""What is compared in each regime: with data that stays on the device, and with copies for every call."""
 
 
 @dataclass(frozen=True, eq=False)

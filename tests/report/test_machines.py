@@ -11,9 +11,8 @@ from comparing import mark, rows, run
 
 from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
-from gpubench.report.machines import cost_table, differences
 from gpubench.report.study import Study, parse_price
-from gpubench.report.tables import answer_tables
+from gpubench.report.tables import answer_tables, cost_table, differences
 
 SERVER = ({**records.CPU, "label": "AMD EPYC"}, {**records.GPU, "label": "NVIDIA H200", "driver": "580"})
 LAPTOP = ({**records.CPU, "label": "Intel Core"}, {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"})
@@ -120,9 +119,3 @@ def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tm
     first, last = rows(cost_table(Study(study.runs, prices=["H200=2", "RTX 4060=1"])))
     assert (first["benchmark"], last["benchmark"]) == ("a.works float32, n=64", "a.waits float32, n=64")
     assert (first["H200, 2 per hour"], last["H200, 2 per hour"]) == ("2.0× (H200)", "2.0×† (H200)")
-
-
-def test_costs_are_shown_where_prices_are_given(study: Study) -> None:
-    study = Study(study.runs, prices=["server=16", "laptop=1"])
-    assert [each.name for each in study.priced] == ["server", "laptop"]
-    assert cost_table(study).title == "What the same work costs"

@@ -11,10 +11,10 @@ import records
 from comparing import both, mark, run
 
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.machines import cost_table
 from gpubench.report.render import terminal
 from gpubench.report.screen import MOST_LINES, WIDTH, Ending, screen, skip_kind, warning_lines
 from gpubench.report.study import Study
+from gpubench.report.tables import cost_table
 from gpubench.runfile.schema import Case
 
 ROOT = Path(__file__).parents[2]
@@ -95,12 +95,6 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     lines = warning_lines(warnings, 60)
     assert lines[0].startswith("WARNING: word")
     assert lines[-2:] == ["Also: 3 results above the peak of X; 3 results above the", "  peak of X (see summary.md)."]
-
-
-def test_prices_have_their_table(tmp_path: Path) -> None:
-    study = Study([run(tmp_path, both("mine.work", 1.0, 0.01))], prices=["Synthetic CPU=1", "H-GPU=50"])
-    lines = screen(study, Ending.ANSWER)
-    assert "What the same work costs" in lines
 
 
 def test_no_line_of_the_costs_is_cut(tmp_path: Path) -> None:
