@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import Run, Scalar
+from ..runfile.schema import REGIMES, Run, Scalar
 from . import words
 from .metrics import METRICS
 from .render import Column, csv_text
-from .study import RESIDENT, Crossing, Gain, Measured, Pair, Row, Scaled, Study
+from .study import Crossing, Gain, Measured, Pair, Row, Scaled, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,7 +213,7 @@ def _end(value: float | None, found: Crossing) -> float | None:
 
 _CROSSED: list[Column[Crossing]] = [
     Column("differs", lambda found: found.line.items[-1].differs or None),
-    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", RESIDENT)
+    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", REGIMES[0])
            else found.line.last.result.regime),
     Column("size_parameter", lambda found: found.line.size_name),
     Column("crossover", lambda found: found.crossover.size),

@@ -209,7 +209,7 @@ def machine_lines(runs: Iterable[Run]) -> list[str]:
 
 def findings(study: Study) -> list[str]:
     """What the numbers of a few benchmarks mean, one sentence each: for ``gpubench time`` and notebooks."""
-    crossings = [each for each in study.crossings if each.regime == "resident"]
+    crossings = [each for each in study.crossings if each.resident]
     swept = {id(pair) for found in crossings for pair in found.line.items}
     lines = [_crossing_sentence(study, found) for found in crossings]
     lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]

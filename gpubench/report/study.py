@@ -16,7 +16,6 @@ from ..runfile.schema import Run, Sustained
 from . import history, scaling, words
 from .history import Trend
 from .pairs import (
-    RESIDENT,
     WORTHWHILE,
     Baseline,
     LeftOut,
@@ -62,7 +61,7 @@ from .sweeps import (
 from .words import Names
 
 __all__ = [
-    "NOISY_FACTOR", "ONE_THREAD", "RESIDENT", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
+    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
     "Measured", "Pair", "Priced", "Row", "Scaled", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
     "comparable", "grouped", "in_turn", "kind_named", "known_pairs", "leading", "measured", "middle", "parse_price",
     "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
@@ -198,7 +197,7 @@ class Study:
     @cached_property
     def crossing_by_pair(self) -> dict[int, Crossing]:
         """With data that stays, by the id of the pair at the largest size."""
-        return {id(each.line.items[-1]): each for each in self.crossings if each.regime == RESIDENT}
+        return {id(each.line.items[-1]): each for each in self.crossings if each.resident}
 
     @cached_property
     def comparisons(self) -> list[list[Pair]]:

@@ -131,6 +131,11 @@ class Crossing:
     note: str = ""
 
     @property
+    def resident(self) -> bool:
+        """Whether it is that of data which stays on the device."""
+        return self.regime == RESIDENT
+
+    @property
     def disputed(self) -> bool:
         """Whether some resamples of the processes cross where the mean doesn't."""
         return self.crossover.size is None and self.crossover.low != self.crossover.high

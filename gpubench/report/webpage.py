@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from . import words
 from .answer import Answer
 from .render import Table, webpage as html_table
-from .study import RESIDENT, Crossing, Measured, Pair, Row, Study, grouped, size_parameter
+from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import detail_tables, leading_tables
 
 COLUMNS = (
@@ -299,7 +299,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
     shown = [each for each in study.crossings if each.line.items[-1].within_run or study.baseline]
-    for crossing in sorted(shown, key=lambda each: each.regime != RESIDENT):
+    for crossing in sorted(shown, key=lambda each: not each.resident):
         line, last = crossing.line, crossing.line.last
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, _setting(last, line.size_name)))
         start = words.crossing(crossing)
@@ -316,7 +316,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
 def _finding(crossing: Crossing, start: str) -> str:
     line = crossing.line
     point, pair = line.points[-1], line.items[-1]
-    copies = "" if crossing.regime == RESIDENT else "with copies "
-    value = words.ratio(pair) if crossing.regime == RESIDENT else words.with_copies(pair)
+    copies = "" if crossing.resident else "with copies "
+    value = words.ratio(pair) if crossing.resident else words.with_copies(pair)
     at = f"{words.size_label(line.size_name)} = {words.size_text(point.x, line.size_name)}"
     return f"{copies}{value} at {at}, faster from: {start}"
