@@ -17,7 +17,6 @@ from ..version import __version__
 from .choice import add_expression, require_expression
 
 if TYPE_CHECKING:
-    from ..report.machines import Priced
     from ..report.study import Study
     from ..runfile.schema import Run
 
@@ -84,7 +83,6 @@ class Report(NamedTuple):
 
     files: tuple[Path, ...]
     study: Study
-    prices: list[Priced]
     failed: list[str]
 
 
@@ -104,7 +102,7 @@ def print_ending(report: Report, elapsed_s: float | None = None) -> None:
     for line in report.failed:
         print(f"gpubench: {line}", file=sys.stderr)
     width = max(WIDTH, min(120, shutil.get_terminal_size((WIDTH, 24)).columns))
-    lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s, prices=report.prices)
+    lines = screen(report.study, Ending.ANSWER, width, files=report.files, elapsed_s=elapsed_s)
     print(writable("\n".join(lines), sys.stdout.encoding))
 
 
@@ -121,15 +119,13 @@ def write_report(
     """``prices`` are as ``H200=2.99``. Raises UsageError or RunFileError before anything is written."""
     from ..report.answer import Answer
     from ..report.columns import csv_files
-    from ..report.machines import priced
     from ..report.output import prepare_folder, write_folder
     from ..report.study import Study
-    from ..report.summary import summary
+    from ..report.tables import summary
     from ..report.webpage import Picture, webpage
 
     folder, runs = Path(folder), read_all(paths)
-    study = Study(runs, baseline, allow, expression=expression)
-    costs = priced(study, prices)
+    study = Study(runs, baseline, allow, expression=expression, prices=prices)
     prepare_folder(folder)
     files: dict[str, str | bytes] = {}
     failed: list[str] = []
@@ -150,10 +146,10 @@ def write_report(
         phone = next(iter(charting.embedded(figures[:1], PHONE_WIDTH)), None)
     answer = Answer(study)
     files |= csv_files(study)
-    files["summary.md"] = summary(answer, costs, titles, charts.formats[0], charts.themes)
-    files["report.html"] = webpage(answer, pictures, costs, __version__, phone=phone)
+    files["summary.md"] = summary(answer, titles, charts.formats[0], charts.themes)
+    files["report.html"] = webpage(answer, pictures, __version__, phone=phone)
     written = write_folder(folder, files, [run.path for run in runs])
-    return Report(tuple(written), study, costs, failed)
+    return Report(tuple(written), study, failed)
 
 
 def read_all(paths: Iterable[str | Path]) -> list[Run]:

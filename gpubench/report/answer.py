@@ -1,27 +1,44 @@
-"""The answer in a sentence, and what a reader has to know before the numbers.
+"""One device against another by kind of work, the answer in a sentence, and what to know before the numbers.
 
-Every sentence and every warning of a report is written here; a warning says what is wrong, where, and what to try.
+A ratio between a GPU of one machine and a CPU of another says nothing about either. So a single GPU is compared with
+the CPU of its own machine, and several devices of one kind with the slowest of them. A warning says what is wrong,
+where, and what to try.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from ..runfile.kinds import KINDS
-from ..runfile.quantities import counted, seconds_text
+from ..runfile.kinds import KINDS, Kind
+from ..runfile.quantities import counted
 from ..runfile.utilisation import slow_products
-from ..runfile.ways import times_and_ratio
 from . import words
-from .cards import Card, WorkRow, cards
-from .pairs import WORTHWHILE, LeftOut, Pair, Verdict
-from .rows import Measured, grouped, too_noisy
-from .scaling import ONE_THREAD, SINGLE, parallel_of
-from .study import Study
-from .sweeps import Crossing, in_turn, kind_named, representatives, slowest_first
+from .render import UNFILLED
+from .study import (
+    ONE_THREAD,
+    SINGLE,
+    WORTHWHILE,
+    Doubt,
+    LeftOut,
+    Measured,
+    Pair,
+    Study,
+    Verdict,
+    against_slowest,
+    grouped,
+    in_turn,
+    kind_named,
+    known_pairs,
+    leading,
+    middle,
+    representatives,
+    slowest_first,
+)
 
 MOST_TIMES, MOST_OWN = 10, 40
 """Benchmarks with a row; of the user's own there may be more."""
@@ -30,14 +47,196 @@ _NAMED = 3
 _NOISY_SHARE = 1 / 3
 LASTS = 0.9
 """A sustained rate below that share of the burst rate is worth a line and a picture."""
-_FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
-"""A first call is worth a line where it takes so many times a later one, and so many seconds."""
 _SUFFIXES = {
     Verdict.IF_IT_STAYS: "only if the data stays on the device",
     Verdict.NOT_WORTH_IT: "not worth it",
     Verdict.UNSURE: "unsure",
 }
-NO_GPU = "No GPU was measured; gpubench env says why."
+_WINS = (Verdict.WORTH_IT, Verdict.IF_IT_STAYS)
+_DEPENDS = "depends"
+_MOST_UNLIKE = 3
+"""Rows of a kind whose benchmarks have one each."""
+
+
+# One device against another -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WorkRow:
+    """A kind of work on a card: a pair for each of its workloads, in one setting at the largest size that both devices
+    have. ``faster_from`` is ready to print."""
+
+    heading: str
+    pairs: tuple[Pair, ...]
+    faster_from: str
+
+    @cached_property
+    def known(self) -> list[Pair]:
+        """Pairs whose speedup is shown, the smallest first."""
+        return known_pairs(self.pairs)
+
+    @property
+    def typical(self) -> Pair | None:
+        """A measured pair, the one in the middle, which stands for the kind."""
+        return middle(self.known) if self.known else None
+
+    @property
+    def kind(self) -> Kind | None:
+        """Of its benchmarks; None for one's own."""
+        return self.pairs[0].other.kind
+
+    @property
+    def fills(self) -> bool:
+        """Whether the typical pair fills the GPUs."""
+        return self.typical is None or self.typical.fills
+
+    @property
+    def name(self) -> str:
+        """``Matrix products``; with the dtype where that isn't float32."""
+        dtype = self.typical.other.dtype if self.typical else ""
+        plain = dtype in ("", "float32") or kind_named(self.heading) is None
+        return self.heading if plain else f"{self.heading}, {dtype}"
+
+    @property
+    def ratio(self) -> str:
+        """``132×``, or why it is unknown; with a mark where it doesn't fill a GPU."""
+        if self.typical:
+            return words.ratio(self.typical) + UNFILLED * (not self.fills)
+        return Doubt.TOO_NOISY
+
+    @property
+    def range(self) -> str:
+        """The interval of one benchmark; of several the smallest and the largest speedup, and how many they are."""
+        if not self.typical:
+            return words.NO_VALUE
+        if len(self.known) == 1:
+            return words.times_range(self.typical.ratio.low, self.typical.ratio.high)
+        return f"{words.times_range(self.known[0].speedup, self.known[-1].speedup)} ({len(self.known)})"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the typical pair."""
+        return self.typical.verdict if self.typical else Verdict.UNSURE
+
+    @property
+    def agreeing(self) -> int:
+        """How many of the workloads say the same: that it is worth it, or that it isn't."""
+        wins = self.verdict in _WINS
+        return sum((pair.verdict in _WINS) == wins for pair in self.pairs)
+
+    @property
+    def worth(self) -> str:
+        """``✓ worth it``; ``✓ worth it, 4 of 5`` where not all of its workloads agree."""
+        some = f", {self.agreeing} of {len(self.pairs)}" if self.agreeing < len(self.pairs) and self.typical else ""
+        return f"{words.MARKS[self.verdict]} {self.verdict}{some}"
+
+
+@dataclass(frozen=True, eq=False)
+class Card:
+    """A device against a baseline, ``H200`` against ``Xeon, 2 threads``."""
+
+    device: str
+    baseline: str
+    pairs: tuple[Pair, ...]
+    rows: tuple[WorkRow, ...]
+
+    @property
+    def alike(self) -> bool:
+        """Whether no work moves from a CPU to a GPU: nothing is copied, and nobody asks whether moving it pays."""
+        return not any(pair.other.on_accelerator and not pair.base.on_accelerator for pair in self.pairs)
+
+    @property
+    def unfilled(self) -> list[str]:
+        """Kinds of unlike work, by name, of which no benchmark tells what the GPUs can do."""
+        by_kind = grouped((pair for pair in self.pairs if pair.other.kind), lambda pair: pair.other.kind)
+        return [kind.words for kind, of in by_kind.items() if kind and kind.unlike and not any(p.fills for p in of)]
+
+    @property
+    def of_gpus(self) -> bool:
+        """Whether two GPUs are compared."""
+        return self.alike and self.pairs[0].other.on_accelerator
+
+
+def _all_cards(study: Study) -> list[Card]:
+    """Those of the baseline that was asked for; else of several GPUs, or machines without one, against the slowest;
+    else of a GPU against its CPU."""
+    gpus = _alike(row for row in study.measured if row.on_accelerator and not row.library)
+    cpus = _alike(row for row in study.measured if not row.on_accelerator and not row.library)
+    if study.baseline is None:
+        for alike in (gpus, [] if gpus else cpus):
+            if alike is gpus and study.gpu_pairs:
+                return _cards(study, [pair for pair in study.gpu_pairs if not _own_cpu(pair)])
+            if len(alike) > 1:
+                rows = [row for members in alike for row in members]
+                return _cards(study, against_slowest(rows, {"threads", *study.allow}))
+    inside = [pair for pair in study.device_pairs if pair.within_run]
+    return _cards(study, leading(inside or study.device_pairs))
+
+
+def _alike(rows: Iterable[Measured]) -> list[list[Measured]]:
+    """By device; those of one model in one machine are equal but for noise."""
+    devices = grouped(rows, lambda row: (row.run_name, row.facts.label or row.result.device))
+    return [[row for row in members if row.source == members[0].source] for members in devices.values()]
+
+
+def _own_cpu(pair: Pair) -> bool:
+    """Of a machine with a GPU: a chooser asks about the GPU, and the pictures show it."""
+    return pair.within_run and not pair.other.on_accelerator
+
+
+def _cards(study: Study, found: Sequence[Pair]) -> list[Card]:
+    made = []
+    for members in grouped(found, lambda pair: (pair.other.source, pair.base.source)).values():
+        rows = tuple(_work_rows(study, members))
+        device = study.names.of(members[0].other)
+        if members[0].within_device:
+            device = f"{study.names.subject(members[0])} on {device}"
+        if rows:
+            firsts = {id(of[0]) for of in grouped(rows, lambda row: row.kind or row.heading).values()}
+            told = sorted(rows, key=lambda row: (id(row) not in firsts and not row.fills, not row.fills))
+            made.append(Card(device, study.names.baseline(members), tuple(members), tuple(told)))
+    return made
+
+
+def _work_rows(study: Study, members: Sequence[Pair]) -> Iterable[WorkRow]:
+    for heading, chosen in itertools.chain.from_iterable(itertools.starmap(_rows_of, representatives(members).items())):
+        found = [crossing for pair in chosen if (crossing := study.crossing_by_pair.get(id(pair)))]
+        row = WorkRow(heading, tuple(chosen), "")
+        said = {id(each.line.items[-1]): words.crossing(each) for each in found}
+        yield WorkRow(heading, tuple(chosen), _faster_from(said, row))
+
+
+def _rows_of(heading: str, chosen: Sequence[Pair]) -> Iterable[tuple[str, Sequence[Pair]]]:
+    """A row for the kind of work; where its benchmarks are unlike, one for each of the first few: those that fill the
+    GPU, and most work first."""
+    kind = kind_named(heading)
+    if kind is None or not kind.unlike:
+        return [(heading, chosen)]
+    telling = sorted(chosen, key=lambda pair: (bool(pair.doubt), not pair.fills, -(pair.other.result.work.flops or 0)))
+    shown, left = telling[:_MOST_UNLIKE], known_pairs(telling[_MOST_UNLIKE:])
+    if left and left[0].speedup < 1 <= min((pair.speedup for pair in known_pairs(shown)), default=0.0):
+        shown[-1] = left[0]  # where the device loses isn't left out
+    return [(_own_heading(pair), [pair]) for pair in shown]
+
+
+def _own_heading(pair: Pair) -> str:
+    """``ResNet-50, batch=128``; ``… vs 1`` where the baseline's batch is another one, and the speedup that per item."""
+    case, base = pair.other.result, pair.base.result
+    dtype = "" if case.dtype in ("", "float32") else f" {case.dtype}"
+    size = words.size_setting(case) + (f" vs {base.params[case.size]}" if pair.batches != 1 and case.size else "")
+    return ", ".join(filter(None, [f"{words.name(case)}{dtype}", size]))
+
+
+def _faster_from(said: dict[int, str], row: WorkRow) -> str:
+    """What holds for the typical pair, if nothing else holds for another."""
+    typical = said.get(id(row.typical), words.NO_VALUE) if row.typical else words.NO_VALUE
+    categories = {each.startswith(("not ", "only ")) for each in said.values()}
+    if len(categories) > 1 or (row.agreeing < len(row.pairs) and typical == words.EVERY_SIZE):
+        return _DEPENDS
+    return typical
+
+
+# The sentence ---------------------------------------------------------------------------------------------------------
 
 
 class Concern(Enum):
@@ -81,7 +280,7 @@ class Answer:
     @cached_property
     def cards(self) -> list[Card]:
         """One device against another each; none of a smoke run, whose times mean nothing."""
-        return [] if self.smoke else cards(self.study)
+        return [] if self.smoke else _all_cards(self.study)
 
     @cached_property
     def times(self) -> list[Measured]:
@@ -224,8 +423,8 @@ def _threads_pay(rows: Sequence[Measured]) -> str:
     """Where a benchmark ran with one thread and with all of them: what the others bring."""
     jobs: dict[tuple[str, str], dict[str | None, Measured]] = {}
     for row in rows:
-        if parallel_of(row).devices == 1 and parallel_of(row).method in (SINGLE, ONE_THREAD):
-            jobs.setdefault((row.run_name, row.result.workload), {})[parallel_of(row).method] = row
+        if row.parallel.devices == 1 and row.parallel.method in (SINGLE, ONE_THREAD):
+            jobs.setdefault((row.run_name, row.result.workload), {})[row.parallel.method] = row
     gains = [(of[ONE_THREAD].time_s / of[SINGLE].time_s, of[SINGLE]) for of in jobs.values() if len(of) == 2]
     if not gains:
         return ""
@@ -343,112 +542,3 @@ def left_out_line(pairs: Sequence[LeftOut]) -> str:
     subject = f"{counted(len(pairs), 'benchmark')} {'has' if len(pairs) == 1 else 'have'}"
     nearest = f"no comparable baseline, the nearest differs in {found}"
     return f"not compared: {subject} {nearest}. Use {options} to compare anyway"
-
-
-# One's own expressions ------------------------------------------------------------------------------------------------
-
-
-def findings(study: Study) -> list[str]:
-    """What the numbers of a few benchmarks mean, one sentence each: for ``gpubench time`` and notebooks."""
-    crossings = [each for each in study.crossings if each.regime == "resident"]
-    swept = {id(pair) for found in crossings for pair in found.line.items}
-    lines = [_crossing_sentence(study, found) for found in crossings]
-    lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
-    lines += _against_first(study)
-    lines += _launch_bound(study)
-    lines += _first_calls(study)
-    if not any(row.on_accelerator for row in study.measured):
-        lines.append(NO_GPU)
-    checks = (row.result.check for row in study.measured)
-    unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
-    lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]
-    flags = {flag.name: flag.seen for row in study.measured for flag in row.result.flags}
-    return [*lines, *(f"* {name}: {seen}" for name, seen in sorted(flags.items()))]
-
-
-def _who(row: Measured) -> str:
-    return f"{words.name(row.result)}, {words.arithmetic(row)}".rstrip(", ")
-
-
-def _crossing_sentence(study: Study, found: Crossing) -> str:
-    """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
-    pair, said = found.line.items[-1], words.crossing(found)
-    if len(found.line.points) == 1:
-        return _pair_sentence(study, pair)
-    subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if said == Verdict.UNSURE:
-        return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
-    if said.startswith("not "):
-        return f"{_who(pair.other)}: {subject} is not faster than {base} {said.removeprefix('not ')}."
-    where = said if said.startswith("only ") else f"at {said}" if said == words.EVERY_SIZE else f"from {said}"
-    return f"{_who(pair.other)}: {subject} is faster than {base} {where}."
-
-
-def _pair_sentence(study: Study, pair: Pair) -> str:
-    """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
-    subject, base = study.names.subject(pair), study.names.of(pair.base)
-    if pair.doubt:
-        return f"{_who(pair.other)}: {subject} against {base}: {pair.doubt}."
-    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
-    return f"{_who(pair.other)}: {subject} is {_faster(pair.speedup, pair.ratio.low, pair.ratio.high)} {base}."
-
-
-def _faster(ratio: float, low: float, high: float) -> str:
-    """``3.1× (2.9× to 3.3×) as fast as``, ``1.4× slower (…) than``."""
-    if low <= 1 <= high:
-        return f"as fast, within the spread ({words.times_range(low, high)}), as"
-    spread = words.times_range(low, high).replace(" slower", "")
-    return f"{words.times(ratio)} ({spread}) {'than' if ratio < 1 else 'as fast as'}"
-
-
-def rivals(study: Study) -> list[list[Measured]]:
-    """Different workloads in one setting on one device, which are compared with the first; the largest size last."""
-    numbers = {id(row): [v for v in row.result.params.values() if isinstance(v, int | float)] for row in study.measured}
-    in_order = sorted(study.measured, key=lambda row: numbers[id(row)])
-    groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
-    return [rows for rows in groups.values() if len(rows) > 1]
-
-
-def _against_first(study: Study) -> list[str]:
-    """Of several expressions, each against the first on each device, at the largest size."""
-    lines = []
-    for groups in grouped(rivals(study), lambda rows: rows[0].source).values():
-        base, *others = groups[-1]
-        at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
-        for other in others:
-            top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
-            said = f"is {_faster(top / bottom, ratio.low, ratio.high)}"
-            said = "is too noisy to compare with" if too_noisy(ratio.low, ratio.high) else said
-            lines.append(f"{at}: {words.name(other.result)} {said} {words.name(base.result)}.")
-    return lines
-
-
-def _first_calls(study: Study) -> list[str]:
-    """A line for each device whose first call took much longer than the later ones: that which took longest."""
-    lines = []
-    for members in grouped(study.measured, lambda row: row.source).values():
-        slowest = max(members, key=lambda row: row.result.first_call_s or 0.0)
-        first_s, later_s = slowest.result.first_call_s or 0.0, slowest.time_s
-        if first_s >= max(_FIRST_CALL * later_s, _FIRST_CALL_S):
-            took = f"{seconds_text(first_s)}, {words.times(first_s / later_s)} as long as later calls"
-            who = f"{words.benchmark(slowest.result)} on {study.names.of(slowest)}"
-            lines.append(f"{who}: the first call took {took}.")
-    return lines
-
-
-def _launch_bound(study: Study) -> list[str]:
-    """``a + b, float32: launch-bound on H200 up to n=1024 (the GPU works 1.9 µs of a call's 6.3 µs).``
-
-    Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
-    """
-    lines = []
-    for members in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
-        members = sorted(members, key=lambda row: row.time_s)
-        bound = [row for row in members if row.launch_bound]
-        if bound:
-            last = bound[-1]
-            end = " at every size" if bound == members else f" up to {words.size_setting(last.result)}"
-            busy, whole = seconds_text(last.result.device_s), seconds_text(last.time_s)
-            who = f"{_who(last)}: launch-bound on {study.names.of(last)}{end * (len(members) > 1)}"
-            lines.append(f"{who} (the GPU works {busy} of a call's {whole}).")
-    return lines

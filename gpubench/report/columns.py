@@ -1,21 +1,20 @@
-"""The columns of the CSV files: exact values, and None where one is unknown."""
+"""The columns of the CSV files and DataFrames: exact values, and None where one is unknown."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from ..runfile.schema import Scalar
+from ..runfile.schema import REGIMES, Run, Scalar
 from . import words
 from .metrics import METRICS
-from .pairs import RESIDENT, Pair
 from .render import Column, csv_text
-from .rows import Measured, Row
-from .scaling import Gain, Scaled
-from .study import Study
-from .sweeps import Crossing
+from .study import Crossing, Gain, Measured, Pair, Row, Scaled, Study
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Thing = TypeVar("_Thing")
 _Of = Callable[[_Thing], Row]
@@ -30,6 +29,14 @@ def csv_files(study: Study) -> dict[str, str]:
         "crossover.csv": csv_text(crossover_columns(study), study.crossings),
     }
     return files | ({"scaling.csv": csv_text(SCALING, study.scaled)} if study.scaled else {})
+
+
+def frame(columns: Sequence[Column[_Thing]], things: Iterable[_Thing]) -> pd.DataFrame:
+    """The columns as a DataFrame."""
+    import pandas as pd
+
+    heads = [column.head for column in columns]
+    return pd.DataFrame([[column.cell(each) for column in columns] for each in things], columns=heads).infer_objects()
 
 
 def results_columns(rows: Iterable[Row]) -> list[Column[Row]]:
@@ -206,7 +213,7 @@ def _end(value: float | None, found: Crossing) -> float | None:
 
 _CROSSED: list[Column[Crossing]] = [
     Column("differs", lambda found: found.line.items[-1].differs or None),
-    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", RESIDENT)
+    Column("regime", lambda found: found.regime if found.line.last.result.regime in ("", REGIMES[0])
            else found.line.last.result.regime),
     Column("size_parameter", lambda found: found.line.size_name),
     Column("crossover", lambda found: found.crossover.size),
@@ -262,6 +269,17 @@ SCALING: list[Column[Scaled]] = [
     Column("phases", lambda each: "; ".join(f"{n} {s!r}" for n, s in each.parallel.phases.items()) or None),
     _of_parallel("interconnect"),
 ]
+MACHINES: list[Column[tuple[str, Run, str]]] = [
+    Column("run", lambda each: each[0]),
+    Column("machine", lambda each: each[1].machine.label),
+    Column("device", lambda each: each[2]),
+    Column("device_name", lambda each: words.device_label(each[1], each[2])),
+    Column("torch", lambda each: each[1].machine.torch),
+    Column("threads", lambda each: each[1].machine.threads),
+    Column("date", lambda each: each[1].date),
+    Column("preset", lambda each: each[1].preset),
+]
+"""Of a DataFrame alone: name of a run, the run, and a device of it."""
 _OURS = (
     _RUN, _DEVICE, _WHAT, _SETTING, _OUTCOME, _CONFIGURATION, _LAST, _RATIO, _BASIS, _COPIED, _BEST_CPU, _CROSSED,
 )  # fmt: skip

@@ -21,11 +21,19 @@ from ..runfile.quantities import bytes_text, counted, shorten
 from ..runfile.schema import DeviceFacts, Run
 from . import words
 from .answer import Answer, Concern
-from .machines import facts_of
-from .pairs import comparable
-from .rows import NOISY_FACTOR, Measured, grouped, measured as measured_rows, rows_of
-from .study import Study
-from .sweeps import heading, in_turn, plainest_first, representatives, shared
+from .study import (
+    NOISY_FACTOR,
+    Measured,
+    Study,
+    comparable,
+    grouped,
+    in_turn,
+    measured as measured_rows,
+    plainest_first,
+    representatives,
+    rows_of,
+    shared,
+)
 from .webpage import HERE, Listed, asset, policy, webpage
 
 MAINTAINERS = "maintainers"
@@ -170,7 +178,7 @@ def _report(
     facts = f"measured {_date(machine)}" + (f" by the {machine.measured_by}" if machine.measured_by else "")
     links = f'<a href="../index.html">All machines</a><a href="../compare.html#a={machine.ident}">Compare</a>'
     above = f'<nav aria-label="Gallery">{links}<span class="muted">{escape(facts)}</span></nav>'
-    yield f"machines/{machine.ident}.html", webpage(answer, drawn, (), version, Listed(label, above))
+    yield f"machines/{machine.ident}.html", webpage(answer, drawn, version, Listed(label, above))
 
 
 def _date(machine: Machine) -> str:
@@ -185,7 +193,7 @@ def _said(answer: Answer) -> tuple[str, str]:
 def _data(machine: Machine, answer: Answer, label: str) -> dict[str, Any]:
     """What comparing needs: facts, and rows of the GPU and of the CPU by what makes them comparable."""
     gpu, cpu = machine.called
-    known = {fact: value for fact, value in facts_of(machine.run).items() if fact != "machine"}
+    known = {fact: value for fact, value in words.facts(machine.run).items() if fact != "machine"}
     facts = {"measured": _date(machine), "measured by": machine.measured_by} | known
     sides = {"GPU": (gpu, _on_gpu(answer.study.measured)), "CPU": (cpu, _on_cpu(answer.study.measured))}
     return {
@@ -200,13 +208,13 @@ def _rows(rows: Sequence[Measured]) -> list[list[Any]]:
     """Of a workload the plainest at the largest size first, which stands for it where another machine has it too."""
     kinds = list(representatives(rows))
     workloads = grouped(rows, lambda row: row.result.workload).values()
-    by_kind = sorted(workloads, key=lambda of: kinds.index(heading(of[0])) if heading(of[0]) in kinds else len(kinds))
-    return [_row(row, _kind(row) if heading(row) in kinds else "") for of in by_kind for row in plainest_first(of)]
+    by_kind = sorted(workloads, key=lambda of: kinds.index(of[0].heading) if of[0].heading in kinds else len(kinds))
+    return [_row(row, _kind(row) if row.heading in kinds else "") for of in by_kind for row in plainest_first(of)]
 
 
 def _kind(row: Measured) -> str:
     """What one ratio may stand for: a kind of work, or a network alone."""
-    return words.name(row.result) if row.kind and row.kind.unlike else heading(row)
+    return words.name(row.result) if row.kind and row.kind.unlike else row.heading
 
 
 def _row(row: Measured, kind: str) -> list[Any]:

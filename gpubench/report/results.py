@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -14,13 +14,9 @@ from ..runfile import folder, reader
 from ..runfile.schema import Run
 from ..runfile.ways import times_and_ratio
 from . import words
-from .answer import rivals
-from .columns import results_columns, speedup_columns
-from .render import Column
-from .rows import Measured, Values, grouped
-from .screen import Ending, screen
-from .study import Study
-from .sweeps import Line, Sweep, speedup_of, sweeps, time_of
+from .columns import MACHINES, frame, results_columns, speedup_columns
+from .screen import Ending, rivals, screen
+from .study import Line, Measured, Study, Sweep, Values, grouped, sweeps, time_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,12 +99,12 @@ class Results:
     @property
     def df(self) -> pd.DataFrame:
         """One row per benchmark: the columns of results.csv."""
-        return _frame(results_columns(self.study.rows), self.study.rows)
+        return frame(results_columns(self.study.rows), self.study.rows)
 
     @property
     def speedups(self) -> pd.DataFrame:
         """One row per benchmark and other device: the columns of speedup.csv. PyTorch against NumPy without a GPU."""
-        return _frame(speedup_columns(self.study), self.study.pairs)
+        return frame(speedup_columns(self.study), self.study.pairs)
 
     @property
     def speedup(self) -> Ratio | None:
@@ -132,17 +128,7 @@ class Results:
     def machines(self) -> pd.DataFrame:
         """One row per device of each run."""
         runs = {row.run_name: row.run for row in self.study.rows}
-        columns: list[Column[tuple[str, Run, str]]] = [
-            Column("run", lambda each: each[0]),
-            Column("machine", lambda each: each[1].machine.label),
-            Column("device", lambda each: each[2]),
-            Column("device_name", lambda each: words.device_label(each[1], each[2])),
-            Column("torch", lambda each: each[1].machine.torch),
-            Column("threads", lambda each: each[1].machine.threads),
-            Column("date", lambda each: each[1].date),
-            Column("preset", lambda each: each[1].preset),
-        ]
-        return _frame(columns, [(name, run, each.name) for name, run in runs.items() for each in run.machine.devices])
+        return frame(MACHINES, [(name, run, each.name) for name, run in runs.items() for each in run.machine.devices])
 
     def plot(self, kind: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw ``speedup``, ``time`` or ``rate`` over the size, a line per benchmark and device, and return the axes.
@@ -153,7 +139,7 @@ class Results:
             raise UsageError(f"unknown kind of plot {kind!r}: choose from {', '.join(PLOT_KINDS)}")
         kind = kind or ("speedup" if self.study.pairs else "time")
         found: list[Sweep[Any]] = (
-            sweeps(self.study.pairs, speedup_of)[0]
+            sweeps(self.study.pairs, lambda pair: pair.values)[0]
             if kind == "speedup"
             else sweeps(self.study.measured, time_of if kind == "time" else lambda row: row.throughput)[0]
         )
@@ -206,13 +192,6 @@ class Results:
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def _frame(columns: Sequence[Column[Any]], things: Iterable[Any]) -> pd.DataFrame:
-    import pandas as pd
-
-    heads = [column.head for column in columns]
-    return pd.DataFrame([[column.cell(each) for column in columns] for each in things], columns=heads).infer_objects()
 
 
 def _number(row: Measured) -> tuple[float, ...]:

@@ -14,9 +14,9 @@ from ..devices.implementations import TORCH
 from ..errors import RunFileError
 from ..runfile.flags import CONTENDED, WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
-from ..runfile.matching import matcher, nothing_matches
+from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.reader import clean
-from ..runfile.schema import MOST_NAMES, DeviceFacts, Result, Run, Scalar, Times, Work
+from ..runfile.schema import MOST_NAMES, DeviceFacts, Parallel, Result, Run, Scalar, Times, Work
 from ..runfile.utilisation import PLAUSIBLE, compute_dtype, utilisation
 from ..statistics.intervals import Interval, median_interval
 
@@ -108,6 +108,16 @@ class Row:
         return KINDS.get(self.result.kind)
 
     @property
+    def heading(self) -> str:
+        """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
+        return self.kind.heading if self.kind else self.result.title or shown_name(self.result.workload)
+
+    @property
+    def parallel(self) -> Parallel:
+        """How it used several devices; one device where it doesn't say."""
+        return self.result.parallel or Parallel()
+
+    @property
     def own(self) -> bool:
         """Whether it is a benchmark of one's own, or an expression."""
         return self.kind is None
@@ -130,9 +140,12 @@ class Row:
     @property
     def setting(self) -> Hashable:
         """What tells it from other benchmarks of its workload, but for its size."""
+        return self.setting_without(self.size_name if number(self.result, self.size_name) is not None else None)
+
+    def setting_without(self, size_name: str | None) -> tuple[Hashable, ...]:
+        """The same for another parameter as its size."""
         case = self.result
-        numeric = number(case, self.size_name) is not None
-        params = tuple((name, repr(v)) for name, v in case.params.items() if name != self.size_name or not numeric)
+        params = tuple((name, repr(value)) for name, value in case.params.items() if name != size_name)
         return case.dtype, case.variant, case.regime, case.cache, params
 
 

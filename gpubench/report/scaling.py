@@ -43,12 +43,12 @@ class Scaled:
     @property
     def parallel(self) -> Parallel:
         """How it used its devices."""
-        return parallel_of(self.row)
+        return self.row.parallel
 
     @property
     def base_threads(self) -> int | None:
         """CPU threads of the single process."""
-        return (parallel_of(self.base).threads or self.base.result.threads) if self.base else None
+        return (self.base.parallel.threads or self.base.result.threads) if self.base else None
 
     @property
     def efficiency(self) -> Values | None:
@@ -76,14 +76,9 @@ class Scaled:
         return next((gain.uncertainty for gain in (self.speedup, self.scaling) if gain and gain.uncertainty), "")
 
 
-def parallel_of(row: Measured) -> Parallel:
-    """How it used several devices; one device where it doesn't say."""
-    return row.result.parallel or Parallel()
-
-
 def scaled(measured: Sequence[Measured]) -> list[Scaled]:
     """Every benchmark that says how it used several devices, or is one they are compared with."""
-    rows = [row for row in measured if parallel_of(row).method]
+    rows = [row for row in measured if row.parallel.method]
     return [_scaled(row, members) for members in grouped(rows, _job).values() for row in members]
 
 
@@ -91,7 +86,7 @@ def _job(row: Measured) -> Hashable:
     """What benchmarks have in common that differ only in how, and over how many devices, they do the same."""
     case = row.result
     name = case.workload.partition(".")[2] or case.workload
-    return row.run_name, row.facts.kind, name, case.dtype, case.variant, parallel_of(row).mode or "strong"
+    return row.run_name, row.facts.kind, name, case.dtype, case.variant, row.parallel.mode or "strong"
 
 
 def _scaled(row: Measured, members: Sequence[Measured]) -> Scaled:
@@ -107,7 +102,7 @@ def _fastest(row: Measured, members: Sequence[Measured], method: str) -> Measure
 
     Of the row's own workload where it has any: the least of several measurements of the same step is biased.
     """
-    able = [other for other in members if parallel_of(other).method == method and parallel_of(other).devices == 1]
+    able = [other for other in members if other.parallel.method == method and other.parallel.devices == 1]
     able = [other for other in able if other.result.work.items]
     same = [other for other in able if other.result.workload == row.result.workload]
     return min(same or able, key=lambda other: other.time_s / (other.result.work.items or 1), default=None)

@@ -12,13 +12,12 @@ from pathlib import Path
 from ..runfile.quantities import counted, seconds_text, shorten, text
 from ..runfile.reader import clean
 from ..runfile.schema import Run
+from ..runfile.ways import times_and_ratio
 from . import words
-from .answer import Answer, Concern, Warning, findings, left_out_line
-from .machines import Priced, cost_table
+from .answer import Answer, Concern, Warning, left_out_line
 from .render import UNFILLED, Table, terminal
-from .rows import Measured, Row, grouped
-from .study import Study
-from .tables import NOT_IN_CARDS, beside_each_other, leading_tables, results_table
+from .study import Crossing, Measured, Pair, Row, Study, Verdict, grouped, too_noisy
+from .tables import NOT_IN_CARDS, answer_tables, beside_each_other, cost_table, results_table
 
 WIDTH, MOST_LINES = 80, 25
 _MOST_WARNING_LINES, _MOST_RUNS, _MOST_BESIDE = 3, 4, 40
@@ -32,6 +31,9 @@ _SKIPPED = (
     (r"not for this workload", "have no such variant", "has no such variant"),
 )
 _PLACES = ("report.html", "summary.md", "results.csv")
+_FIRST_CALL, _FIRST_CALL_S = 10.0, 1e-3
+"""A first call is worth a line where it takes so many times a later one, and so many seconds."""
+NO_GPU = "No GPU was measured; gpubench env says why."
 
 
 class Ending(Enum):
@@ -49,21 +51,18 @@ def screen(
     *,
     files: Sequence[Path] = (),
     elapsed_s: float | None = None,
-    prices: Sequence[Priced] = (),
 ) -> list[str]:
     """The lines. Of an answer at most 25, the most important first, and all costs; ``files`` are those that were
     written."""
     if ending == Ending.EVERYTHING:
         return _everything(study, width)
-    return _beside(study, width) if ending == Ending.BESIDE else _answer(study, width, files, elapsed_s, prices)
+    return _beside(study, width) if ending == Ending.BESIDE else _answer(study, width, files, elapsed_s)
 
 
 # The answer -----------------------------------------------------------------------------------------------------------
 
 
-def _answer(
-    study: Study, width: int, files: Sequence[Path], elapsed_s: float | None, prices: Sequence[Priced]
-) -> list[str]:
+def _answer(study: Study, width: int, files: Sequence[Path], elapsed_s: float | None) -> list[str]:
     answer = Answer(study)
     first, mark, rest = answer.hint.partition("Have a GPU?")
     head = [*_wrapped(_headline(study, elapsed_s), width), *_wrapped(first, width)]
@@ -79,11 +78,11 @@ def _answer(
         *_wrapped(_unmeasured(study), width),
         *_places(files, width),
     ]
-    tables = leading_tables(answer, (), brief=True)
+    tables = answer_tables(answer, brief=True)
     own = all(row.own for row in study.measured)
     tables += [beside_each_other(study)] * bool(own and answer.cards and not study.several_runs)
     body = [line for i, each in enumerate(tables) for line in _shown(each, width, title=len(tables) > 1 and i > 0)]
-    costs = ["", *_shown(cost_table(study, prices), width, title=True)] if prices else []  # asked for: never cut
+    costs = ["", *_shown(cost_table(study), width, title=True)] if study.priced else []  # asked for: never cut
     return [*head, *_cut(body, max(4, MOST_LINES - len(head) - len(foot))), *costs, *foot]
 
 
@@ -203,3 +202,112 @@ def _everything(study: Study, width: int) -> list[str]:
 def machine_lines(runs: Iterable[Run]) -> list[str]:
     """What each run was measured on, each once."""
     return list(dict.fromkeys(map(words.machine, runs)))
+
+
+# One's own expressions ------------------------------------------------------------------------------------------------
+
+
+def findings(study: Study) -> list[str]:
+    """What the numbers of a few benchmarks mean, one sentence each: for ``gpubench time`` and notebooks."""
+    crossings = [each for each in study.crossings if each.resident]
+    swept = {id(pair) for found in crossings for pair in found.line.items}
+    lines = [_crossing_sentence(study, found) for found in crossings]
+    lines += [_pair_sentence(study, pair) for pair in study.pairs if id(pair) not in swept]
+    lines += _against_first(study)
+    lines += _launch_bound(study)
+    lines += _first_calls(study)
+    if not any(row.on_accelerator for row in study.measured):
+        lines.append(NO_GPU)
+    checks = (row.result.check for row in study.measured)
+    unchecked = {check.reason for check in checks if check and check.status != "passed" and check.reason}
+    lines += [f"Not verified: {reason}." for reason in sorted(unchecked)]
+    flags = {flag.name: flag.seen for row in study.measured for flag in row.result.flags}
+    return [*lines, *(f"* {name}: {seen}" for name, seen in sorted(flags.items()))]
+
+
+def _who(row: Measured) -> str:
+    return f"{words.name(row.result)}, {words.arithmetic(row)}".rstrip(", ")
+
+
+def _crossing_sentence(study: Study, found: Crossing) -> str:
+    """``a @ b, float32: H200 is faster than the Xeon from n ≈ 72.``"""
+    pair, said = found.line.items[-1], words.crossing(found)
+    if len(found.line.points) == 1:
+        return _pair_sentence(study, pair)
+    subject, base = study.names.subject(pair), study.names.of(pair.base)
+    if said == Verdict.UNSURE:
+        return f"{_who(pair.other)}: {subject} or {base}: too noisy to say from which size on either is faster."
+    if said.startswith("not "):
+        return f"{_who(pair.other)}: {subject} is not faster than {base} {said.removeprefix('not ')}."
+    where = said if said.startswith("only ") else f"at {said}" if said == words.EVERY_SIZE else f"from {said}"
+    return f"{_who(pair.other)}: {subject} is faster than {base} {where}."
+
+
+def _pair_sentence(study: Study, pair: Pair) -> str:
+    """``a @ b, float32: H200 is 12× (11× to 13×) as fast as the Xeon.``"""
+    subject, base = study.names.subject(pair), study.names.of(pair.base)
+    if pair.doubt:
+        return f"{_who(pair.other)}: {subject} against {base}: {pair.doubt}."
+    base += f" by {words.way(pair)} ({words.like_with_like(pair)})" if pair.like else ""
+    return f"{_who(pair.other)}: {subject} is {_faster(pair.speedup, pair.ratio.low, pair.ratio.high)} {base}."
+
+
+def _faster(ratio: float, low: float, high: float) -> str:
+    """``3.1× (2.9× to 3.3×) as fast as``, ``1.4× slower (…) than``."""
+    if low <= 1 <= high:
+        return f"as fast, within the spread ({words.times_range(low, high)}), as"
+    spread = words.times_range(low, high).replace(" slower", "")
+    return f"{words.times(ratio)} ({spread}) {'than' if ratio < 1 else 'as fast as'}"
+
+
+def rivals(study: Study) -> list[list[Measured]]:
+    """Different workloads in one setting on one device, which are compared with the first; the largest size last."""
+    numbers = {id(row): [v for v in row.result.params.values() if isinstance(v, int | float)] for row in study.measured}
+    in_order = sorted(study.measured, key=lambda row: numbers[id(row)])
+    groups = grouped(in_order, lambda row: (row.setting, repr(row.size), row.source))
+    return [rows for rows in groups.values() if len(rows) > 1]
+
+
+def _against_first(study: Study) -> list[str]:
+    """Of several expressions, each against the first on each device, at the largest size."""
+    lines = []
+    for groups in grouped(rivals(study), lambda rows: rows[0].source).values():
+        base, *others = groups[-1]
+        at = ", ".join(filter(None, [study.names.of(base), words.setting(base.result)]))
+        for other in others:
+            top, bottom, ratio, _ = times_and_ratio(base.times, other.times)
+            said = f"is {_faster(top / bottom, ratio.low, ratio.high)}"
+            said = "is too noisy to compare with" if too_noisy(ratio.low, ratio.high) else said
+            lines.append(f"{at}: {words.name(other.result)} {said} {words.name(base.result)}.")
+    return lines
+
+
+def _first_calls(study: Study) -> list[str]:
+    """A line for each device whose first call took much longer than the later ones: that which took longest."""
+    lines = []
+    for members in grouped(study.measured, lambda row: row.source).values():
+        slowest = max(members, key=lambda row: row.result.first_call_s or 0.0)
+        first_s, later_s = slowest.result.first_call_s or 0.0, slowest.time_s
+        if first_s >= max(_FIRST_CALL * later_s, _FIRST_CALL_S):
+            took = f"{seconds_text(first_s)}, {words.times(first_s / later_s)} as long as later calls"
+            who = f"{words.benchmark(slowest.result)} on {study.names.of(slowest)}"
+            lines.append(f"{who}: the first call took {took}.")
+    return lines
+
+
+def _launch_bound(study: Study) -> list[str]:
+    """``a + b, float32: launch-bound on H200 up to n=1024 (the GPU works 1.9 µs of a call's 6.3 µs).``
+
+    Launching takes longer than the work of these sizes: a larger one costs nothing, a faster GPU gains nothing.
+    """
+    lines = []
+    for members in grouped(study.measured, lambda row: (row.result.workload, row.setting, row.source)).values():
+        members = sorted(members, key=lambda row: row.time_s)
+        bound = [row for row in members if row.launch_bound]
+        if bound:
+            last = bound[-1]
+            end = " at every size" if bound == members else f" up to {words.size_setting(last.result)}"
+            busy, whole = seconds_text(last.result.device_s), seconds_text(last.time_s)
+            who = f"{_who(last)}: launch-bound on {study.names.of(last)}{end * (len(members) > 1)}"
+            lines.append(f"{who} (the GPU works {busy} of a call's {whole}).")
+    return lines

@@ -1,21 +1,94 @@
 """What a report, a table, a picture or a comparison is made of: runs, read as rows, pairs, lines and crossovers.
 
-Everything that reads results takes a :class:`Study`; each thing is computed once, when it is first asked for.
+Everything that reads results takes a :class:`Study`; each thing is computed once, when it is first asked for. What a
+study is made of has modules of its own, and is imported from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
+from ..errors import UsageError
 from ..runfile.schema import Run, Sustained
-from . import history, pairs, scaling, sweeps
+from . import history, scaling, words
 from .history import Trend
-from .pairs import Baseline, LeftOut, Pair
-from .rows import Measured, Row, grouped, measured, rows_of
-from .scaling import Scaled, parallel_of
-from .sweeps import Crossing
+from .pairs import (
+    WORTHWHILE,
+    Baseline,
+    LeftOut,
+    Pair,
+    Verdict,
+    against_slowest,
+    comparable,
+    compare,
+    known_pairs,
+    leading,
+    library_baseline,
+    middle,
+    resolve,
+)
+from .rows import (
+    NOISY_FACTOR,
+    Doubt,
+    Measured,
+    Row,
+    Values,
+    grouped,
+    measured,
+    rows_of,
+    size_parameter,
+    too_noisy,
+)
+from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
+from .sweeps import (
+    Crossing,
+    Line,
+    Sweep,
+    crossings,
+    in_turn,
+    kind_named,
+    plainest_first,
+    representative,
+    representatives,
+    shared,
+    slowest_first,
+    sweeps,
+    time_of,
+)
 from .words import Names
+
+__all__ = [
+    "NOISY_FACTOR", "ONE_THREAD", "SINGLE", "WORTHWHILE", "Crossing", "Doubt", "Gain", "LeftOut", "Line",
+    "Measured", "Pair", "Priced", "Row", "Scaled", "Study", "Sweep", "Trend", "Values", "Verdict", "against_slowest",
+    "comparable", "grouped", "in_turn", "kind_named", "known_pairs", "leading", "measured", "middle", "parse_price",
+    "plainest_first", "representative", "representatives", "rows_of", "shared", "size_parameter", "slowest_first",
+    "sweeps", "time_of", "too_noisy",
+]  # fmt: skip
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A machine or a device, its price per hour, and its results."""
+
+    name: str
+    price: float
+    rows: tuple[Measured, ...]
+
+
+def parse_price(text: str) -> tuple[str, float]:
+    """``H200=2.99`` as a name and a price per hour. Raises UsageError for anything else."""
+    name, _, number = text.rpartition("=")
+    try:
+        price = float(number)
+    except ValueError:
+        price = math.nan
+    if not name.strip() or not 0 < price < math.inf:
+        raise UsageError(f"invalid price {text!r}: write NAME=2.99, a machine or device and its price per hour")
+    return name.strip(), price
 
 
 class Study:
@@ -23,8 +96,9 @@ class Study:
 
     ``baseline`` names what speedups are measured against: a device, an implementation, a machine or a run; by default
     each machine's CPU, and the first machine where there are several. ``allow`` are terms in which compared results may
-    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses. Raises UsageError for
-    a baseline that isn't there, and where the expression chooses nothing.
+    differ, ``labels`` names that a person gave to devices, ``expression`` is what ``-k`` chooses,
+    ``prices`` what an hour costs, as ``H200=2.99``. Raises UsageError for a baseline or a machine with a price that
+    isn't there, for a single price, and where the expression chooses nothing.
     """
 
     def __init__(
@@ -34,6 +108,7 @@ class Study:
         allow: Collection[str] = (),
         labels: Mapping[tuple[str, str], str] | None = None,
         expression: str | None = None,
+        prices: Iterable[str] = (),
     ) -> None:
         self.all_runs = tuple(runs)
         self.all_rows = rows_of(runs, expression)
@@ -42,9 +117,28 @@ class Study:
         shown = set(map(id, self.runs))
         self.rows: list[Row] = [row for row in self.all_rows if id(row.run) in shown]
         self.measured: list[Measured] = measured(self.rows)
-        self.baseline: Baseline | None = pairs.resolve(self.measured, baseline)
+        self.baseline: Baseline | None = resolve(self.measured, baseline)
         self.allow = frozenset(allow)
         self.labels = labels or {}
+        self.priced = [self._priced(*parse_price(text)) for text in prices]
+        if len(self.priced) == 1:
+            only = f"--price {self.priced[0].name}: one price compares nothing"
+            raise UsageError(f"{only}; give the price of another machine too")
+
+    def _priced(self, name: str, price: float) -> Priced:
+        """A name is that of a machine or a run, which stands for all its devices, or of a device; a part that no other
+        name has will do."""
+        named: dict[str, list[Measured]] = {}
+        for row in self.measured:
+            called = self.names.of(row), self.names.short(row), row.facts.label, row.result.device
+            for each in dict.fromkeys((row.run.machine.label, row.run_name, *called)):
+                named.setdefault(each.casefold(), []).append(row)
+        exact = named.get(name.casefold())
+        parts = [rows for each, rows in named.items() if name.casefold() in each]
+        if exact is None and (not parts or len({frozenset(row.source[:2] for row in rows) for rows in parts}) > 1):
+            choices = list(dict.fromkeys(self.names.short(row) for row in self.measured if not row.library))
+            raise UsageError(f"unknown machine or device {name!r}: choose from {words.listed(choices, _MOST_NAMES)}")
+        return Priced(name, price, tuple(exact or parts[0]))
 
     @cached_property
     def names(self) -> Names:
@@ -58,7 +152,7 @@ class Study:
 
     @cached_property
     def _compared(self) -> tuple[list[Pair], list[LeftOut]]:
-        return pairs.compare(self.measured, self.baseline, self.allow)
+        return compare(self.measured, self.baseline, self.allow)
 
     @property
     def device_pairs(self) -> list[Pair]:
@@ -74,7 +168,7 @@ class Study:
     @cached_property
     def library_pairs(self) -> list[Pair]:
         """Libraries on the same device against NumPy, or where that wasn't measured against PyTorch."""
-        return pairs.compare(self.measured, pairs.library_baseline(self.measured))[0]
+        return compare(self.measured, library_baseline(self.measured))[0]
 
     @cached_property
     def pairs(self) -> list[Pair]:
@@ -92,22 +186,22 @@ class Study:
         if self.baseline or len({source.run for source in sources}) < 2:
             return []
         gpu_rows = [row for row in self.measured if row.source in sources]
-        gpus = pairs.against_slowest(gpu_rows, {"threads", *self.allow})
+        gpus = against_slowest(gpu_rows, {"threads", *self.allow})
         base = gpus[0].base.source if gpus else sources[0]
         with_gpu = {source.run for source in sources}
         cpus = {row.run_name for row in self.measured} - with_gpu or {base.run}
         plain = [row for row in self.measured if not (row.on_accelerator or row.library) and row.run_name in cpus]
-        return pairs.compare([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
+        return compare([*gpu_rows, *plain], Baseline("source", base), {"threads", *self.allow}, self.measured)[0]
 
     @cached_property
     def crossings(self) -> list[Crossing]:
         """Of every line of speedups, with and without copies."""
-        return sweeps.crossings(self.pairs)
+        return crossings(self.pairs)
 
     @cached_property
     def crossing_by_pair(self) -> dict[int, Crossing]:
         """With data that stays, by the id of the pair at the largest size."""
-        return {id(each.line.items[-1]): each for each in self.crossings if each.regime == pairs.RESIDENT}
+        return {id(each.line.items[-1]): each for each in self.crossings if each.resident}
 
     @cached_property
     def comparisons(self) -> list[list[Pair]]:
@@ -127,7 +221,7 @@ class Study:
     @cached_property
     def single_device(self) -> list[Measured]:
         """Results of workloads that use one device; the others have pictures of their own."""
-        several = {row.result.workload for row in self.measured if parallel_of(row).devices > 1}
+        several = {row.result.workload for row in self.measured if row.parallel.devices > 1}
         return [row for row in self.measured if row.result.workload not in several]
 
     @cached_property

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..runfile.kinds import KINDS, Kind
-from ..runfile.matching import shown_name
 from .pairs import ONE_SHOT, RESIDENT, Pair, observations
 from .rows import Doubt, Measured, Values, grouped, number, size_parameter, too_noisy
 
@@ -52,14 +51,14 @@ class Line(Generic[Item]):
         return self.items[-1].subject
 
     @property
-    def setting(self) -> Hashable:
+    def setting(self) -> tuple[Hashable, ...]:
         """What tells it apart from lines of other settings."""
-        return _but_for(self.items[-1], self.size_name)
+        return self.last.setting_without(self.size_name)
 
     @property
     def form(self) -> Hashable:
         """Its setting but for the dtype."""
-        return _but_for(self.items[-1], self.size_name)[1:]
+        return self.setting[1:]
 
     @cached_property
     def shown(self) -> tuple[tuple[Point, Item], ...]:
@@ -102,17 +101,11 @@ def _lines(items: Sequence[Item], size: str, measure: Measure[Item]) -> Iterable
         x, values = number(item.subject.result, size), measure(item)
         if x is not None and values is not None:
             base = (item.base.source, item.differs) if isinstance(item, Pair) else None
-            key = item.subject.source, base, _but_for(item, size)
+            key = item.subject.source, base, item.subject.setting_without(size)
             groups.setdefault(key, []).append((Point(x, *values, item.noisy), item))
     for members in groups.values():
         points, ordered = zip(*sorted(members, key=lambda member: member[0].x), strict=True)
         yield Line(size, ordered, points)
-
-
-def _but_for(item: Measured | Pair, size: str) -> tuple[Hashable, ...]:
-    case = item.subject.result
-    params = tuple((name, repr(value)) for name, value in case.params.items() if name != size)
-    return case.dtype, case.variant, case.regime, case.cache, params
 
 
 def time_of(row: Measured) -> Values:
@@ -120,18 +113,11 @@ def time_of(row: Measured) -> Values:
     return Values(row.time_s, row.times.q1_s, row.times.q3_s)
 
 
-def speedup_of(pair: Pair) -> Values:
-    """With data that stays on the device."""
-    return pair.values
-
-
-def speedup_with_copies(pair: Pair) -> Values | None:
-    """With inputs and outputs copied for every call."""
-    return pair.copies.values if pair.copies else None
-
-
-MEASURES: dict[str, Measure[Pair]] = {RESIDENT: speedup_of, ONE_SHOT: speedup_with_copies}
-"""What is compared in each regime."""
+MEASURES: dict[str, Measure[Pair]] = {
+    RESIDENT: lambda pair: pair.values,
+    ONE_SHOT: lambda pair: pair.copies.values if pair.copies else None,
+}
+"""What is compared in each regime: with data that stays on the device, and with copies for every call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +129,11 @@ class Crossing:
     crossover: Crossover
     processes: int
     note: str = ""
+
+    @property
+    def resident(self) -> bool:
+        """Whether it is that of data which stays on the device."""
+        return self.regime == RESIDENT
 
     @property
     def disputed(self) -> bool:
@@ -252,7 +243,7 @@ def representatives(items: Iterable[Item]) -> dict[str, list[Item]]:
     counted = [item for item in items if item.subject.kind is None or item.subject.kind.summarised]
     workloads = grouped(counted, lambda item: item.subject.result.workload).values()
     chosen = [representative(members) for members in sorted(workloads, key=len, reverse=True)]
-    found: dict[str, list[Item]] = grouped(chosen, lambda item: heading(item.subject))
+    found: dict[str, list[Item]] = grouped(chosen, lambda item: item.subject.heading)
     return {name: found[name] for name in (*(kind.heading for kind in KINDS.values()), *found) if name in found}
 
 
@@ -261,11 +252,6 @@ def in_turn(kinds: Mapping[str, Sequence[Item]], most: int) -> list[Item]:
     every = [members[i] for i in range(most) for members in kinds.values() if i < len(members)]
     room = {id(item) for item in every[:most]}
     return [item for members in kinds.values() for item in members if id(item) in room]
-
-
-def heading(row: Measured) -> str:
-    """What its kind of work is called; of one's own benchmarks each is a kind of its own."""
-    return row.kind.heading if row.kind else row.result.title or shown_name(row.result.workload)
 
 
 def kind_named(heading: str) -> Kind | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from ..runfile.flags import ADVICE
@@ -13,20 +15,33 @@ from ..runfile.quantities import bytes_text, counted, ratio_text, seconds_text, 
 from ..runfile.schema import TIMERS, Bandwidth, Raised, Run
 from ..statistics.intervals import INTERVAL
 from . import words
-from .answer import Answer
-from .cards import Card, WorkRow
-from .machines import Priced, cost_table, differences
+from .answer import Answer, Card, WorkRow
 from .metrics import METRICS
-from .pairs import LeftOut, Pair
-from .render import Column, Table, table
-from .rows import Doubt, Measured, Row, Values, grouped, too_noisy
-from .scaling import ONE_THREAD, SINGLE, Gain, Scaled
-from .study import Study
-from .sweeps import Line, representative, sweeps
+from .render import UNFILLED, Column, Table, escape, markdown, table
+from .study import (
+    ONE_THREAD,
+    SINGLE,
+    Doubt,
+    Gain,
+    LeftOut,
+    Line,
+    Measured,
+    Pair,
+    Priced,
+    Row,
+    Scaled,
+    Study,
+    Values,
+    grouped,
+    representative,
+    representatives,
+    shared,
+    sweeps,
+    too_noisy,
+)
 
 _Found = TypeVar("_Found")
-_MOST_ROWS = 40
-_SWITCH = {True: "on", False: "off", None: "unknown"}
+_MOST_ROWS, _MOST_COLUMNS = 40, 6
 _SMOKE = "smoke: checks that the benchmarks work, its times mean nothing"
 _COPIES = "With copies: inputs and results copied for every call."
 _LIKE = "Like with like: in the same way on both sides. The speedup beside it is over the CPU's fastest way."
@@ -35,17 +50,13 @@ _NO_INTERVAL = "(range of one process, not a confidence interval; use --processe
 
 # The answer -----------------------------------------------------------------------------------------------------------
 
-_WORK = Column[WorkRow]("work", lambda row: row.name)
-_WITH_COPIES = Column[WorkRow](
-    "with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES
-)
 ANSWER: list[Column[WorkRow]] = [
-    _WORK,
+    Column("work", lambda row: row.name),
     Column("typically", lambda row: row.ratio),
     Column("range", lambda row: row.range, "Range: the 95% interval, or (8) over so many benchmarks, whose median is"
            " given."),
     Column("like with like", lambda row: words.like_with_like(row.typical) if row.typical else "", _LIKE),
-    _WITH_COPIES,
+    Column("with copies", lambda row: words.with_copies(row.typical) if row.typical else "—", _COPIES),
     Column("faster from", lambda row: row.faster_from),
     Column("worth it?", lambda row: row.worth, "Worth it: at least 1.5× at the low end of the interval, ✓ with copies,"
            " ◐ if the data stays on the device."),
@@ -63,9 +74,8 @@ def answer_tables(answer: Answer, brief: bool = False) -> list[Table]:
     ``brief`` ones have no range and no note."""
     if answer.cards and all(card.alike for card in answer.cards):
         return [side_by_side(answer.cards, brief)]
-    note = "Each benchmark at its largest size."
     columns = [Column(each.head, each.cell) for each in ANSWER if each.head != "range"] if brief else ANSWER
-    note = "" if brief else note
+    note = "" if brief else "Each benchmark at its largest size."
     tables = [table(f"{card.device} against {card.baseline}", columns, card.rows, note) for card in answer.cards]
     if answer.times:
         more = f"And {answer.more} more: results.csv." * bool(answer.more)
@@ -256,6 +266,73 @@ def _names(rows: Iterable[Row]) -> str:
     return words.listed(list(dict.fromkeys(words.name(row.result) for row in rows)), 4)
 
 
+# Machines side by side ------------------------------------------------------------------------------------------------
+
+
+def differences(study: Study) -> Table:
+    """What the runs don't agree in, one row per fact; the note says in what they agree."""
+    runs = {row.run_name: row.run for row in study.rows}
+    facts = {name: words.facts(run) for name, run in runs.items()}
+    every = list(dict.fromkeys(fact for known in facts.values() for fact in known))
+    differ = [fact for fact in every if len({known.get(fact) for known in facts.values()}) > 1]
+    agreed = [fact for fact in every if fact not in (*differ, words.MACHINE, words.BUSY)]
+    shown = list(runs)[:_MOST_COLUMNS]
+    columns: list[Column[str]] = [Column("what", str)]
+    columns += [Column(shorten(name), _fact(facts[name])) for name in shown]
+    several = len({run.machine.label for run in runs.values()}) > 1
+    note = f"The same everywhere: {', '.join(agreed)}." if agreed else ""
+    return table(f"What differs between the {'machines' if several else 'runs'}", columns, differ, note)
+
+
+def _fact(known: dict[str, str]) -> Callable[[str], str]:
+    return lambda fact: known.get(fact, "unknown")
+
+
+def cost_table(study: Study) -> Table:
+    """The same work on each machine that has a price: what it costs, relative to the cheapest."""
+    prices = study.priced
+    every = [row for each in prices for row in each.rows if not row.library]
+    lines = [
+        (heading, shared([row for row in every if row.result.workload == first.result.workload]))
+        for heading, chosen in representatives(every).items()
+        for first in chosen
+    ]
+    costs = [(heading, rows[0], _costs(rows, prices)) for heading, rows in lines]
+    comparable = [line for line in costs if None not in line[2]]
+    comparable.sort(key=lambda line: not all(cost[1].fills for cost in line[2] if cost))  # what fills its GPU first
+    by_kind = grouped(comparable, lambda line: line[0])
+    shown = [line for members in by_kind.values() for line in members[:2]]
+    columns: list[Column[tuple[str, Row, list[tuple[float, Measured] | None]]]] = [
+        Column("work", lambda line: line[0]),
+        Column("benchmark", lambda line: words.benchmark(line[1].result)),
+        *(Column(f"{each.name}, {each.price:g} per hour", _cost_cell(study, i)) for i, each in enumerate(prices)),
+    ]
+    note = (
+        "Cost = price per hour × time, over that of the cheapest; of a machine its fastest device counts, data on it."
+    )
+    return table("What the same work costs", columns, shown, note)
+
+
+def _costs(rows: Sequence[Measured], prices: Sequence[Priced]) -> list[tuple[float, Measured] | None]:
+    """Of each that has a price the cost of a call, and what makes it; None where it wasn't measured, or is doubtful."""
+    found: list[tuple[float, Measured] | None] = []
+    for each in prices:
+        own = [row for row in rows if row in each.rows and row.doubt != Doubt.ABOVE_PEAK]
+        fastest = min(own, key=lambda row: row.time_s, default=None)
+        found.append((each.price * fastest.time_s, fastest) if fastest else None)
+    return found
+
+
+def _cost_cell(study: Study, place: int) -> Callable[[tuple[str, Row, list[tuple[float, Measured] | None]]], str]:
+    def cell(line: tuple[str, Row, list[tuple[float, Measured] | None]]) -> str:
+        known = [cost for cost in line[2] if cost]
+        cost, row = line[2][place] or (math.nan, known[0][1])
+        signs = "*" * bool(row.flags) + UNFILLED * (not row.fills)
+        return f"{ratio_text(cost / min(each for each, _ in known))}{signs} ({study.names.short(row)})"
+
+    return cell
+
+
 # Details --------------------------------------------------------------------------------------------------------------
 
 
@@ -400,31 +477,20 @@ def run_flag_table(study: Study) -> Table:
     return table("Flags of whole processes", columns, entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Peak:
-    device: str
-    what: str
-    peak: str
-
-
 def peak_table(study: Study) -> Table:
     """The peaks of each device, measured in the same run."""
     runs = {row.run_name: row.run for row in study.rows}
     body = [
-        _Peak(f"{device} · {name}" if len(runs) > 1 else device, what, peak)
+        (f"{device} · {name}" if len(runs) > 1 else device, what, peak)
         for name, run in runs.items()
         for device in run.ceilings
         for what, peak in _peaks(run, device)
         if peak
     ]
-    columns = [
-        Column[_Peak]("device", lambda each: each.device),
-        Column("what", lambda each: each.what),
-        Column("peak", lambda each: each.peak),
-    ]
-    return table(
-        "Measured peaks", columns, body, "Measured at the start of the run; % of peak and the roofline rest on them."
-    )
+    heads = ("device", "what", "peak")
+    columns = [Column[tuple[str, str, str]](head, itemgetter(i)) for i, head in enumerate(heads)]
+    note = "Measured at the start of the run; % of peak and the roofline rest on them."
+    return table("Measured peaks", columns, body, note)
 
 
 def _peaks(run: Run, device: str) -> Iterable[tuple[str, str]]:
@@ -462,7 +528,7 @@ def method_table(study: Study) -> Table:
         ("clock", join(sorted({row.times.timer for row in rows}))),
         ("time", "wall time of a call: median of the rounds, then of the processes" + waited),
         ("processes", join(run.processes for run in runs)),
-        ("TF32", join(_SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
+        ("TF32", join(words.SWITCH[run.machine.tf32] for run in runs if run.machine.tf32 is not None) + named),
         ("results verified", f"{checks.pop('passed', 0)} of {len(rows)} benchmarks" if checks else ""),
         ("not verified", _unchecked(checks)),
         ("preset", join(run.preset and (_SMOKE if run.preset == "smoke" else run.preset) for run in runs)),
@@ -535,9 +601,9 @@ def _gain(gain: Gain | None) -> str:
     )
 
 
-def leading_tables(answer: Answer, prices: Sequence[Priced], brief: bool = False) -> list[Table]:
+def leading_tables(answer: Answer) -> list[Table]:
     """What a report shows first."""
-    return [*answer_tables(answer, brief), *([cost_table(answer.study, prices)] if prices else [])]
+    return [*answer_tables(answer), *([cost_table(answer.study)] if answer.study.priced else [])]
 
 
 def detail_tables(study: Study) -> list[Table]:
@@ -558,3 +624,31 @@ def detail_tables(study: Study) -> list[Table]:
         scaling_table(study),
     ]
     return [each for each in tables if each.rows]
+
+
+# summary.md -----------------------------------------------------------------------------------------------------------
+
+
+def summary(
+    answer: Answer,
+    pictures: Sequence[tuple[str, str]] = (),
+    picture: str = "svg",
+    themes: Sequence[str] = ("light",),
+) -> str:
+    """The answer on one screen, the pictures, and every table folded below them, as Markdown.
+
+    ``pictures`` are titles and stems of the files in ``charts/``, drawn in ``picture`` format."""
+    lines = ["# Benchmark report", ""]
+    lines += [line for said in filter(None, (answer.sentence, answer.hint)) for line in (escape(said), "")]
+    lines += [line for warning in answer.warnings for line in (f"> **Warning:** {escape(str(warning))}", "")]
+    for each in leading_tables(answer):
+        lines += [f"## {escape(each.title)}", "", *markdown(each), ""]
+    lines += ["## Charts", ""] * bool(pictures)
+    for title, stem in pictures:
+        first, *dark = (f"charts/{stem}-{theme}.{picture}" for theme in themes)
+        source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark[0]}">' if dark else ""
+        lines += [f'<picture>{source}<img alt="{html.escape(title)}" src="{first}"></picture>', ""]
+    for each in detail_tables(answer.study):
+        head = f"<details><summary>{html.escape(each.title)}</summary>"
+        lines += [head, "", *markdown(each), "", "</details>", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -21,12 +21,8 @@ from typing import Any, NamedTuple
 
 from . import words
 from .answer import Answer
-from .machines import Priced
-from .pairs import RESIDENT, Pair
 from .render import Table, webpage as html_table
-from .rows import Measured, Row, grouped, size_parameter
-from .study import Study
-from .sweeps import Crossing
+from .study import Crossing, Measured, Pair, Row, Study, grouped, size_parameter
 from .tables import detail_tables, leading_tables
 
 COLUMNS = (
@@ -83,7 +79,6 @@ class Listed(NamedTuple):
 def webpage(
     answer: Answer,
     pictures: Sequence[Picture] = (),
-    prices: Sequence[Priced] = (),
     version: str = "",
     listed: Listed | None = None,
     phone: Picture | None = None,
@@ -92,7 +87,7 @@ def webpage(
     narrow page as ``phone``."""
     style, script = asset("page.css"), asset("shared.js", "page.js")
     data = page_data(answer.study)
-    sections = _sections(answer, data, pictures, prices, "" if listed else _FILES, phone)
+    sections = _sections(answer, data, pictures, "" if listed else _FILES, phone)
     images = f"data: {HERE}" if listed else "data:"
     return Template(asset("page.html")).substitute(
         policy=policy(style, script, images),
@@ -143,7 +138,6 @@ def _sections(
     answer: Answer,
     data: Mapping[str, Any],
     pictures: Sequence[Picture],
-    prices: Sequence[Priced],
     files: str,
     phone: Picture | None,
 ) -> list[tuple[str, str, str]]:
@@ -154,7 +148,7 @@ def _sections(
     first = "".join(_figure(each, phone) for each in pictures[:1])
     rest = "".join(map(_figure, pictures[1:]))
     parts = (
-        ("answer", "Answer", "".join(map(_card, leading_tables(answer, prices))) + hint),
+        ("answer", "Answer", "".join(map(_card, leading_tables(answer))) + hint),
         ("picture", "Picture", first),
         ("explore", "Explore by size", _EXPLORER if timed and sized else ""),
         ("pictures", "More pictures", rest),
@@ -305,7 +299,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
     found: dict[str, dict[str, list[str]]] = {}
     marks: dict[str, list[dict[str, Any]]] = {}
     shown = [each for each in study.crossings if each.line.items[-1].within_run or study.baseline]
-    for crossing in sorted(shown, key=lambda each: each.regime != RESIDENT):
+    for crossing in sorted(shown, key=lambda each: not each.resident):
         line, last = crossing.line, crossing.line.last
         key = "|".join((words.name(last.result), last.dtype, last.result.variant, _setting(last, line.size_name)))
         start = words.crossing(crossing)
@@ -322,7 +316,7 @@ def _explained(study: Study, places: Mapping[Any, int]) -> tuple[dict[str, str],
 def _finding(crossing: Crossing, start: str) -> str:
     line = crossing.line
     point, pair = line.points[-1], line.items[-1]
-    copies = "" if crossing.regime == RESIDENT else "with copies "
-    value = words.ratio(pair) if crossing.regime == RESIDENT else words.with_copies(pair)
+    copies = "" if crossing.resident else "with copies "
+    value = words.ratio(pair) if crossing.resident else words.with_copies(pair)
     at = f"{words.size_label(line.size_name)} = {words.size_text(point.x, line.size_name)}"
     return f"{copies}{value} at {at}, faster from: {start}"

@@ -19,6 +19,9 @@ from .rows import Doubt, Measured, Row, Source, Values, too_noisy
 from .sweeps import Crossing
 
 NO_VALUE = "—"
+MACHINE, BUSY = "machine", "machine busy"
+"""Facts of a run that aren't its settings."""
+SWITCH = {True: "on", False: "off", None: "unknown"}
 MARKS = {Verdict.WORTH_IT: "✓", Verdict.IF_IT_STAYS: "◐", Verdict.NOT_WORTH_IT: "✗", Verdict.UNSURE: "?"}
 EVERY_SIZE = "every size"
 OTHER_WAY = "‡"
@@ -192,6 +195,26 @@ def simulated(runs: Iterable[Run]) -> list[str]:
     """Names of the devices whose times come from a model."""
     found: list[DeviceFacts] = [device for run in runs for device in run.machine.devices if device.simulated]
     return sorted({device.label or device.name for device in found})
+
+
+def facts(run: Run) -> dict[str, str]:
+    """What may explain a difference and isn't the device itself; what the file doesn't know is left out."""
+    drivers = dict.fromkeys(device.driver for device in run.machine.devices if device.accelerator and device.driver)
+    known = {
+        MACHINE: run.machine.label,
+        "PyTorch": run.machine.torch,
+        "CPU threads": run.machine.threads,
+        "GPU driver": ", ".join(drivers),
+        "TF32": run.machine.tf32,
+        **{name.replace("_", " "): value for name, value in run.machine.precision.items() if name != "tf32"},
+        "preset": run.preset,
+        "processes": run.processes,
+        "seed": None if run.seed is None else str(run.seed),
+        "gpubench": run.version,
+        BUSY: "yes" if any(flag.name == "contended" for flag in run.flags) else "no",
+    }
+    facts = {name: SWITCH[value] if isinstance(value, bool) else str(value or "") for name, value in known.items()}
+    return {name: shorten(value) for name, value in facts.items() if value}
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

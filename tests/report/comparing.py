@@ -8,8 +8,7 @@ from typing import Any
 import reading
 import records
 
-from gpubench.report.answer import Answer
-from gpubench.report.cards import WorkRow
+from gpubench.report.answer import Answer, WorkRow
 from gpubench.report.render import Table
 from gpubench.report.study import Study
 from gpubench.runfile.schema import Case, Run

@@ -11,9 +11,8 @@ from comparing import mark, rows, run
 
 from gpubench.errors import UsageError
 from gpubench.report.answer import Answer
-from gpubench.report.machines import cost_table, differences, parse_price, priced
-from gpubench.report.study import Study
-from gpubench.report.tables import answer_tables
+from gpubench.report.study import Study, parse_price
+from gpubench.report.tables import answer_tables, cost_table, differences
 
 SERVER = ({**records.CPU, "label": "AMD EPYC"}, {**records.GPU, "label": "NVIDIA H200", "driver": "580"})
 LAPTOP = ({**records.CPU, "label": "Intel Core"}, {**records.GPU, "label": "NVIDIA RTX 4060", "driver": "570"})
@@ -72,15 +71,15 @@ def test_a_price_is_a_name_and_an_amount() -> None:
 
 @pytest.mark.parametrize("name", ["server", "NVIDIA H200", "H200", "h200", "EPYC", "serv"])
 def test_a_machine_or_a_device_is_named_as_people_name_it(study: Study, name: str) -> None:
-    (found, _) = priced(study, [f"{name}=2", "laptop=1"])
+    (found, _) = Study(study.runs, prices=[f"{name}=2", "laptop=1"]).priced
     assert {row.run_name for row in found.rows} == {"server"}
 
 
 def test_a_price_for_what_is_not_there_names_what_is(study: Study) -> None:
     with pytest.raises(UsageError, match=r"unknown machine or device 'A100': choose from .*H200.*RTX 4060"):
-        priced(study, ["A100=1", "laptop=1"])
+        Study(study.runs, prices=["A100=1", "laptop=1"])
     with pytest.raises(UsageError, match="one price compares nothing"):
-        priced(study, ["H200=1"])
+        Study(study.runs, prices=["H200=1"])
 
 
 def test_every_name_that_is_offered_is_taken(tmp_path: Path) -> None:
@@ -89,20 +88,22 @@ def test_every_name_that_is_offered_is_taken(tmp_path: Path) -> None:
     study = Study([run(tmp_path, marks, devices=SERVER, label="AMD EPYC Server")])
     offered = {study.names.short(row) for row in study.measured}
     for name in offered:
-        assert {study.names.short(row) for row in priced(study, [f"{name}=1", "H200=2"])[0].rows} == {name}
+        assert {study.names.short(row) for row in Study(study.runs, prices=[f"{name}=1", "H200=2"]).priced[0].rows} == {
+            name
+        }
     assert len(offered) == 2
 
 
 def test_the_same_work_on_each_machine_relative_to_the_cheapest(study: Study) -> None:
     """8 times as fast for 16 times the money: twice as dear, on the fastest device of each machine."""
-    (row,) = rows(cost_table(study, priced(study, ["server=16", "laptop=1"])))
+    (row,) = rows(cost_table(Study(study.runs, prices=["server=16", "laptop=1"])))
     assert row["server, 16 per hour"] == "2.0× (H200)"
     assert row["laptop, 1 per hour"] == "1.0× (RTX 4060)"
 
 
 def test_two_devices_of_one_machine_have_their_own_prices(study: Study) -> None:
     """A GPU isn't compared with the CPU of the machine that has its price."""
-    (row,) = rows(cost_table(study, priced(study, ["AMD EPYC=1", "H200=50"])))
+    (row,) = rows(cost_table(Study(study.runs, prices=["AMD EPYC=1", "H200=50"])))
     assert row["AMD EPYC, 1 per hour"] == "2.0× (EPYC)"
     assert row["H200, 50 per hour"] == "1.0× (H200)"
 
@@ -115,12 +116,6 @@ def test_a_price_of_work_that_does_not_fill_the_gpu_is_marked_and_stands_last(tm
         for name, devices, how in (("server", SERVER, waits), ("laptop", LAPTOP, {}))
     ]
     study = Study(made)
-    first, last = rows(cost_table(study, priced(study, ["H200=2", "RTX 4060=1"])))
+    first, last = rows(cost_table(Study(study.runs, prices=["H200=2", "RTX 4060=1"])))
     assert (first["benchmark"], last["benchmark"]) == ("a.works float32, n=64", "a.waits float32, n=64")
     assert (first["H200, 2 per hour"], last["H200, 2 per hour"]) == ("2.0× (H200)", "2.0×† (H200)")
-
-
-def test_costs_are_shown_where_prices_are_given(study: Study) -> None:
-    prices = priced(study, ["server=16", "laptop=1"])
-    assert [each.name for each in prices] == ["server", "laptop"]
-    assert cost_table(study, prices).title == "What the same work costs"

@@ -11,10 +11,10 @@ import records
 from comparing import both, mark, run
 
 from gpubench.report.answer import Concern, Warning
-from gpubench.report.machines import cost_table, priced
 from gpubench.report.render import terminal
 from gpubench.report.screen import MOST_LINES, WIDTH, Ending, screen, skip_kind, warning_lines
 from gpubench.report.study import Study
+from gpubench.report.tables import cost_table
 from gpubench.runfile.schema import Case
 
 ROOT = Path(__file__).parents[2]
@@ -97,18 +97,12 @@ def test_warnings_that_have_no_room_say_what_is_wrong() -> None:
     assert lines[-2:] == ["Also: 3 results above the peak of X; 3 results above the", "  peak of X (see summary.md)."]
 
 
-def test_prices_have_their_table(tmp_path: Path) -> None:
-    study = Study([run(tmp_path, both("mine.work", 1.0, 0.01))])
-    lines = screen(study, Ending.ANSWER, prices=priced(study, ["Synthetic CPU=1", "H-GPU=50"]))
-    assert "What the same work costs" in lines
-
-
 def test_no_line_of_the_costs_is_cut(tmp_path: Path) -> None:
     """They are asked for, and were hidden behind "… 34 more lines"."""
-    study = Study([run(tmp_path, [each for i in range(60) for each in both(f"mine.w{i}", 1.0, 0.1)])])
-    prices = priced(study, ["Synthetic CPU=1", "H-GPU=50"])
-    lines = screen(study, Ending.ANSWER, 120, prices=prices)
-    costs = terminal(cost_table(study, prices), 120, title=False)
+    made = run(tmp_path, [each for i in range(60) for each in both(f"mine.w{i}", 1.0, 0.1)])
+    study = Study([made], prices=["Synthetic CPU=1", "H-GPU=50"])
+    lines = screen(study, Ending.ANSWER, 120)
+    costs = terminal(cost_table(study), 120, title=False)
     start = lines.index("What the same work costs") + 1
     assert lines[start : start + len(costs)] == costs
     assert any(line.startswith("… ") for line in lines[:start])

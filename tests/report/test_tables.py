@@ -15,7 +15,7 @@ from gpubench.report.answer import Answer, left_out_line
 from gpubench.report.render import Table
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
-from gpubench.report.summary import summary
+from gpubench.report.tables import summary
 from gpubench.runfile.schema import Case
 
 
@@ -167,7 +167,7 @@ def test_every_table_has_rows_as_wide_as_its_columns_and_no_markup(tmp_path: Pat
 
 def test_the_summary_holds_the_answer_first_and_pictures_in_both_themes(tmp_path: Path) -> None:
     answer = Answer(study(tmp_path, both("a.b", 1.0, 0.1)))
-    text = summary(answer, (), [("A title", "headline")], "svg", ("light", "dark"))
+    text = summary(answer, [("A title", "headline")], "svg", ("light", "dark"))
     assert text.index(answer.sentence[:20]) < text.index("## Charts") < text.index("<details>")
     assert 'srcset="charts/headline-dark.svg"' in text
     assert 'src="charts/headline-light.svg"' in text

@@ -17,7 +17,6 @@ import records
 from comparing import BOTH, mark
 
 from gpubench.report.answer import Answer
-from gpubench.report.machines import priced
 from gpubench.report.study import Study
 from gpubench.report.webpage import COLUMNS, INTERNED, page_data, webpage
 from gpubench.runfile.matching import shown_name
@@ -157,8 +156,8 @@ def test_which_gpu_stands_before_each_gpu_against_its_cpu_and_what_it_costs(tmp_
             label=name)
         for name, seconds in (("L4", 0.2), ("H200", 0.02))
     ]  # fmt: skip
-    study = study_of(tmp_path, *files)
-    text = webpage(Answer(study), PICTURES, priced(study, ["L4=0.8", "H200=3"]))
+    study = Study(study_of(tmp_path, *files).runs, prices=["L4=0.8", "H200=3"])
+    text = webpage(Answer(study), PICTURES)
     answer = text.partition('id="answer"')[2].partition('id="picture"')[0]
     assert "<h1>Which GPU is faster?</h1>" in text
     assert "<strong>10×</strong>" in text.partition("<main>")[0]

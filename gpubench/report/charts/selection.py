@@ -8,11 +8,12 @@ from itertools import zip_longest
 from typing import Any, Generic
 
 from ...runfile.kinds import KINDS
-from .. import caption, words
+from .. import words
 from ..pairs import Pair, known_pairs
 from ..rows import Doubt, Measured, Row, grouped
 from ..study import Study
 from ..sweeps import Crossing, Item, Line, plainness, shared
+from .caption import caption, notice
 from .layouts import Curve, LinePanels, Mark, NamedRow, Panel, RowLabel, RowMark, row_pitch, rows_height
 from .page import MOST_CURVES, MOST_PANELS, Figure, Key
 from .theme import ACCELERATORS, CPUS, DTYPE_ROLES
@@ -186,5 +187,5 @@ def captioned(
     title, simulated = figure.title, any(item.subject.facts.simulated for item in items)
     if simulated and "simulated" not in title.casefold():
         title += " (simulated)"
-    small = caption.caption(study, items, note, flagged, left_out)
-    return replace(figure, title=title, caption=small, notice=caption.notice(items))
+    small = caption(study, items, note, flagged, left_out)
+    return replace(figure, title=title, caption=small, notice=notice(items))

@@ -10,7 +10,7 @@ import pytest
 import records
 from drawing import drawn, faults, plan, study_of, words
 
-from gpubench.report.caption import caption
+from gpubench.report.charts.caption import caption
 from gpubench.report.charts.layouts import LinePanels, NamedRow, NamedRows, RowMark, StackedBars
 from gpubench.report.charts.page import Figure
 from gpubench.report.charts.roofline_chart import Roofline

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..runfile.quantities import counted, shorten
-from .pairs import Pair
-from .rows import Measured, grouped
-from .study import Study
-from .words import OTHER_WAY, device_label, listed, ways
+from ...runfile.quantities import counted, shorten
+from ..study import Measured, Pair, Study, grouped
+from ..words import OTHER_WAY, SWITCH, device_label, listed, ways
 
 _SHARE_FLAGGED = 1 / 3
 """Beyond it one line above the picture warns, and no mark is drawn hollow."""
-_SWITCH = {True: "on", False: "off", None: "unknown"}
 
 
 def notice(items: Sequence[Measured | Pair]) -> str:
@@ -83,7 +80,7 @@ def _threads(rows: Sequence[Measured]) -> str:
 
 
 def _tf32(rows: Sequence[Measured]) -> str:
-    state = " and ".join(dict.fromkeys(_SWITCH[row.run.machine.tf32] for row in rows))
+    state = " and ".join(dict.fromkeys(SWITCH[row.run.machine.tf32] for row in rows))
     return f"TF32 {state}" + " but for dtype tf32" * (state != "on" and any(row.dtype == "tf32" for row in rows))
 
 
