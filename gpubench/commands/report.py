@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expression(parser)
     against = (
         "what speedups are measured against: a device (cpu, cuda:0), an implementation (numpy), a machine or a run by"
-        " name; default: each machine's CPU, and the first machine where there are several"
+        " name; default: each machine's CPU; of several machines the first, in the answer the slowest"
     )
     add("--baseline", metavar="NAME", help=against)
     different = "compare benchmarks although they differ in this, and name the difference; repeatable: "
