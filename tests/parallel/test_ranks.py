@@ -32,7 +32,10 @@ from gpubench.parallel.distributed import Training
 from gpubench.runfile.flags import Flag
 from gpubench.runfile.schema import Work
 
-disturbance.disturbed = lambda before, after, cores: iter([Flag("contended", f"{{cores}} cores")])
+@pytest.fixture(autouse=True)
+def contended(monkeypatch):
+    flagged = lambda before, after, cores: iter([Flag("contended", f"{{cores}} cores")])
+    monkeypatch.setattr(disturbance, "disturbed", flagged)
 
 pytestmark = pytest.mark.gpubench_parallel
 
