@@ -138,7 +138,7 @@ def _require_writable(args: argparse.Namespace) -> None:
 def _measured(args: argparse.Namespace, wanted: BenchmarkFile, folder: Path) -> Supervisor:
     """Measure in child processes. Raises UsageError where nothing can be measured."""
     brief = wanted.plain and not args.verbose
-    progress, patience = Progress(), _Patience()
+    progress, patience = Progress(), _Patience(len(wanted.benchmarks))
     words = [*options.passed_on(args), *pytest_options(folder)]
     words += ["--gpubench-no-ceilings"] * (brief and not args.output)  # nobody is shown what they are for
 
@@ -177,7 +177,8 @@ def _without_dtype(event: Event) -> Event:
 class _Patience:
     """Says in a line that a benchmark takes long, while it does."""
 
-    def __init__(self) -> None:
+    def __init__(self, expressions: int) -> None:
+        self._expressions = expressions
         self._timer: threading.Timer | None = None
 
     def note(self, event: Event) -> None:
@@ -187,6 +188,7 @@ class _Patience:
         if event["event"] == "start":
             name = clean(shown_name(str(event["case"].get("workload", event["name"]))))
             ways = f"after {_DEADLINE_S:g} s it is ended, and Ctrl-C ends it now"
+            name += f", in turn with {self._expressions - 1} more," * (self._expressions > 1)
             line = f"gpubench time: {name} has been running for {_LONG_S:g} s: {ways}"
             self._timer = threading.Timer(_LONG_S, print, (line,), {"file": sys.stderr, "flush": True})
             self._timer.daemon = True
@@ -228,6 +230,7 @@ def _brief(results: Results) -> str:
         cells.append(f"{study.names.of(row)} " * several + f"{words.time(row)} {words.precision(row)}")
     cells += [words.speedup(pair) for pair in study.device_pairs[:1]]
     flags = [flag for row in study.measured for flag in row.result.flags]
+    flags.sort(key=lambda flag: flag.name not in words.OFF_ALIKE)
     return "\n".join(["  ".join(cells), *(f"* {flag.name}: {flag.seen}" for flag in flags[:1])])
 
 
@@ -310,6 +313,9 @@ def require_expressions(texts: Sequence[str], setup: str, against: str | None) -
                 f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
             )
         parse(text, f"expression {text!r}")
+    for text in texts:
+        if text.isidentifier() and _is_module(text):
+            raise UsageError(f"{text} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
     if against and on_numpy(texts[0]):
         raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
     if len(set(texts)) + bool(against and against.strip() == texts[0]) < len(texts):

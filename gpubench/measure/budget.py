@@ -158,7 +158,9 @@ def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1
     if seconds is not None and FEWEST_ROUNDS * seconds > slack * preset.budget:
         allowed = f"the {seconds_text(preset.budget)} that {preset.name} allows a case"
         needed = f"one call takes {seconds_text(seconds)} ({why}), and {FEWEST_ROUNDS} are needed"
-        raise OverBudget(f"over budget: {needed} within {allowed}")
+        longer = FEWEST_ROUNDS * seconds <= PRESET_SETTINGS["full"].budget and preset.name != "full"
+        remedy = "use a smaller size" + " or --preset full" * longer
+        raise OverBudget(f"over budget: {needed} within {allowed}: {remedy}")
 
 
 def rounds(seconds: float, preset: Preset) -> int | None:

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from statistics import median, quantiles
 
 from ..devices import Device
 from ..devices.cpu import affinity, cgroup_cores
-from ..runfile.flags import FEW, NOISY, WAITING, Flag
+from ..runfile.flags import FEW, NOISY, TOO_SHORT, WAITING, Flag
 from ..runfile.quantities import bytes_text, seconds_text
 from ..runfile.schema import CanaryTimes, Ceilings, Work
 from ..runfile.utilisation import PLAUSIBLE, most, utilisation
@@ -30,6 +30,8 @@ DRIFT, DRIFT_Z = 1.1, 4.0
 """Smallest ratio between the first and the last third of drifting rounds, and smallest z of their trend."""
 CLOCK_S = 1e-7
 """Seconds that reading the clock twice takes."""
+CALLING = 0.1
+"""Largest share of a call's time that calling a function which does nothing may take."""
 SWITCHES_PER_S = 2000.0
 """Most involuntary context switches of an undisturbed process; an idle machine had up to 500."""
 STOLEN = 0.15
@@ -221,12 +223,25 @@ def waiting(rounds_s: Sequence[float], threads: int, contended: bool) -> Iterato
             return
 
 
-def short(round_s: float, wait_s: float) -> Iterator[Flag]:
-    """``too-short``: reading the clock, or the wait for the device, takes more than a few percent of a round."""
-    least = max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s)
-    if round_s < least:
+def short(round_s: float, call_s: float, wait_s: float) -> Iterator[Flag]:
+    """``too-short``: reading the clock, or the wait for the device, takes more than a few percent of a round; or
+    calling a function more than a tenth of a call, as of ``1 + 1``."""
+    if round_s < max(MIN_WAITS * CLOCK_S, MIN_WAITS / 5 * wait_s):
         what = f"a wait takes {seconds_text(wait_s)}" if wait_s else f"reading the clock takes {seconds_text(CLOCK_S)}"
-        yield Flag("too-short", f"a round lasted {seconds_text(round_s)}, and {what}")
+        yield Flag(TOO_SHORT, f"a round lasted {seconds_text(round_s)}, and {what}")
+    elif CALLING * call_s < calling_s():
+        what = f"calling a function that does nothing takes {seconds_text(calling_s())} of it"
+        yield Flag(TOO_SHORT, f"a call took {seconds_text(call_s)}, and {what}")
+
+
+@cache
+def calling_s() -> float:
+    """Seconds that it takes to call a function which does nothing, in the loop that times all others."""
+
+    def nothing() -> None:
+        pass
+
+    return min(repeat(nothing, time.perf_counter, least=5, most=5, calls=2000)) / 2000
 
 
 def impossible(

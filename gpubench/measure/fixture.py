@@ -413,7 +413,7 @@ class Gpubench(Inputs):
                 record["latency_s"] = median
             if self._session.judges:
                 raised += disturbance.uneven(stats.stats.data)
-                raised += disturbance.short(median * iterations, wait_s)
+                raised += disturbance.short(median * iterations, median, wait_s)
                 if not self.home.accelerator:
                     rounds_s = [seconds * iterations for seconds in stats.stats.data]
                     contended = any(flag.name == "contended" for flag in (*raised, *self._session.flags))

@@ -147,7 +147,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
         threads = 1 if session.light or devices else session.threads
         flags += [
             *disturbance.uneven(times.data, light=session.light),
-            *disturbance.short(times.median * stats.iterations, wait_s),
+            *disturbance.short(times.median * stats.iterations, times.median, wait_s),
             *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags)),
         ]
     kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process

@@ -509,8 +509,9 @@ def _one_process(study: Study) -> list[Warning]:
 
 
 def _no_peak(study: Study) -> list[Warning]:
-    """Of devices whose measured peaks can't be right: all shares of them are left out."""
-    plain_first = sorted(study.measured, key=lambda row: bool(row.library))  # NumPy's on a CPU are the CPU's
+    """Of devices whose measured peaks can't be right, and of whose results a share of them would have been shown."""
+    rated = [row for row in study.measured if row.rate]
+    plain_first = sorted(rated, key=lambda row: bool(row.library))  # NumPy's on a CPU are the CPU's
     devices: dict[tuple[str, str], Measured] = {}
     for row in plain_first:
         devices.setdefault((row.run_name, row.result.device), row)

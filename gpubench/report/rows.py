@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ..devices.implementations import TORCH
 from ..errors import RunFileError
-from ..runfile.flags import CONTENDED, WAITING
+from ..runfile.flags import WAITING
 from ..runfile.kinds import KINDS, Kind, names_of
 from ..runfile.matching import matcher, nothing_matches, shown_name
 from ..runfile.reader import clean
@@ -230,11 +230,6 @@ class Measured(Row):
     def doubt(self) -> Doubt | None:
         """Why none of its rates is shown to people."""
         return Doubt.WAITED if self.waited else Doubt.ABOVE_PEAK if IMPLAUSIBLE in self.flags else None
-
-    @property
-    def busy(self) -> bool:
-        """Whether other programs took part of its time: then its interval says nothing of how much."""
-        return any(flag.name == CONTENDED for flag in self.result.flags)
 
     @property
     def waited(self) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..devices.implementations import implementation_label
+from ..runfile.flags import CONTENDED, TOO_SHORT, WAITING
 from ..runfile.matching import shown_name
 from ..runfile.quantities import counted, ratio_text, seconds_text, shorten, text
 from ..runfile.schema import Case, DeviceFacts, Run, Scalar, Sustained
@@ -311,11 +312,15 @@ def starred_time(seconds: float, doubtful: bool) -> str:
     return f"{text(seconds, 's', 2)}*" if doubtful else seconds_text(seconds)
 
 
+OFF_ALIKE = {WAITING: "waited", CONTENDED: "busy", TOO_SHORT: "too short"}
+"""What stands in place of an interval, by flags of what may put all rounds and processes off alike."""
+
+
 def precision(row: Measured) -> str:
-    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; ``busy``
-    where other programs took part of the time, since all processes may be off by as much."""
-    if row.waited or row.busy:
-        return "waited" if row.waited else "busy"
+    """``±2%``: half the interval of several processes; ``~2%`` of one process: half the interquartile range; a word of
+    :data:`OFF_ALIKE` where neither would say how far off the time is."""
+    if told := [word for name, word in OFF_ALIKE.items() if name in row.flags]:
+        return told[0]
     width = row.interval.high - row.interval.low if row.interval else row.times.iqr_s
     share, sign = width / 2 / row.time_s, "±" if row.interval else "~"
     return "too noisy" if share > 1 else f"{sign}<1%" if share < 0.01 else f"{sign}{share:.0%}"

@@ -27,8 +27,9 @@ class Advice:
     remedy: str
 
 
-WAITING, CONTENDED = "waiting", "contended"
+WAITING = "waiting"
 """The flag of a time that is the scheduler's: it is compared with nothing."""
+CONTENDED, TOO_SHORT = "contended", "too-short"
 NOISY = 0.15
 """Spread (IQR over median) above which a median of a few rounds says little."""
 FEW = 5
@@ -95,8 +96,10 @@ ADVICE = {
         "a library was loaded whose queued work only it can wait for, so a call may have been timed before it was done",
         "wait in the call, or tell the clock how: gpubench.add_wait(cupy.cuda.Device().synchronize) in a conftest.py",
     ),
-    "too-short": Advice(
-        "a round was so short that reading the clock or synchronizing takes a large part of it",
-        "use a larger size, or leave out setup=: without it a round holds as many calls as needed",
+    TOO_SHORT: Advice(
+        "a round was so short that reading the clock or synchronizing takes a large part of it, or a call so short that"
+        " calling a function does",
+        "use a larger size, do the work many times in one call, or leave out setup=: without it a round holds as many"
+        " calls as needed",
     ),
 }

@@ -35,7 +35,7 @@ from .schema import KEY, OK, SCHEMA_VERSION
 from .writer import fit, without_homes
 
 LONGEST_LINE = 64 * 1024**2  # a session of 20,000 cases writes 20 MiB
-BEFORE, WITHIN = "the run ended before this case", "the run ended while this case was measured"
+BEFORE, WITHIN = "the run was ended before this case", "the run was ended while this case was measured"
 
 Event = dict[str, Any]
 _Number = Annotated[int, Meta(ge=0, le=9999)]
@@ -215,8 +215,8 @@ def assemble(events: Sequence[Event]) -> dict[str, Any]:
                 why = clean(repr(error)[:200])
                 raise RunFileError(f"ledger: {clean(fullname[:200])}: expected a measured case ({why})") from None
         elif fullname in started or ended:
-            crashed = {"status": "crashed", "reason": WITHIN}
-            end = min(ended, key=lambda event: event["status"] == "skipped", default=crashed)  # a failure says more
+            stopped = {"status": "skipped", "reason": WITHIN}
+            end = min(ended, key=lambda event: event["status"] == "skipped", default=stopped)  # a failure says more
             case = end.get("case") or started.get(fullname, {}).get("case")
             unmeasured.append(_row(first, fullname, end["status"], end.get("reason"), case))
         else:

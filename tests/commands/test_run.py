@@ -300,7 +300,8 @@ def test_an_interrupt_keeps_what_was_measured(folder, number):
     assert 0 < len(run["benchmarks"]) < 40
     rows = run["gpubench"]["unmeasured"]
     assert len(rows) == 40 - len(run["benchmarks"])
-    assert all("the run ended" in row["reason"] for row in rows)
+    assert all("the run was ended" in row["reason"] for row in rows)
+    assert {row["status"] for row in rows} == {"skipped"}
     assert not survivors(folder)
 
 

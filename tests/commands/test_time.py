@@ -84,6 +84,7 @@ def test_sizes_that_are_none(texts, message):
         ("'json.dumps(x)' --setup 'x = 1'", "unknown name 'json': import it: --import json"),
         (f"'{'a' * 1001}'", "an expression has 1000 characters at most, not 1001"),
         ("'np.sort(a)' --setup 'a = 1' --against 'np.sort(a)'", "the expression is in NumPy too: leave out --against"),
+        ("torch.sort(a) --setup 'a = randn(9)' --against numpy", "numpy is a module: write what to call, such as"),
         ("a --setup 'a = 1' --against a+1 --device cuda", "--against is measured on the CPU: add --device cpu"),
         ("a --setup 'a = 1' --against a+1 --dtype bfloat16", "--against: NumPy has no bfloat16"),
     ],
@@ -210,6 +211,8 @@ def test_a_long_benchmark_is_said_while_it_runs(tmp_path, monkeypatch):
         done.stderr
         == "gpubench time: 1 + 1 has been running for 0 s: after 120 s it is ended, and Ctrl-C ends it now\n"
     )
+    several = gpubench("time", "1 + 1", "2 + 2", *SMOKE, cwd=tmp_path).stderr
+    assert "gpubench time: 1 + 1, in turn with 1 more, has been running for 0 s" in several
 
 
 def test_expressions_with_brackets_are_rows_of_their_own_in_every_reader(tmp_path):

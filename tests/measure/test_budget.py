@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from gpubench.devices import CPU
+from gpubench.errors import OverBudget
 from gpubench.measure import budget
-from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates
+from gpubench.measure.budget import MOST_DOUBTS, PRESET_SETTINGS, Rates, require
 from gpubench.runfile.schema import Case, Work
 
 PRODUCT = Work(flops=2 * 2048**3)
@@ -42,6 +43,17 @@ def test_a_probe_that_other_programs_disturbed_removes_no_benchmark(probes):
     assert estimate.obstacle is None
     assert estimate.call_s == pytest.approx(0.16, rel=0.05)
     assert [threads for kind, threads in seen if kind == "product"][1:] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("preset", "seconds", "advice"),
+    [("quick", 8.0, "use a smaller size or --preset full"), ("quick", 12.0, "use a smaller size"),
+     ("full", 12.0, "use a smaller size")],
+)  # fmt: skip
+def test_a_call_over_budget_is_told_what_to_do(preset, seconds, advice):
+    with pytest.raises(OverBudget) as error:
+        require(seconds, "seen in warm-up", PRESET_SETTINGS[preset])
+    assert str(error.value).endswith(f": {advice}")
 
 
 def test_a_device_that_is_slow_is_asked_a_few_times_only(probes):

@@ -13,7 +13,7 @@ import pytest
 
 from gpubench.measure import ceilings, disturbance
 from gpubench.measure.disturbance import canary, slow_threads
-from gpubench.runfile.flags import ADVICE
+from gpubench.runfile.flags import ADVICE, Flag
 from gpubench.runfile.schema import Bandwidth, CanaryTimes, Ceilings, Work
 
 RANDOM = np.random.default_rng(0)
@@ -47,10 +47,23 @@ def test_rounds_that_get_slower_are_drifting():
 
 
 def test_a_round_must_outlast_the_clock_and_the_wait():
-    assert names(disturbance.short(2e-6, 0.0)) == ["too-short"]
-    assert names(disturbance.short(2e-5, 0.0)) == []
-    assert names(disturbance.short(1e-4, 8e-6)) == ["too-short"]
-    assert names(disturbance.short(1e-3, 8e-6)) == []
+    assert names(disturbance.short(2e-6, 1e-6, 0.0)) == ["too-short"]
+    assert names(disturbance.short(2e-5, 2e-5, 0.0)) == []
+    assert names(disturbance.short(1e-4, 1e-4, 8e-6)) == ["too-short"]
+    assert names(disturbance.short(1e-3, 1e-3, 8e-6)) == []
+
+
+def test_a_call_must_outlast_the_calling(monkeypatch):
+    monkeypatch.setattr(disturbance, "calling_s", lambda: 4e-8)
+    (flag,) = disturbance.short(1e-3, 7e-8, 0.0)
+    assert flag == Flag(
+        "too-short", "a call took 70.0 ns, and calling a function that does nothing takes 40.0 ns of it"
+    )
+    assert not list(disturbance.short(1e-3, 5e-7, 0.0))
+
+
+def test_calling_takes_tens_of_nanoseconds():
+    assert 1e-9 < disturbance.calling_s() < 1e-6
 
 
 def moment(**changed):

@@ -195,6 +195,18 @@ def test_of_a_device_whose_peaks_are_disproved_no_share_is_shown_anywhere(tmp_pa
     assert not any("peak" in f"{figure.title} {figure.subtitle} {figure.caption}" for figure in drawn)
 
 
+@pytest.mark.parametrize(("work", "warned"), [({"bytes": 1e6}, [Concern.NO_PEAK]), ({}, [])])
+def test_wrong_peaks_are_named_where_a_share_of_them_would_be_shown(
+    tmp_path: Path, work: dict[str, float], warned: list[Concern]
+) -> None:
+    bands = [{"pattern": "read", "footprint_bytes": size, "byte_per_s": rate, "level": "memory"}
+             for size, rate in ((5e8, 1.4e10), (1e9, 3e10))]  # fmt: skip
+    marks = [mark("mine.sort", "cpu", 0.01, work=work)]
+    found = answered(tmp_path, marks, devices=(records.CPU,), ceilings={"cpu": {"bandwidth": bands}})
+    assert "contradict each other" in found.study.runs[0].disproved["cpu"]
+    assert concerns(found) == warned
+
+
 @pytest.mark.parametrize(("count", "shown", "more"), [(4, 4, 0), (12, 12, 0), (45, 40, 5)])
 def test_of_many_own_benchmarks_the_slowest_lead(tmp_path: Path, count: int, shown: int, more: int) -> None:
     marks = [mark(f"mine.work{i}", "cpu", 1e-3 * (i + 1)) for i in range(count)]

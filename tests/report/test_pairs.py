@@ -399,3 +399,9 @@ def test_a_time_that_other_programs_shared_has_no_interval(tmp_path: Path) -> No
     """110 µs ±62% was shown beside two computing programs, of 16 µs on one thread alone."""
     study = Study([run(tmp_path, [mark("cpu", 28e-3, flags=("contended",)), mark("cuda:0", 1e-3, flags=("cold",))])])
     assert [words.precision(row) for row in study.measured] == ["busy", "~2%"]
+
+
+def test_a_time_of_little_but_the_calling_has_no_interval(tmp_path: Path) -> None:
+    """``1+1`` was shown as 70.4 ns ~2%, most of it the call of a function."""
+    study = Study([run(tmp_path, [mark("cpu", 7e-8, flags=("noisy", "too-short"))])])
+    assert [words.precision(row) for row in study.measured] == ["too short"]
