@@ -47,6 +47,8 @@ SHARE_S = 0.1
 """Seconds of wanting a core: long beside the 3 to 4 ms that a scheduler gives each of several programs."""
 WAITS = 1.25
 """Threads that make a small product take this many times as long as one of them wait for each other."""
+TAKEN = 1 / 3
+"""Share of the cores that threads need above which other programs make them wait for each other."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
 """How often the schedulers of Linux look: 100, 250, 300 or 1000 times a second."""
 ON_A_TICK, MANY_ON_TICKS, ALL_ON_TICKS = 0.02, 0.25, 0.8
@@ -146,10 +148,9 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
         rate = (after.switches - before.switches) / wall
         if rate > SWITCHES_PER_S:
             signs.append(f"{rate:.0f} involuntary context switches a second")
-        if before.busy_s is not None and after.busy_s is not None:
-            others = (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / (wall * cores)
-            if others > STOLEN:
-                signs.append(f"other processes used {min(others, 1):.0%} of the {whole}")
+        others = (_others(before, after) or 0.0) / cores
+        if others > STOLEN:
+            signs.append(f"other processes used {min(others, 1):.0%} of the {whole}")
         if before.stolen_s is not None and after.stolen_s is not None:
             stolen = (after.stolen_s - before.stolen_s) / (wall * cores)
             if stolen > STOLEN:
@@ -159,6 +160,14 @@ def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
     if signs:
         yield Flag("contended", ", ".join(signs))
     yield from held_down(before, after)
+
+
+def _others(before: Moment, after: Moment) -> float | None:
+    """How many cores other processes used between two moments; None where it is unknown."""
+    wall = after.wall_s - before.wall_s
+    if before.busy_s is None or after.busy_s is None or wall < SHORTEST_WATCH:
+        return None
+    return (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / wall
 
 
 def held_down(before: Moment, after: Moment) -> Iterator[Flag]:
@@ -270,14 +279,28 @@ def slow_threads(times: CanaryTimes | None) -> Iterator[Flag]:
 
 
 def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
-    """The canary of so many threads and, where they are slower than one twice in a row, what to say about it."""
+    """The canary of so many threads, and what to say where one thread is to be used instead.
+
+    That is where they are slower than one twice in a row, or other programs take a third of the cores that they need:
+    whether threads wait for each other then changes from one second to the next.
+    """
+    before = look(())
     for _ in range(2):
         times = canary(threads)
-        if times is None or (ratio := times.all_s / times.one_s) <= WAITS:
-            return times, ""
-    times_slower = round(ratio, None if ratio >= 10 else 1)
-    slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
-    return times, f"{slower}. Measuring with 1 thread (--threads {threads} to insist)"
+        if times is None:
+            return None, ""
+        if (ratio := times.all_s / times.one_s) <= WAITS:
+            break
+    core_share()  # until the counters of CPU time have moved
+    cores, others = len(affinity()), _others(before, look(())) or 0.0
+    if ratio > WAITS:
+        times_slower = round(ratio, None if ratio >= 10 else 1)
+        why = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
+    elif others + threads - cores > TAKEN * threads:
+        why = f"Other programs use {min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
+    else:
+        return times, ""
+    return times, f"{why}. Measuring with 1 thread (--threads {threads} to insist)"
 
 
 def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:

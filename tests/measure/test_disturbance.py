@@ -203,6 +203,20 @@ def test_times_of_their_own_are_no_ticks():
     assert found <= 2
 
 
+@pytest.fixture
+def canary_of(monkeypatch):
+    """Has the canary take 1 ms on one thread and these seconds on all, while others use so many of two cores."""
+
+    def give(all_s, others=0.0):
+        seen, moments = iter(all_s), iter([moment(), moment(wall_s=1.0, busy_s=1.0 + others, own_s=1.0)])
+        monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
+        monkeypatch.setattr(disturbance, "look", lambda devices: next(moments))
+        monkeypatch.setattr(disturbance, "core_share", lambda: 1.0)
+        monkeypatch.setattr(disturbance, "affinity", lambda: (0, 1))
+
+    return give
+
+
 @pytest.mark.parametrize(
     ("all_s", "said"),
     [
@@ -213,13 +227,21 @@ def test_times_of_their_own_are_no_ticks():
         ([6e-4], ""),
     ],
 )
-def test_threads_that_are_slower_than_one_twice_in_a_row_are_given_up(monkeypatch, all_s, said):
-    seen = iter(all_s)
-    monkeypatch.setattr(disturbance, "canary", lambda threads: CanaryTimes(threads, 1e-3, next(seen)))
+def test_threads_that_are_slower_than_one_twice_in_a_row_are_given_up(canary_of, all_s, said):
+    canary_of(all_s)
     times, notice = disturbance.waiting_threads(2)
     assert times.all_s == all_s[-1]
     slower = f"2 threads are {said} times slower than one here: other programs use the cores"
     assert notice == (f"{slower}. Measuring with 1 thread (--threads 2 to insist)" if said else "")
+
+
+@pytest.mark.parametrize(("threads", "others", "given_up"), [(2, 1.0, True), (2, 0.5, False), (2, 0.0, False)])
+def test_threads_whose_cores_other_programs_use_are_given_up(canary_of, threads, others, given_up):
+    """Beside two programs, two threads were twice as fast as one for some seconds, and 36 times slower in others."""
+    canary_of([6e-4], others)
+    _, notice = disturbance.waiting_threads(threads)
+    assert notice.startswith("Other programs use 1.0 of the 2 cores" if given_up else "")
+    assert bool(notice) == given_up
 
 
 def test_the_share_of_a_core_that_is_left():
