@@ -22,6 +22,8 @@ _PASSED_OVER = (".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules",
 """Both are pytest's own choice."""
 BENCHMARK_FOLDERS = ("benchmarks", "tests/benchmarks")
 """Where projects usually keep theirs."""
+TEST_FOLDERS = ("tests", "test")
+"""And their tests, some of which may be benchmarks."""
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of them is the uppermost of its project."""
 _MOST_NAMED = 3
@@ -48,7 +50,8 @@ def read_project(folder: Path, upward: bool = False, search: bool = True) -> Pro
     takes seconds: for those who need its options alone.
 
     ``[tool.gpubench]`` comes first. Where it names no paths, benchmarks are looked for in :data:`BENCHMARK_FOLDERS`,
-    then among pytest's ``testpaths``, and at last in the folder itself; the first place that has any counts.
+    then among pytest's ``testpaths``, in :data:`TEST_FOLDERS`, and at last in the folder itself; the first place that
+    has any counts.
     """
     folder = folder.resolve()
     places = (folder, *folder.parents) if upward else (folder,)
@@ -71,13 +74,17 @@ def _found(places: Sequence[Path]) -> tuple[tuple[str, ...], str]:
         root, file, settings = places[0], None, {}
     patterns = _words(settings.get("python_files")) or _TEST_FILES
     top = next((place for place in places if any((place / name).exists() for name in _ROOT)), places[0])
-    for folder in (place / name for place in places if place.is_relative_to(top) for name in BENCHMARK_FOLDERS):
+    within = [place for place in places if place.is_relative_to(top)]
+    for folder in (place / name for place in within for name in BENCHMARK_FOLDERS):
         if folder != suite() and _has_benchmarks(folder, patterns, top):
             return (str(folder),), "found in this project"
     starts = [start for word in _words(settings.get("testpaths")) for start in sorted(root.glob(word))]
     paths = dict.fromkeys(path for start in starts for path in _tests(start, patterns) if _measures(path))
     if file and paths:
         return tuple(map(str, paths)), f"testpaths in {file.name}"
+    for folder in (place / name for place in within for name in TEST_FOLDERS):
+        if found := list(filter(_measures, _tests(folder, patterns))):
+            return tuple(map(str, found)), "found in this project"
     here = [path for path in sorted(places[0].glob("*.py")) if _is_called(path, patterns) and _measures(path)]
     return tuple(map(str, here)), "found in this folder" if here else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,20 @@ def test_benchmarks_among_the_tests_are_found(place, file, content):
 
 def test_the_file_that_pytest_would_read_counts(place):
     (place / "pytest.ini").write_text("[pytest]\naddopts = -q\n")
-    (place / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
-    assert read_project(place) == Project()
+    (place / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["bench"]\n')
+    (place / "bench/test_it.py").write_text(BENCHMARK)
+    assert names(place, read_project(place)) == ["tests/unit/test_speed.py"]
+
+
+@pytest.mark.parametrize("folder", ["tests", "test"])
+def test_benchmarks_among_tests_that_no_setting_names_are_found(place, folder):
+    """The suite that comes with gpubench was measured for ten minutes instead."""
+    (place / "tests").rename(place / folder)
+    (place / "pyproject.toml").touch()
+    for start in (place, place / folder / "unit"):
+        project = read_project(start, upward=True)
+        assert names(place, project) == [f"{folder}/unit/test_speed.py"]
+        assert project.source == "found in this project"
 
 
 def test_files_are_those_that_the_project_collects(place):
@@ -64,6 +77,7 @@ def test_files_are_those_that_the_project_collects(place):
 
 @pytest.mark.parametrize("argument", ["gpubench", "self, benchmark", "*, benchmark_weave", "benchmark, /"])
 def test_a_fixture_in_the_signature_makes_a_benchmark(place, argument):
+    (place / "tests/unit/test_speed.py").unlink()
     (place / "pytest.ini").write_text("[pytest]\ntestpaths = bench\n")
     assert read_project(place).paths == ()
     (place / "bench/test_it.py").write_text(f"class TestIt:\n    def test_it({argument}): pass\n")
@@ -94,6 +108,7 @@ def test_options_are_read_without_opening_a_test(place, monkeypatch):
 @pytest.fixture
 def kept_apart(place):
     """Benchmarks in the folder where most projects keep them, which pytest's settings don't name."""
+    shutil.rmtree(place / "tests")
     (place / "benchmarks/nn").mkdir(parents=True)
     (place / "benchmarks/nn/speed_test.py").write_text(BENCHMARK)
     return place
@@ -142,10 +157,13 @@ def test_what_pytest_would_not_collect_makes_no_folder_of_benchmarks(kept_apart,
 
 def test_a_file_called_benchmarks_is_no_folder(place):
     (place / "benchmarks").write_text(BENCHMARK)
+    (place / "tests/unit/test_speed.py").unlink()
     assert read_project(place) == Project()
 
 
 def test_a_folder_of_benchmarks_comes_before_those_among_the_tests(kept_apart):
+    (kept_apart / "tests").mkdir()
+    (kept_apart / "tests/test_speed.py").write_text(BENCHMARK)
     (kept_apart / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     assert names(kept_apart, read_project(kept_apart)) == ["benchmarks"]
     (kept_apart / "benchmarks").rename(kept_apart / "tests/benchmarks")
