@@ -302,6 +302,7 @@ def _report(args: argparse.Namespace, folder: Path, run_file: Path, elapsed_s: f
 
 def what_a_gpu_could_bring(run: Run, run_file: Path) -> list[str]:
     """A line that names the command for it, where there was no GPU and the times mean something."""
-    if run.preset == "smoke" or any(device.accelerator for device in run.machine.devices):
+    known = any(result.device and result.times for result in run.results)  # not those of plain pytest-benchmark tests
+    if run.preset == "smoke" or not known or any(device.accelerator for device in run.machine.devices):
         return []
     return [f"What could a GPU bring?  gpubench estimate {shlex.quote(str(run_file))} --gpu L4"]

@@ -61,7 +61,8 @@ def find_environment(name: str, text: str, paths: Sequence[str], builtin: bool =
         return Environment(name, interpreter, project.paths or suite, project.source)
     found = shutil.which(text)
     if found is None:
-        raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout")
+        how = f"for a commit, git worktree add ../{name} {text} makes the folder ../{name}"
+        raise UsageError(f"{name}: {text}: neither a Python that can be started nor the folder of a checkout; {how}")
     # not resolved: a virtual environment's Python is a link, and is known by where the link lies
     project = Project() if builtin or paths else read_project(Path.cwd(), upward=True)
     files = tuple(_file(path, Path.cwd()) for path in paths) or project.paths or suite

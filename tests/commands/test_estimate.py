@@ -191,6 +191,12 @@ def test_a_run_without_a_gpu_ends_with_the_command(tmp_path, capsys, made, lines
         assert main(words[1:]) == 0
 
 
+def test_no_gpu_is_suggested_for_plain_benchmarks_of_no_known_device(tmp_path):
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps(records.run_file([records.benchmark(Case("speed.slug", "", "", {}), 1e-3)])))
+    assert what_a_gpu_could_bring(read(path), path) == []
+
+
 def test_what_time_measured_is_estimated_and_a_wrong_gpu_is_refused_before(run, capsys):
     show_estimates(read(run), cards_named(["L4", "L4"]))
     shown = capsys.readouterr().out

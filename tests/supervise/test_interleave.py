@@ -181,6 +181,8 @@ def test_a_checkout_uses_its_own_code_files_and_python(tmp_path: Path, monkeypat
         find_environment("base", str(checkout), ["gone.py"])
     with pytest.raises(UsageError, match="neither a Python that can be started nor the folder of a checkout"):
         find_environment("new", "no-such-python", [])
+    with pytest.raises(UsageError, match=r"for a commit, git worktree add \.\./base HEAD~1 makes the folder \.\./base"):
+        find_environment("base", "HEAD~1", [])
 
 
 SOURCE = """
