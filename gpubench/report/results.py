@@ -116,7 +116,8 @@ class Results:
         groups = grouped(self.study.pairs, lambda p: (words.name(p.other.result), p.other.setting, p.other.source))
         if len(groups) > 1:
             names = dict.fromkeys(words.benchmark(pairs[-1].other.result) for pairs in groups.values())
-            raise UsageError(f"several benchmarks are compared: choose one with k: {words.listed(list(names))}")
+            found = words.listed(list(names))
+            raise UsageError(f"several benchmarks are compared: choose one with load(…, k='matmul.square'): {found}")
         for pairs in groups.values():
             return Ratio(max(pairs, key=lambda pair: _number(pair.other)).values)
         for base, other, *_ in reversed(rivals(self.study)):

@@ -13,7 +13,7 @@ from comparing import answered, both, by_name, mark, run
 from gpubench.report.answer import Answer, Concern
 from gpubench.report.charts.pictures import plan
 from gpubench.report.pairs import Verdict
-from gpubench.report.render import UNFILLED_SIGN
+from gpubench.report.render import UNFILLED_SIGN, terminal
 from gpubench.report.rows import Doubt
 from gpubench.report.study import Study
 from gpubench.report.tables import answer_tables
@@ -284,6 +284,22 @@ def test_several_gpus_are_compared_with_the_slowest_and_not_with_their_cpus(tmp_
         assert found.sentence == "H200 against RTX 4060: 2.0× on models.mlp, n=64."
         in_the_picture = {pair.base.facts.label for pair in found.study.gpu_pairs}
         assert in_the_picture == {"NVIDIA RTX 4060"}  # as in the sentence above it, whichever file came first
+
+
+def test_a_machine_without_a_gpu_stands_beside_several_gpus(tmp_path: Path) -> None:
+    """The machine that somebody has now, to whom two GPUs are offered."""
+    runs = [
+        run(tmp_path, both("models.mlp", cpu, gpu), name, devices=(records.CPU, {**records.GPU, "label": label}))
+        for name, label, cpu, gpu in (("laptop", "RTX 4060", 1.0, 0.2), ("server", "H200", 0.4, 0.1))
+    ]
+    mine = run(tmp_path, [mark("models.mlp", "cpu", 2.0)], "mine", devices=({**records.CPU, "label": "Old CPU"},))
+    for order in ([mine, *runs], [*runs, mine]):
+        found = Answer(Study(order))
+        ratios = {card.device: [row.ratio for row in card.rows] for card in found.cards}
+        assert ratios == {"H200": ["2.0×"], "Old, 2 threads": ["10× slower"]}
+        assert "Old, 2 threads against RTX 4060: 10× slower on models.mlp, n=64." in found.sentence
+        (table,) = answer_tables(found)
+        assert "10× slower" in "\n".join(terminal(table, 100))
 
 
 def test_a_third_run_changes_nothing_between_the_other_two(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_nothing_measured_and_many_results(tmp_path: Path) -> None:
     assert len(both.runs) == 1  # copies of one
     assert " on matrix products" in str(both)
     assert len(str(both).splitlines()) < 12
-    with pytest.raises(UsageError, match="choose one with k: "):
+    with pytest.raises(UsageError, match=r"choose one with load\(…, k='matmul.square'\): "):
         print(both.speedup)
     assert len(Results.load(tmp_path / "a.json", k="matmul.square and n=64").df) < len(both.df)
 
