@@ -313,9 +313,6 @@ def require_expressions(texts: Sequence[str], setup: str, against: str | None) -
                 f"an expression has {MOST_CHARACTERS} characters at most, not {len(text)}: call a function"
             )
         parse(text, f"expression {text!r}")
-    for text in texts:
-        if text.isidentifier() and _is_module(text):
-            raise UsageError(f"{text} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
     if against and on_numpy(texts[0]):
         raise UsageError("the expression is in NumPy too: leave out --against and give both as expressions")
     if len(set(texts)) + bool(against and against.strip() == texts[0]) < len(texts):
@@ -370,6 +367,8 @@ def require_known(
     for texts in ([setup], [setup, text]):
         missing = unknown_names(texts, [*sizes, *known])
         for name in missing:
+            if texts[-1].strip() == name and _is_module(name):
+                raise UsageError(f"{name} is a module: write what to call, such as 'np.sort(a)' or 'torch.sort(a)'")
             module = next((module for module, alias in ALIASES.items() if alias == name), name)
             if re.search(rf"\b{name}\.", texts[-1]) and (module != name or _is_module(name)):
                 raise UsageError(f"unknown name {name!r}: import it: {bring.format(module=module, name=name)}")

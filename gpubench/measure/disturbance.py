@@ -284,6 +284,7 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
     That is where they are slower than one twice in a row, or other programs take a third of the cores that they need:
     whether threads wait for each other then changes from one second to the next.
     """
+    remedy = f"Measuring with 1 thread (--threads {threads} to insist)"
     before = look(())
     for _ in range(2):
         times = canary(threads)
@@ -291,16 +292,16 @@ def waiting_threads(threads: int) -> tuple[CanaryTimes | None, str]:
             return None, ""
         if (ratio := times.all_s / times.one_s) <= WAITS:
             break
+    else:
+        times_slower = round(ratio, None if ratio >= 10 else 1)
+        slower = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
+        return times, f"{slower}. {remedy}"
     core_share()  # until the counters of CPU time have moved
     cores, others = len(affinity()), _others(before, look(())) or 0.0
-    if ratio > WAITS:
-        times_slower = round(ratio, None if ratio >= 10 else 1)
-        why = f"{threads} threads are {times_slower} times slower than one here: other programs use the cores"
-    elif others + threads - cores > TAKEN * threads:
-        why = f"Other programs use {min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
-    else:
+    if others + threads - cores <= TAKEN * threads:
         return times, ""
-    return times, f"{why}. Measuring with 1 thread (--threads {threads} to insist)"
+    taken = f"Other programs use {min(others, cores):.1f} of the {cores} cores, so threads may wait for each other"
+    return times, f"{taken}. {remedy}"
 
 
 def core_share(clock: Callable[[], float] = time.perf_counter, own: Callable[[], float] = time.thread_time) -> float:

@@ -85,6 +85,7 @@ def test_sizes_that_are_none(texts, message):
         (f"'{'a' * 1001}'", "an expression has 1000 characters at most, not 1001"),
         ("'np.sort(a)' --setup 'a = 1' --against 'np.sort(a)'", "the expression is in NumPy too: leave out --against"),
         ("torch.sort(a) --setup 'a = randn(9)' --against numpy", "numpy is a module: write what to call, such as"),
+        ("numpy --size n=8", "numpy is a module: write what to call, such as"),
         ("a --setup 'a = 1' --against a+1 --device cuda", "--against is measured on the CPU: add --device cpu"),
         ("a --setup 'a = 1' --against a+1 --dtype bfloat16", "--against: NumPy has no bfloat16"),
     ],
