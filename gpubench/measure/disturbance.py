@@ -212,18 +212,22 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
             yield Flag("drifting", f"the last third took {late / early:.2f} times the first")
 
 
-def waiting(rounds_s: Sequence[float], threads: int, contended: bool) -> Iterator[Flag]:
+def waiting(rounds_s: Sequence[float], threads: int, contended: bool, calls: int = 1) -> Iterator[Flag]:
     """``waiting``, from the seconds of whole rounds: they last as long as the scheduler lets another program run.
 
     A thread that another program has put off its core is back at a tick of the scheduler's clock; until then the other
     threads of the operation wait for it, so that 6 µs of work take 4.00, 8.00 or 16.0 ms, whatever the work. Rounds of
     one and the same number of ticks may be the code's own time, unless other programs were seen (``contended``).
+
+    A round of several ``calls`` lasts by design just over the shortest useful time, which is a whole tick: there only
+    what a round takes beyond the shortest of all may be ticks.
     """
     count = len(rounds_s)
     if threads < 2 or count < FEW:
         return
+    own_s = min(rounds_s) if calls > 1 else 0.0
     for tick_s in TICKS_S:
-        ticks = [seconds / tick_s for seconds in rounds_s]
+        ticks = [(seconds - own_s) / tick_s for seconds in rounds_s]
         met = [round(each) for each in ticks if each > 0.5 and abs(each - round(each)) < ON_A_TICK]
         several = sum(times > 1 for times in Counter(met).values()) > 1
         if len(met) > max(MANY_ON_TICKS if several else ALL_ON_TICKS, 3 / count) * count and (several or contended):

@@ -417,7 +417,8 @@ class Gpubench(Inputs):
                 if not self.home.accelerator:
                     rounds_s = [seconds * iterations for seconds in stats.stats.data]
                     contended = any(flag.name == "contended" for flag in (*raised, *self._session.flags))
-                    raised += disturbance.waiting(rounds_s, self.case.threads or self._session.threads, contended)
+                    threads = self.case.threads or self._session.threads
+                    raised += disturbance.waiting(rounds_s, threads, contended, iterations)
             raised += self._session.doubt(self.case, work, median, counted)
             index, rounds, latency_s = self._session.settings.process, stats.stats.rounds, record.get("latency_s")
             kept, iqr_s = min(rounds, SAMPLES_KEPT), stats.stats.iqr

@@ -148,7 +148,7 @@ def record_plain(item: pytest.Item, attempt: Attempt, session: Session) -> None:
         flags += [
             *disturbance.uneven(times.data, light=session.light),
             *disturbance.short(times.median * stats.iterations, times.median, wait_s),
-            *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags)),
+            *disturbance.waiting(rounds_s, threads, any(flag.name == "contended" for flag in flags), stats.iterations),
         ]
     kept, index = min(times.rounds, SAMPLES_KEPT), session.settings.process
     process = Process(index, times.rounds, times.median, kept, stats.iterations, times.iqr, flags=tuple(flags))

@@ -193,6 +193,20 @@ def test_rounds_of_whole_ticks_are_the_schedulers(times, contended, raised):
     assert names(disturbance.waiting([each / 1e3 for each in times], 2, contended)) == raised
 
 
+@pytest.mark.parametrize(
+    ("times", "of_one_call", "of_many"),
+    [
+        ([1.0] * 180 + [2.0] * 10 + [3.01] * 4 + [1.7] * 6, ["waiting"], []),  # calibrated to 1 ms, at times put off
+        ([4.0] * 16 + [8.01] * 2 + [12.0] * 2, ["waiting"], []),  # a hundred calls of 40 µs
+        ([1.1, 5.1, 9.09, 5.11, 9.1, 1.12, 13.1, 6.3], [], ["waiting"]),
+    ],
+)
+def test_a_round_of_many_calls_lasts_a_tick_by_design(times, of_one_call, of_many):
+    rounds_s = [each / 1e3 for each in times]
+    assert names(disturbance.waiting(rounds_s, 2, True)) == of_one_call
+    assert names(disturbance.waiting(rounds_s, 2, True, calls=100)) == of_many
+
+
 def test_times_of_their_own_are_no_ticks():
     draw = random.Random(0)
     found = 0
