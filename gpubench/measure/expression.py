@@ -47,7 +47,8 @@ _ON_CPU = "a tensor of this case is on cpu"
 
 
 def parse(text: str, what: str) -> ast.Module:
-    """The statements of ``what``. Raises :class:`UsageError` with the place of the error, and where there are none."""
+    """The statements of ``what``. Raises :class:`UsageError` with the place of the error, where there are none, and for
+    a function that is made and never called: its time would be read as that of a call."""
     text = text.strip()
     try:
         tree = ast.parse(text)
@@ -61,6 +62,9 @@ def parse(text: str, what: str) -> ast.Module:
         raise UsageError(f"{what} is nested too deeply: make a part of it in the setup") from None
     if not tree.body:
         raise UsageError(f"{what} is empty: write for example 'a @ b'")
+    match tree.body[-1]:
+        case ast.Expr(ast.Lambda(body=body)):
+            raise UsageError(f"{what} makes a function and doesn't call it: write {ast.unparse(body)!r}")
     return tree
 
 

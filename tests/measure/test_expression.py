@@ -64,6 +64,12 @@ def test_what_is_no_python_is_refused_with_the_place(text, message):
         parse(text, "it")
 
 
+def test_a_function_that_is_made_and_never_called_is_refused():
+    with pytest.raises(UsageError, match="it makes a function and doesn't call it: write 'x \\+ 1'"):
+        parse("lambda: x + 1", "it")
+    parse("f = lambda: x + 1", "a setup")
+
+
 def test_values_are_arguments_and_functions_are_not():
     a, b = torch.ones(2, 2), torch.ones(2, 2)
     made, result = call("f(a @ b)", a=a, b=b, f=torch.neg)
