@@ -166,8 +166,11 @@ class _Evidence:
 
     @property
     def times(self) -> tuple[float, float]:
-        """Seconds of base and of new: the geometric means of their processes' medians."""
-        base, new = (geometric_mean([each.median_s for each in side]) for side in self.sides)
+        """Seconds of base and of new: the geometric means of their processes' medians, whose ratio is what is tested.
+        Where nothing is tested they are the medians, times that a process measured: of 1.64, 0.28 and 1.68 ms the mean
+        would be 0.92."""
+        middle = intervals.median if self.unfit else geometric_mean
+        base, new = (middle([each.median_s for each in side]) for side in self.sides)
         return base, new
 
 
@@ -449,8 +452,8 @@ def _explained(verdict: Verdict, each: _Evidence, terms: Terms, family: int) -> 
 
 
 def percent(share: float) -> str:
-    """``5 %`` of 0.05."""
-    return f"{100 * share:.2g} %"
+    """``5 %`` of 0.05, ``4.2 %``, ``130 %``."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def overall(verdicts: Sequence[Verdict]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from gpubench.compare.comparison import change_text
 from gpubench.compare.samples import CONFIRM, SCREEN, CaseKey, Observation
-from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, judge, overall
+from gpubench.compare.verdict import FASTER, INCONCLUSIVE, NOT_SUSPECT, SAME, SLOWER, Terms, judge, overall, percent
 
 CASES = [CaseKey(f"a.b[n={n}]", "cpu", "torch") for n in range(10)]
 
@@ -289,6 +289,18 @@ def test_a_process_all_of_whose_rounds_waited_for_a_tick_does_not_count():
     assert first.held_up
     all_slower = {**new, CASES[0]: [scaled(one, 4) for one in side(random, 4, 0.02)[CASES[0]]]}
     assert words(judge(base, all_slower))[CASES[0]] == SLOWER
+
+
+def test_times_of_which_nothing_is_tested_are_times_that_a_process_measured():
+    """Recorded: two of three processes held up, and a geometric mean of 0.92 ms that none of them took."""
+    base, new = ({CASES[0]: observed([1.0, 1.01, 1.02])}, {CASES[0]: observed([6.0, 1.0, 6.1])})
+    (only,) = judge(base, new)
+    assert (only.held_up, only.base_s, only.new_s) == (True, 1.01, 6.0)
+    assert only.ratio.value == pytest.approx(6.0 / 1.01)
+
+
+def test_shares_of_more_than_all_are_plain_numbers():
+    assert [percent(share) for share in (0.05, 0.042, 0.995, 1.3)] == ["5 %", "4.2 %", "100 %", "130 %"]
 
 
 MEASURED = """
