@@ -73,8 +73,8 @@ def measure_ceilings(wanted: Mapping[Device, Iterable[str]], effort: str) -> dic
 
 
 def measure_products(dtypes: Iterable[str]) -> Ceilings:
-    """Measure only the CPU's products, within half a second: enough to see that a library is much slower than another.
-    """
+    """Measure only the CPU's products, within half a second: enough to see that a library is much slower than
+    another."""
     return _products(CPU, list(dtypes), DeviceClock([CPU]), GLIMPSE)
 
 
@@ -104,8 +104,8 @@ def _ceilings(device: Device, dtypes: list[str], effort: Effort) -> Ceilings:
 
 
 def _instruction_limit(dtypes: Iterable[str]) -> dict[str, Any]:
-    """Return the FLOP/s that the CPU's instructions allow at the clock that its fastest core has right after a product.
-    """
+    """Return the FLOP/s that the CPU's instructions allow at the clock that its fastest core has right after a
+    product."""
     import torch
 
     a = _random(1 << 20, CPU).view(1 << 10, 1 << 10)

@@ -46,8 +46,8 @@ def repeat(
 
 
 STALLED, MOST_STALLS = 2.0, 3
-"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 blocks are judged so.
-"""
+"""A block whose calls take more than 2 times as long as the shortest was interrupted; at most 3 blocks are judged
+so."""
 
 
 def warm_up(

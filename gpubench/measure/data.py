@@ -73,8 +73,8 @@ class Data:
         return torch.full(shape, math.nan if dtype.is_floating_point else -1, dtype=dtype, device=self.device)
 
     def module(self, build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-        """Return the network that ``build`` makes: parameters from the seed, in eval mode, on the device, in the dtype.
-        """
+        """Return the network that ``build`` makes: parameters from the seed, in eval mode, on the device, in the
+        dtype."""
         import torch
 
         if self.meta:

@@ -47,8 +47,8 @@ SHARE_S = 0.1
 """Seconds that a thread keeps a core busy to measure its share: long compared with the 3 to 4 ms that a scheduler gives
 each of several programs."""
 WAITS = 1.25
-"""Threads wait for each other if they make a small product take more than this many times as long as one thread does.
-"""
+"""Threads wait for each other if they make a small product take more than this many times as long as one thread
+does."""
 TAKEN = 1 / 3
 """Other programs make threads wait for each other above this share of the cores that the threads need."""
 TICKS_S = (1e-2, 4e-3, 1 / 300, 1e-3)
@@ -143,8 +143,8 @@ def core_seconds() -> tuple[float | None, float | None]:
 
 
 def disturbed(before: Moment, after: Moment, cores: int) -> Iterator[Flag]:
-    """Yield ``contended`` and ``throttled`` from what changed between two moments; ``cores`` is how many may be used.
-    """
+    """Yield ``contended`` and ``throttled`` from what changed between two moments; ``cores`` is how many may be
+    used."""
     signs = []
     whole = "core" if cores == 1 else f"{cores} cores"
     wall = after.wall_s - before.wall_s

@@ -122,8 +122,8 @@ def surroundings(
 
 
 def cpu_variables() -> dict[str, str]:
-    """Environment variables of a CPU's libraries by name; a value that may be a path or private is shown as ``(set)``.
-    """
+    """Environment variables of a CPU's libraries by name; a value that may be a path or private is shown as
+    ``(set)``."""
     found = {name: value for name, value in sorted(os.environ.items()) if _OF_CPUS.fullmatch(name)}
     return {name: without_paths(value) if _VALUE.fullmatch(value) else "(set)" for name, value in found.items()}
 

@@ -47,8 +47,8 @@ _ON_CPU = "a tensor of this case is on cpu"
 
 
 def parse(text: str, what: str) -> ast.Module:
-    """Return the statements of ``what``. Raises :class:`UsageError` with the place of the error, or if there are none.
-    """
+    """Return the statements of ``what``. Raises :class:`UsageError` with the place of the error, or if there are
+    none."""
     text = text.strip()
     try:
         tree = ast.parse(text)
@@ -370,8 +370,8 @@ def _memory_limit(bench: Fixture) -> Iterator[None]:
 
 @contextmanager
 def fresh_inputs(bench: Fixture) -> Iterator[None]:
-    """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's seed.
-    """
+    """A context in which torch's factories make tensors on the benchmark's device, in its dtype, from the run's
+    seed."""
     import torch
 
     with torch.random.fork_rng(devices=[]), _defaults(bench.device, bench.dtype):
@@ -411,8 +411,8 @@ def measure_call(bench: Fixture, call: Call, check: bool = True, asked: bool = F
 
 
 def moved(value: Any, bench: Fixture) -> Any:
-    """Return the value with its tensors and networks on the benchmark's device, copied unless they are there already.
-    """
+    """Return the value with its tensors and networks on the benchmark's device, copied unless they are there
+    already."""
     import copy
 
     import torch

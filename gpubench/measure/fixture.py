@@ -266,8 +266,8 @@ class Gpubench(Inputs):
             raise estimate.obstacle
 
     def name_dtype(self, dtype: str) -> None:
-        """Name the case by the dtype that its data turns out to have; an empty name if gpubench doesn't know the dtype.
-        """
+        """Name the case by the dtype that its data turns out to have; an empty name if gpubench doesn't know the
+        dtype."""
         self.case = structs.replace(self.case, dtype=dtype or self.case.dtype)
         self._data_dtype = dtype
 
@@ -530,8 +530,8 @@ class Gpubench(Inputs):
         return flushed
 
     def _warm_seconds(self, prepared: Prepared, verified: Verified) -> tuple[float, float]:
-        """Return the seconds per call at the end of the warm-up, without and with its setup; 0 where nothing is timed.
-        """
+        """Return the seconds per call at the end of the warm-up, without and with its setup; 0 where nothing is
+        timed."""
         if not self.enabled:
             return 0.0, 0.0
         seconds = self.allowance.warmup * (2 if self.home.accelerator else 1)

@@ -126,7 +126,7 @@ class State:
 def _value(read: Callable[[], Any]) -> Any:
     try:
         return read()
-    except Exception:   # a benchmark may have left a mode of torch or a replaced function
+    except Exception:  # a benchmark may have left a mode of torch or a replaced function
         return _UNREADABLE
 
 
@@ -298,8 +298,8 @@ def _set_filters(filters: tuple[Any, ...]) -> None:
 
 
 def _default_device() -> str:
-    """Return the default device without making a tensor as ``torch.get_default_device`` does: its modes are off here.
-    """
+    """Return the default device without making a tensor as ``torch.get_default_device`` does: its modes are off
+    here."""
     from torch import overrides
 
     modes: list[Any] = overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
@@ -377,8 +377,8 @@ def _end(follower: Any, install: Callable[[Any], None]) -> Callable[[], object]:
 
 
 def _paused_monitors() -> Iterator[Callable[[], object]]:
-    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield the functions that restore them.
-    """
+    """Remove the events and callbacks of all tools (Python 3.12 and newer), and yield the functions that restore
+    them."""
     monitoring: Any = getattr(sys, "monitoring", None)
     for tool in range(MOST_TOOLS) if monitoring else ():
         if monitoring.get_tool(tool) is None:

@@ -21,8 +21,8 @@ CALL_S, STRETCH_S = 0.25, 0.1
 
 
 def sustained(device: Device, peaks: Ceilings) -> Sustained | None:
-    """Measure the fastest library's largest product whose call stays short; ``None`` if the device has no known peak.
-    """
+    """Measure the fastest library's largest product whose call stays short; ``None`` if the device has no known
+    peak."""
     rate, memory = peaks.throughput.get(DTYPE), device.memory()
     if not rate:
         return None
@@ -42,8 +42,8 @@ def sustained(device: Device, peaks: Ceilings) -> Sustained | None:
 def over_time(
     device: Device, call: Callable[[], Any], flops: float, seconds: int = SECONDS
 ) -> tuple[list[float], list[float], list[float]]:
-    """Return FLOP/s, clock in Hz and power in W of each second; the last two are empty where the device reports none.
-    """
+    """Return FLOP/s, clock in Hz and power in W of each second; the last two are empty where the device reports
+    none."""
     clock = DeviceClock([device])
     call()
     calls = max(1, int(STRETCH_S / max(min(repeat(call, clock, least=2, most=2)), 1e-9)))

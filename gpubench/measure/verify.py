@@ -155,8 +155,8 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
 
 
 FIRST = 10.0
-"""The first reference of a workload on a device may take this many times its allowance, so that each is checked once.
-"""
+"""The first reference of a workload on a device may take this many times its allowance, so that each is checked
+once."""
 
 
 @dataclass(frozen=True, slots=True)
