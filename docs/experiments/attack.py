@@ -49,7 +49,7 @@ GPUBENCH = [sys.executable, "-m", "gpubench"]
 STUB = ["gpubench of a fork"]
 """The same command line, journal, supervisor and report, see :class:`Fork`."""
 ONE_IN = 10
-"""Of this many tries one measures and the others use a stub, since measuring takes ten times as long."""
+"""One of this many tries measures and the others use a stub, since measuring takes ten times as long."""
 RUN_WORDS = ["run", "--charts=none", "--no-ceilings", "--device=cpu"]
 RUN = [*GPUBENCH, *RUN_WORDS]
 CASES = 10
@@ -549,7 +549,7 @@ ATTACKS: dict[str, tuple[Callable[[int], Broken], int]] = {
     "names": (named, len(NAMES)),
     "starts": (double_start, 100),
 }
-"""By name: the function of one try, which takes its number, and how many tries a full attack has."""
+"""The function of one try, which takes its number, and how many tries a full attack has; by name."""
 
 
 def tried(name: str, number: int) -> list[str]:

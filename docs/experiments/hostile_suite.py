@@ -42,7 +42,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 KINDS: dict[str, Callable[[Any, Any], object]] = {}
-"""By name, what a case does with the fixtures ``gpubench`` and ``request``."""
+"""Functions that harm, by name: what a case does with the fixtures ``gpubench`` and ``request``."""
 HEALTHY_N = 192
 
 

@@ -71,7 +71,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
 """FLOP/s of matrix products, bytes/s of a copy (read and written) and of pinned copies: the lower end of published
 measurements, not data sheets."""
 EXPLAINED = 0.95
-"""Below this ratio to a published figure, gpubench's figure must be explained or corrected."""
+"""Ratio to a published figure below which gpubench's figure must be explained or corrected."""
 
 
 class Refused(Exception):
@@ -547,7 +547,7 @@ def pitfalls(gpu: Any, small: bool) -> Iterator[str]:
         return
     script = Path(__file__).with_name("pitfalls.py")
     done = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
-    yield done.stdout  # what it has to say of a failure goes to the log
+    yield done.stdout  # its errors go to the log
 
 
 MEASURED = {"figures": figures, "timers": timers, "classic": classic, "pitfalls": pitfalls}

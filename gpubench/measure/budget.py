@@ -62,7 +62,7 @@ FEWEST_ROUNDS = 3
 MOST_DOUBTS = 2
 """Most repetitions of a rate measurement whose result would cause a benchmark to be skipped."""
 SLACK = 2.0
-"""An estimated case may exceed its budget by this factor: one that may just miss it is tried."""
+"""Factor by which an estimated case may exceed its budget: one that may only just miss it is tried."""
 
 
 class Rates:

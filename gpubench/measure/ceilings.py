@@ -129,7 +129,7 @@ def _bandwidth(device: Device, clock: DeviceClock, effort: Effort) -> Iterator[B
 
 
 def _random(count: int, device: Device) -> torch.Tensor:
-    """Uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
+    """Return values uniform in [-1, 1) with all bits random, since a device's clocks depend on the bits that flip.
 
     The repeated block has a prime length: with a power of two, the rows of a matrix would be equal.
     """
@@ -140,7 +140,7 @@ def _random(count: int, device: Device) -> torch.Tensor:
 
 
 def random_matrix(n: int, dtype: str, device: Device) -> torch.Tensor:
-    """n × n values, uniform in [-1, 1)."""
+    """Return n × n values, uniform in [-1, 1)."""
     return _random(n * n, device).view(n, n).to(torch_dtype(dtype))
 
 
@@ -157,8 +157,8 @@ PATTERNS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "triad": (3, 3, _triad),
     "write": (1, 1, lambda x: x.fill_(1.0)),
 }
-"""For each pattern: the number of arrays, the passes over one array's bytes, and the operation (triad is that of J.
-McCalpin's STREAM). The pattern that leaves constants behind comes last."""
+"""Number of arrays, passes over one array's bytes, and operation of each pattern (triad is that of J. McCalpin's
+STREAM). The pattern that leaves constants behind comes last."""
 
 
 def _footprints(device: Device, effort: Effort) -> list[tuple[str, int]]:

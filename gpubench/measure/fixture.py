@@ -224,17 +224,17 @@ class Gpubench(Inputs):
         """Measure ``fn(*args, **kwargs)`` and return its result.
 
         - ``flops``, ``nbytes``, ``items``: the work of one call. FLOPs are counted from the call where
-          torch can; declared ones must agree with that.
+          torch can; declared ones must agree with the count.
         - ``check``: ``True`` repeats the call in float64 on the CPU and compares; a callable is used instead of ``fn``
-          for that reference, with the same arguments; ``False``, or a text that says why, records the case
+          for that reference, with the same arguments; ``False``, or a text with the reason, records the case
           as unchecked.
         - ``setup`` runs untimed before every round, of one call each, and may return ``(args, kwargs)`` for it.
-        - ``devices`` names further devices that the call uses, for which the clock waits too. Those of the arguments
-          and of the result are known without being named.
-        - ``threads`` is what the call can use when that isn't all (NumPy's elementwise work uses one).
-        - ``steps``: so many such calls make up the whole job; the report derives its total, and says that it did.
+        - ``devices`` names further devices that the call uses, for which the clock must wait too. The devices of
+          arguments and result are found without being named.
+        - ``threads``: how many the call can use, if not all (NumPy's elementwise work uses one).
+        - ``steps``: how many such calls make up the whole job; the report derives and marks the total.
 
-        Raises UsageError for an amount that is none, :class:`~gpubench.errors.WrongAnswer` and
+        Raises UsageError for an invalid amount, :class:`~gpubench.errors.WrongAnswer` and
         :class:`~gpubench.errors.WorkMismatch`; skips the test when it would exceed its budget or the memory.
         """
         self.called = True
@@ -443,12 +443,12 @@ class Gpubench(Inputs):
     def replay(
         self, durations: Sequence[float], iterations: int, work: Work, flags: Iterable[Flag], **record: Any
     ) -> None:
-        """Enter durations that other processes measured, round by round, as this case's times.
+        """Record durations that other processes measured, round by round, as this case's times.
 
         ``durations``: seconds of each round, of its slowest rank; ``iterations``: calls in each; ``flags``: what was
-        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations come through the case's
-        timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``: ``stats.data`` are exactly these over
-        their iterations.
+        wrong meanwhile; ``record``: further fields of the :class:`Measurement`. The durations are passed to
+        pytest-benchmark through the case's timer, a :class:`ReplayTimer` in a test that asks for ``gpubench_ranks``, so
+        that ``stats.data`` are exactly these divided by the iterations.
         """
         self.called, work = True, declared(work)
         self.case = structs.replace(self.case, devices=record.pop("devices"), threads=record.pop("threads"))

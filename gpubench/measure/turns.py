@@ -19,7 +19,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(slots=True)
 class Share:
-    """``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of each, once they were taken.
+    """A call's rounds: ``rounds`` rounds of ``calls`` calls each; ``times`` are the seconds of each, once they were
+    taken.
 
     ``flags`` are what was noticed meanwhile, one list for all shares that were measured in turn.
     """

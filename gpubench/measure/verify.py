@@ -36,11 +36,11 @@ def unchecked(reason: str) -> Check:
 
 
 def tolerance(dtype: str, flops: float | None, inputs: int, outputs: int) -> float:
-    """Largest relative error that rounding explains: 8 u + 4 u sqrt(k).
+    """Return the largest relative error that rounding explains: 8 u + 4 u sqrt(k).
 
-    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of
-    k terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding
-    Error Analysis*, 2019); the factors leave room for the unlucky draw. k is at most the multiply-adds, or the
+    u is the dtype's unit roundoff and k the length of the longest sum behind one output. Rounding errors of a sum of k
+    terms grow as sqrt(k) u if they are independent (Higham and Mary, *A New Approach to Probabilistic Rounding Error
+    Analysis*, 2019); the factors leave room for an unlucky draw. k is at most the number of multiply-adds, or of
     elements of all inputs, per element of the output.
     """
     length = max(1.0, (flops or 0) / (2 * max(1, outputs)), inputs / max(1, outputs))

@@ -225,7 +225,7 @@ class Measured:
 
     @pytest.fixture
     def gpubench(self, request: pytest.FixtureRequest, benchmark: Any, _gpubench_parameters: None) -> Gpubench:
-        """Check, warm up, time on its device and label one call: see :class:`gpubench.measure.fixture.Gpubench`."""
+        """Check, warm up, time and record one call: see :class:`gpubench.measure.fixture.Gpubench`."""
         attempt: Attempt | None = _plugin(request.config).attempts.get(request.node.nodeid)
         if attempt is None or attempt.make is None:
             raise UsageError("ask for gpubench in the test's signature, not by getfixturevalue()")

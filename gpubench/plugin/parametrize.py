@@ -213,7 +213,7 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
     caches = CACHES if session.settings.cache == "both" else (session.settings.cache,)
     for choice, dtype in itertools.product(_choices(markers, session), _dtypes(markers, session)):
         if choice.device and choice.device.lacks(dtype) and not session.settings.dtypes:
-            continue  # the workload's own list says what to run where it exists
+            continue  # the workload's own list applies only where the dtype exists
         variants = [each for each in _variants(markers, session) if _variant_fits(each, choice, dtype, session)]
         if session.settings.preset == "quick" and not session.settings.variants and not _on_cpu(choice):
             variants = [each for each in variants if each not in FULL_ONLY]

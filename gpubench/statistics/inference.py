@@ -268,14 +268,14 @@ def needed_values(spread: float, ratio: float, level: float, power: float = 0.8,
 
 
 def change_points(values: Sequence[float], level: float) -> list[int]:
-    """Where a series changes its level: the index of the first value of each new level.
+    """Return where a series changes its level: the index of the first value of each new level.
 
-    The rank-sum test, in which an outlier counts only by its rank, at every cut of the whole series and of
+    The rank-sum test, in which an outlier counts only by its rank, is applied at every cut of the whole series and of
     half-overlapping windows of a half, a quarter … of it, so that a step down doesn't hide the step up before it. All
-    cuts and windows share the level. A change splits the series, and both parts are searched again. Values need not
-    be independent of the cut, but of each other. A clear step takes eighteen values at 1 %.
-    Sources: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016,
-    for the best of all cuts; S. Kovács, P. Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
+    cuts and windows share the level. A change splits the series, and both parts are searched again. Values must be
+    independent of each other. A clear step takes eighteen values at 1 %. Sources: F. Wilcoxon, Biometrics Bulletin 1
+    (1945) 80-83; R. Miller, D. Siegmund, Biometrics 38 (1982) 1011-1016, for the best of all cuts; S. Kovács, P.
+    Bühlmann, H. Li, A. Munk, Biometrika 110 (2023) 249-256, for the windows.
     """
     series = np.asarray(values, dtype=float)
     changes: list[int] = []

@@ -39,7 +39,7 @@ CURVE_TOLERANCE = 0.02
 MEMORY_PER_PARAMETER = {"sgd": 3, "adam": 4}
 """Numbers that training holds per parameter: itself, its gradient, and the optimiser's momentum or two moments."""
 IMPLEMENTED = ("foreach", "fused")
-"""How torch's optimisers can update all parameters at once."""
+"""Implementations by which torch's optimisers can update all parameters at once."""
 
 
 @dataclass(frozen=True, slots=True)
