@@ -187,7 +187,7 @@ def require_normal(values):
     """Raise WrongAnswer unless mean and variance are those of normal values within six standard errors."""
     n, mean, variance = values.size, values.mean(), values.var()
     if abs(mean) > 6 / math.sqrt(n) or abs(variance - 1) > 6 * math.sqrt(2 / n):
-        raise WrongAnswer(f"wrong answer: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
+        raise WrongAnswer(f"wrong result: {n} normal values of mean {mean:.3g} and variance {variance:.3g}")
 
 
 @pytest.mark.gpubench(title="Random numbers")

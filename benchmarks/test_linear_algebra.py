@@ -67,7 +67,7 @@ def require_equal(what, left, right, dtype):
     error = float((left - right).abs().max() / right.abs().max())
     allowed = 20 * right.shape[-1] * ROUNDOFF[dtype]
     if not error <= allowed:
-        raise WrongAnswer(f"wrong answer: {what}: relative error {error:.3g}, rounding explains {allowed:.3g}")
+        raise WrongAnswer(f"wrong result: {what}: relative error {error:.3g} (tolerance {allowed:.3g})")
 
 
 def require_orthogonal(columns, dtype):

@@ -113,7 +113,7 @@ def numpy_simulated_price(n, generator, dtype):
 def require_price(price, n):
     """Raise WrongAnswer if the price is off by more than six standard errors."""
     if not abs(price - exact_price()) <= 6 * PAYOFF_DEVIATION / math.sqrt(n):
-        raise WrongAnswer(f"wrong answer: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
+        raise WrongAnswer(f"wrong result: a price of {price:.4g} from {n} paths, exactly {exact_price():.4g}")
 
 
 @pytest.mark.gpubench(title="Option price", variants=["eager", "compile"])
@@ -121,7 +121,7 @@ def require_price(price, n):
 def test_option_price(gpubench, n):
     """A call option by Monte Carlo: n random numbers, an exponential and a mean. The price is compared with the
     Black-Scholes formula."""
-    work = {"items": n, "unit": "path", "check": "random paths: the price is held against the exact one"}
+    work = {"items": n, "unit": "path", "check": "random paths: the price is compared with the exact one"}
     if gpubench.implementation == "numpy":
         dtype = np.float32 if gpubench.dtype == torch.float32 else np.float64
         generator = np.random.default_rng(gpubench.data.seed)

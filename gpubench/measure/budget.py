@@ -161,11 +161,11 @@ def require(seconds: float | None, why: str, preset: Preset, *, slack: float = 1
     """Raise :class:`OverBudget` if the fewest useful rounds, of one call of ``seconds`` each, exceed ``slack`` times
     the budget."""
     if seconds is not None and FEWEST_ROUNDS * seconds > slack * preset.budget:
-        allowed = f"the {seconds_text(preset.budget)} that {preset.name} allows a case"
-        needed = f"one call takes {seconds_text(seconds)} ({why}), and {FEWEST_ROUNDS} are needed"
+        needed = f"one call takes {seconds_text(seconds)} ({why})"
+        allowed = f"{FEWEST_ROUNDS} must fit in {seconds_text(preset.budget)}"
         longer = FEWEST_ROUNDS * seconds <= PRESET_SETTINGS["full"].budget and preset.name != "full"
         remedy = "use a smaller size" + " or --preset full" * longer
-        raise OverBudget(f"over budget: {needed} within {allowed}: {remedy}")
+        raise OverBudget(f"too slow for --preset {preset.name}: {needed}; {allowed}: {remedy}")
 
 
 def rounds(seconds: float, preset: Preset) -> int | None:

@@ -205,7 +205,7 @@ def uneven(times: Sequence[float], *, light: bool = False) -> Iterator[Flag]:
     # Few rounds are cold only if the first exceeds all others: one slow round is likely.
     if begin > COLD * rest and (count >= 20 or times[0] > max(times[1:])):
         which = f"the first {first} rounds" if first > 1 else "the first round"
-        yield Flag("cold", f"{which} took {begin / rest:.2f} times the others")
+        yield Flag("cold", f"{which} took {begin / rest:.2f}× as long as the rest")
         return
     third = count // 3
     if third >= 5 and not light:

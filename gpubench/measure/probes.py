@@ -49,7 +49,7 @@ def flush(device: Device) -> Callable[[], Any]:
     """
     size = device.cache_bytes()
     if not size:
-        raise Unmeasurable(f"{device} doesn't tell the size of its cache, so it can't be flushed")
+        raise Unmeasurable(f"{device} reports no cache size, so its cache can't be flushed")
     import torch
 
     return torch.empty(size, dtype=torch.int8, device=str(device)).zero_
@@ -212,7 +212,7 @@ def _unheld(call: Callable[[], Any], device: Device, calls: int, flush: Callable
     device.synchronize()
     device_s = start.elapsed_time(end) / 1e3 / calls
     if launch_s > LAGS * device_s:
-        return DeviceTime(None, launch_s, "launching takes about as long as the device, which isn't held meanwhile")
+        return DeviceTime(None, launch_s, "launching takes as long as the work itself; device time unknown")
     return DeviceTime(device_s, launch_s, device_method=MARKED)
 
 

@@ -115,17 +115,17 @@ def compare(result: Any, expected: Any, allowed: float) -> Check:
     if not got and not wanted:
         return unchecked("the call returns no tensor and no number to compare")
     if len(got) != len(wanted):
-        raise WrongAnswer(f"wrong answer: {len(got)} outputs, the reference has {len(wanted)}")
+        raise WrongAnswer(f"wrong result: {len(got)} outputs, the reference has {len(wanted)}")
     worst = 0.0
     for left, right in zip(got, wanted, strict=True):
         if left.shape != right.shape:
-            raise WrongAnswer(f"wrong answer: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
+            raise WrongAnswer(f"wrong result: shape {tuple(left.shape)}, the reference has {tuple(right.shape)}")
         worst = max(worst, _error(left, right))
     if not worst <= allowed:
         kind = "an output is not finite or was never written" if math.isinf(worst) else f"relative error {worst:.3g}"
-        text = f"wrong answer: {kind}, rounding explains {allowed:.3g}"
+        text = f"wrong result: {kind} (tolerance {allowed:.3g})"
         if worst <= _CHAIN * allowed:
-            text += " in one step; a chain of steps rounds more: pass check=, a reference that makes the same steps"
+            text += "; a chain of steps rounds more: pass check=, a reference that makes the same steps"
         raise WrongAnswer(text)
     return Check("passed", worst, allowed)
 
@@ -200,7 +200,7 @@ def prepare_reference(
     check, call, work = prepared.request.check, prepared.request.function, prepared.work
     args, kwargs, counted = prepared.args, prepared.kwargs, prepared.counted
     if check is False or isinstance(check, str):
-        return unchecked(check or "the case asks for no check")
+        return unchecked(check or "check=False")
     if check is True and not tensors(args, kwargs, call) and library.name == TORCH:
         return unchecked("no tensor among the arguments to repeat the call with")
     seconds, basis = rates.estimate(work, CPU, "float64")

@@ -234,9 +234,9 @@ def _choices(markers: Markers, session: Session) -> list[Choice]:
         devices = [choice for choice in devices if choice.device and kinds[choice.device.kind] > 1]
     if devices or absent:
         return [*devices, *absent]
-    names = ", ".join(choice.name for choice in session.choices)
-    needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "an accelerator")
-    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}, chosen: {names}")]
+    used = f"this run uses: {', '.join(choice.name for choice in session.choices)}"
+    needs = {"cpu": "the CPU", "two accelerators": "two accelerators of a kind"}.get(markers.devices, "a GPU")
+    return [Choice("cpu" if markers.devices == "cpu" else "accelerator", None, f"needs {needs}; {used}")]
 
 
 def _library_can(implementation: str, choice: Choice, dtype: str, variant: str) -> bool:

@@ -225,7 +225,7 @@ class _Watch:
         if self._finished:
             return now - self._latest_event > FAREWELL_S
         if now - self._latest_event > limit_s:
-            silent = f"measuring no benchmark and said nothing for {limit_s:g} s: it was ended"
+            silent = f"idle, no output for {limit_s:g} s: killed"
             self._timeout = f"no end within {limit_s:g} s" if self._case else f"the measuring process was {silent}"
         return bool(self._timeout or (self._interrupts and now - self._interrupted_at > PATIENCE_S))
 
