@@ -66,7 +66,7 @@ def test_add(gpubench, form, n):
 
 @pytest.mark.gpubench(title="Multiply")
 @THREE_FORMS
-@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the bytes that adding does
+@pytest.mark.gpubench_sweep("n", **COUNTS | {"quick": []})  # it moves the same bytes as adding
 def test_mul(gpubench, form, n):
     a, b = gpubench.randn(n), signs(gpubench, n)
     binary(gpubench, form, "mul" if gpubench.implementation == "torch" else "multiply", a, b)

@@ -71,7 +71,7 @@ def nearest(base, queries):
 
 def numpy_nearest(base, queries):
     distances = (queries * queries).sum(1)[:, None] + (base * base).sum(1) - 2 * queries @ base.T
-    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]  # which they are, as torch's function finds it
+    found = np.argpartition(distances, NEIGHBOURS)[:, :NEIGHBOURS]  # with indices, as in torch's function
     return np.sort(np.take_along_axis(distances, found, 1))
 
 

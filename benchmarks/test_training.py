@@ -47,7 +47,7 @@ def train(gpubench, name, batch, part="step", optimizer="sgd", pieces=1, scaled=
     exactly = gpubench.variant != "autocast" and gpubench.case.dtype in ("float32", "float64")
     tolerance = training.GRADIENT_TOLERANCE if exactly else LOOSE
     if training.task(name).batch_norm:
-        tolerance = math.inf  # through the statistics of a small batch rounding grows to percents
+        tolerance = math.inf  # the statistics of a small batch amplify rounding to percents
     tokens = training.task(name).tokens
     unit = "token" if tokens else "sample"
     gpubench(getattr(learner, part), check=reference, items=batch * (tokens or 1), unit=unit, **count)

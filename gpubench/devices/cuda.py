@@ -140,7 +140,7 @@ class Cuda(TorchDevice):
         def has_context(index: int) -> bool:
             try:
                 return bool(ask(index))
-            except RuntimeError:  # a broken one, as clean-up must find out without failing
+            except RuntimeError:  # a broken context, which clean-up must survive
                 return True
 
         # Waiting for a GPU that has no context would create one: seconds, and hundreds of megabytes.

@@ -48,7 +48,7 @@ class CuPy(Implementation):
         cuda = self._import().cuda
         try:
             count = cuda.runtime.getDeviceCount()
-        except Exception as error:  # CuPy's own, of a driver that is missing or too old
+        except Exception as error:  # CuPy's own error: the driver is missing or too old
             raise Unmeasurable(f"CuPy finds no GPU: {' '.join(str(error).split())}") from error
         if self.device.index >= count:
             raise Unmeasurable(f"CuPy sees {count} GPU{'s' * (count != 1)}, not {self.device}")

@@ -83,7 +83,7 @@ class Jax(Implementation):
                     jax.devices()
                 import threadpoolctl
 
-                threadpoolctl.threadpool_limits(threads)  # of the LAPACK that it has loaded
+                threadpoolctl.threadpool_limits(threads)  # for the LAPACK that JAX has loaded
                 cls._started = True
         return jax
 

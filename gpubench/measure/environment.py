@@ -139,7 +139,7 @@ def _kernels(torch: Any) -> dict[str, str]:
         build = _build(torch)
         found["torch"] = " ".join(filter(None, (build["blas"], build["cpu_capability"])))
     pools = [pool for pool in _pools() if pool.get("user_api") == "blas"]
-    if pools:  # SciPy's may be another one
+    if pools:  # SciPy may bring another BLAS
         pool = next((pool for pool in pools if "numpy" in pool["filepath"].lower()), pools[0])
         found["numpy"] = " ".join(filter(None, (pool["internal_api"], pool.get("architecture"))))
     return found
@@ -245,7 +245,7 @@ def set_threads(count: int | None = None) -> int:
     wanted = count or cores()
     threadpoolctl.threadpool_limits(wanted)
     resolve_vector_math()
-    torch.set_num_threads(wanted)  # last: its own matrix library is linked in and unknown to threadpoolctl
+    torch.set_num_threads(wanted)  # last: torch's own matrix library is unknown to threadpoolctl
     return wanted
 
 

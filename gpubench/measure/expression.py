@@ -52,7 +52,7 @@ def parse(text: str, what: str) -> ast.Module:
     text = text.strip()
     try:
         tree = ast.parse(text)
-        compile(text, what, "exec")  # refuses more: a return, a break
+        compile(text, what, "exec")  # refuses more than ast.parse: a return, a break
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and "\n" in text else ""
         place = f"{line} at {error.text.strip()!r}" if isinstance(error, SyntaxError) and error.text else line

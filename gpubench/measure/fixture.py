@@ -375,7 +375,7 @@ class Gpubench(Inputs):
         single = sum(used.accelerator for used in self._clock.devices) < 2
         if self.home.accelerator:
             record |= self._device_time(verified, warm, single)
-        if len(self._clock.devices) == 1:  # else copying is the work itself
+        if len(self._clock.devices) == 1:  # with several devices copying is the work itself
             record["transfer"] = self._transfer(prepared, timed)
         # Energy is counted over many calls in a row, whose cache is hot.
         if verified.again and single and self._flush is None and self.allowance.max_time >= ENERGY_FROM:

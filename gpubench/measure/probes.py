@@ -134,7 +134,7 @@ def device_time(call: Callable[[], Any], device: Device, call_s: float, flush: C
         if seconds >= 0:
             times.append(seconds)
         else:
-            # Too many launches for the queue, or too short a wait: less of the one, more of the other.
+            # Too many launches for the queue, or too short a wait: queue fewer and wait longer.
             calls, failures = max(1, calls // 4), failures + 1
             hold_s = max(hold_s, 2 * calls * launch_s * 4**failures + 2e-4)
     device_s = statistics.median(times)

@@ -300,7 +300,7 @@ class Session:
         """Static facts of the machine, taken once, in the precision in which float32 cases are measured."""
         if self.light:
             return environment.machine(self.settings.machine, light=True) | {"threads": self.threads}
-        _ = self.threads  # set before they are asked for
+        _ = self.threads  # threads are set before the facts are read
         with matmul_precision("float32"):
             chosen = (choice.device for choice in self.choices)
             simulated = [device for device in chosen if device and device.simulated]

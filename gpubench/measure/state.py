@@ -66,7 +66,7 @@ class State:
         self._latest = next(reversed(sys.modules))
         self._before = self._read()
         self._changed: dict[str, Any] = {}
-        self._lost: list[str] = []  # modules that were taken away
+        self._lost: list[str] = []  # removed modules
 
     def compare(self) -> None:
         """Note what has changed, right after the body: a teardown may still restore settings, which is no fault.
@@ -75,7 +75,7 @@ class State:
         torch doesn't survive.
         """
         grown = len(sys.modules) > self._modules
-        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # none came, none went
+        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # none added or removed
         if not same and not _modules.keys() <= sys.modules.keys():
             lost = sorted(_modules.keys() - sys.modules.keys())
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]
@@ -98,7 +98,7 @@ class State:
         if not left and not self._lost:
             return None, []
         for name, before in left.items():
-            with contextlib.suppress(Exception):  # what can't be written is seen below
+            with contextlib.suppress(Exception):  # what can't be written is noticed below
                 self._write(name, before)
         texts = [f"{name} ({was} → {now[name]})" if isinstance(was, bool | int) else name for name, was in left.items()]
         texts += [f"module {', '.join(self._lost[:3])} (taken away)"] if self._lost else []
@@ -228,7 +228,7 @@ def _of_torch() -> Iterator[tuple[str, _Setting]]:
     yield "torch inter-op threads", (torch.get_num_interop_threads, torch.set_num_interop_threads)
     yield "default dtype", (torch.get_default_dtype, torch.set_default_dtype)
     yield "default device", (_default_device, _set_default_device)
-    yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # its end is its context's alone
+    yield "inference mode", (torch.is_inference_mode_enabled, lambda value: None)  # only its context can end it
     yield "grad mode", (torch.is_grad_enabled, torch.set_grad_enabled)
     yield "autocast", (_autocast, _set_autocast)
     yield "float32 precision", (float32_state, set_float32_state)
@@ -270,7 +270,7 @@ def _modes(stack: Callable[[], list[Any]], kind: Any) -> _Setting:
         for mode in reversed(stack()):
             if id(mode) in before or _is_device(mode):
                 break
-            kind.__exit__(mode, None, None, None)  # not its own, which may do anything
+            kind.__exit__(mode, None, None, None)  # not the mode's own method, which may do anything
 
     return read, write
 

@@ -148,7 +148,7 @@ def _error(left: torch.Tensor, right: torch.Tensor) -> float:
     difference = (left - right).abs_()
     difference[left == right] = 0  # equal infinities
     worst = difference.max().item()
-    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of what is finite
+    scale = right.abs().nan_to_num_(0.0, 0.0).max().item()  # of the finite values
     if math.isnan(worst):
         return math.inf
     return worst / scale if scale else worst
@@ -178,7 +178,7 @@ class Reference:
         try:
             with poisoned(), self.library.in_double():
                 expected = self.function(*self.args, **self.kwargs)
-        except WrongAnswer:  # of a reference that also looks at what the call doesn't return
+        except WrongAnswer:  # a reference may also check what the call doesn't return
             raise
         except Exception as error:
             message = " ".join(str(error).split())[:150]

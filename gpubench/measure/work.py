@@ -161,7 +161,7 @@ def count(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     try:
         with watched() as (memory, counter), torch.random.fork_rng(devices=[]):
             result = target(*args, **kwargs)
-    except Exception:  # whatever a call does that meta tensors can't: nothing is known, and nothing lost
+    except Exception:  # the call does something that meta tensors can't: the work stays unknown
         return None
     by_operator = counter.get_flop_counts().get("Global", {})
     return Counted(
@@ -272,7 +272,7 @@ def watch(counter: FlopCounterMode) -> Any:
             result = operator(*args, **kwargs)
             if not operator.is_view and operator is not torch.ops.aten._unsafe_view.default:  # a view to the device
                 self._note(operator, args, kwargs, result)
-            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # not made here
+            self._known |= {tensor.untyped_storage()._cdata for tensor in self._full(args, kwargs)}  # made elsewhere
             for storage in (tensor.untyped_storage() for tensor in self._full(result)):
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
@@ -292,7 +292,7 @@ def watch(counter: FlopCounterMode) -> Any:
             read = {name: value for name, value in kwargs.items() if name not in written}
             nbytes = sum(tensor.nbytes for tensor in bare_tensors(args, read, result))
             if operator.overloadpacket is torch.ops.aten.sort:
-                nbytes *= args[0].element_size()  # a radix sort passes over all of it for each byte of a key
+                nbytes *= args[0].element_size()  # a radix sort passes over everything once per byte of a key
             self.operations += 1
             self.moved += nbytes
             chosen = operator.overloadpacket.__name__ in CHOOSING
@@ -322,7 +322,7 @@ def substituted(module: Any, convert: Callable[[Any], Any]) -> Callable[..., Any
     import torch
 
     state, converted = {}, {}
-    for prefix, part in module.named_modules():  # each once: torch restores a part that it swaps twice wrongly
+    for prefix, part in module.named_modules():  # each part once: torch restores one that it swaps twice wrongly
         own = {"recurse": False, "remove_duplicate": False}
         for name, tensor in (*part.named_parameters(**own), *part.named_buffers(**own)):
             if id(tensor) not in converted:  # tied weights stay tied
@@ -344,8 +344,8 @@ def plain_number(name: str, value: Any, *, whole: bool = False) -> Any:
         raise UsageError(f"{name} must be a single number: {' '.join(str(error).split())}") from error
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         raise UsageError(f"{name} must be a number, not {type(amount).__name__}")
-    most = 2**63 - 1 if whole else 1e30  # the schema's, as is the least
-    if not 1e-15 <= amount <= most:  # nor is NaN
+    most = 2**63 - 1 if whole else 1e30  # the schema's bounds
+    if not 1e-15 <= amount <= most:  # rejects NaN too
         shown = f", not {amount:g}" if abs(amount) < 1e300 else ""
         raise UsageError(f"{name} must be above 0 and at most {most:g}{shown}")
     if whole and amount != int(amount):

@@ -67,7 +67,7 @@ def equip(item: pytest.Item, case: Case, session: Session) -> Callable[[Any], Gp
     from ..measure.fixture import Gpubench
 
     choice = find_device(case.device)
-    if (device := choice.device) is None:  # it was there at collection
+    if (device := choice.device) is None:  # it was present at collection
         raise Unmeasurable(str(choice.reason))
     marker = _marker(item)
     if "timer" in marker or benchmark_option(item.config, "--benchmark-timer"):

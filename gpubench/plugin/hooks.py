@@ -50,7 +50,7 @@ class Plugin:
             config.option.benchmark_json = None  # torchrun's rank 0 writes for all
         with settings.usage_errors():
             self.session = Session(settings.read_settings(config))
-        plugins = config.pluginmanager  # ``-p no:benchmark`` takes pytest-benchmark out, pytest-codspeed blocks it
+        plugins = config.pluginmanager  # ``-p no:benchmark`` removes pytest-benchmark, pytest-codspeed blocks it
         loaded = plugins.hasplugin("benchmark") or plugins.hasplugin("pytest_benchmark.plugin")  # the latter by -p
         self.equipped = loaded and not plugins.is_blocked("pytest-benchmark")
         self.measures = False  # whether a test that is measured was collected
@@ -95,7 +95,7 @@ class Plugin:
         items[:] = [item for item in items if possible(item)]
         self.ambiguous = ambiguous_files(item.nodeid for item in items)
         self.collected = list(items)
-        if settings.launched():  # by torchrun: what one process measures would be measured by all at once
+        if settings.launched():  # by torchrun: all processes would measure other tests at the same time
             self._keep(items, [item for item in items if RANKS in fixture_names(item)])
         self.sources = {item.path for item in items if "benchmark" in fixture_names(item)}
         if expression := config.getoption("--gpubench-match"):
@@ -105,7 +105,7 @@ class Plugin:
                 self._keep(items, [item for item in items if matches(self._names(item))])
                 if every and not items:
                     raise nothing_matches(expression, map(self._workload, every))
-        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else they know nothing of it
+        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares values for the preset
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
@@ -198,7 +198,7 @@ class Plugin:
             case = structs.replace(self.case_of(item), threads=self.session.threads)
             attempt = self._start(item, case)
             self.session.begun[item.nodeid] = case
-            if item.get_closest_marker("skip") is None:  # else its device may be none that exists
+            if item.get_closest_marker("skip") is None:  # the device of a skipped test may not exist
                 if self.ranks and RANKS not in names:
                     self.ranks.close_idle(case.device)
                 if self.equipped:
@@ -237,7 +237,7 @@ class Plugin:
             from ..measure.state import State, untraced
 
             attempt.state = State()
-            if attempt.make is None:  # a plain benchmark is timed without the fixture, which would do this
+            if attempt.make is None:  # the fixture would pause tracers itself
                 pause = untraced()
         try:
             with pause:

@@ -192,7 +192,7 @@ def _plain_case_of(item: pytest.Item, given: Mapping[str, Any], ambiguous: Colle
     devices has."""
     values = {name: value if _is_scalar(value) else f"UNSERIALIZABLE[{_repr(value)}]" for name, value in given.items()}
     case = plain_case(item.nodeid, values, ambiguous)
-    with contextlib.suppress(UsageError):  # a text that names no device of torch's
+    with contextlib.suppress(UsageError):  # the text names no torch device
         case = structs.replace(case, device=find_device(case.device).name if case.device else "")
     devices = (case.device,) if case.device else ()
     return structs.replace(case, devices=devices, limit_s=Markers.of(item).limit_s)
@@ -226,7 +226,7 @@ def _combinations(markers: Markers, session: Session) -> Iterator[Any]:
 def _choices(markers: Markers, session: Session) -> list[Choice]:
     """Return the chosen devices that the test runs on and those that are absent, or else one that states what the test
     needs."""
-    wanted = None if markers.devices == "any" else markers.devices != "cpu"  # an accelerator, or not one
+    wanted = None if markers.devices == "any" else markers.devices != "cpu"  # whether it must be an accelerator
     devices = [each for each in session.choices if each.device and wanted in (None, each.device.accelerator)]
     absent = [choice for choice in session.choices if choice.device is None]
     if markers.devices == "two accelerators":
@@ -259,7 +259,7 @@ def _implementations(markers: Markers, session: Session) -> list[str]:
 
 def _variant_fits(variant: str, choice: Choice, dtype: str, session: Session) -> bool:
     if variant == "autocast":
-        return dtype == "float32"  # it starts from there
+        return dtype == "float32"  # autocast starts from float32
     graphs = choice.device is None or choice.device.supports_graphs
     return variant != "graph" or graphs or bool(session.settings.variants)
 

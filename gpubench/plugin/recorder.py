@@ -274,7 +274,7 @@ class Recorder:
         session = self.session
         peaks = dict(session.ceilings) if session.remeasured else {}
         if self._is_last_of_run(code) and session.judges and not session.light:
-            known = session.peaks or session.ceilings  # the former in later processes
+            known = session.peaks or session.ceilings  # later processes know those of the first
             with contextlib.suppress(RunFileError, KeyboardInterrupt):
                 run = check_run(self.ledger.path, assemble(read_ledger(self.ledger.path)), samples=False)
                 for name in known.keys() & run.disproved.keys():
@@ -292,7 +292,7 @@ class Recorder:
             return None
         found = {}
         with contextlib.suppress(RuntimeError, KeyboardInterrupt):
-            for name, peaks in (session.peaks or session.ceilings).items():  # the former in later processes
+            for name, peaks in (session.peaks or session.ceilings).items():  # later processes know those of the first
                 device = find_device(name).device
                 if device and not device.simulated and (rates := sustained(device, peaks)):
                     found[name] = msgspec.to_builtins(rates)

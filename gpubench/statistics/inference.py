@@ -124,7 +124,7 @@ def _resampled(samples: Sequence[np.ndarray]) -> np.ndarray:
             weights = random.multinomial(count, np.full(count, 1 / count), size=draws) / count
         wide = quantile(count - 1) / float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count / (count - 1))
         parts.append(wide * np.asarray(weights @ (sample - sample.mean(axis=1, keepdims=True)).T))
-    if enumerated:  # each resample of a side with each of the other
+    if enumerated:  # every resample of one side with every one of the other
         return functools.reduce(lambda a, b: (a[:, np.newaxis] + b).reshape(-1, a.shape[1]), parts)
     least = min(map(len, parts))
     return np.asarray(sum(part[:least] for part in parts))

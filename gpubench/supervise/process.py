@@ -64,7 +64,7 @@ def pytest_command(paths: Sequence[str], options: Sequence[str], python: str = s
     if all(Path(path.split("::")[0]).is_relative_to(suite_folder) for path in paths):
         # A configuration file found by walking up from site-packages would belong to another project.
         arguments += [f"--rootdir={suite_folder.parent}", "-c", os.devnull]
-    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of this package, imported before pytest
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this package is imported before pytest
     # Nothing is captured: the last words of a crashing case must reach the log.
     return [*arguments, "-q", "-s", "--benchmark-only", "--benchmark-quiet", *options, *paths]
 
@@ -114,7 +114,7 @@ def die_with_supervisor() -> None:
     expected = int(os.environ.pop(SUPERVISOR, 0))
     if not expected:
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when we were started
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have had it ignored
     if sys.platform == "linux":
         import ctypes
 
@@ -252,7 +252,7 @@ def _ask_for_stacks(child: subprocess.Popen[bytes], log: Path) -> None:
         child.send_signal(STACKS_ASKED)
     while log.stat().st_size == before and time.monotonic() < latest:
         time.sleep(POLL_S)
-    time.sleep(POLL_S)  # for the rest of it
+    time.sleep(POLL_S)  # for the rest of the stacks
 
 
 def _signal_or_code(code: int) -> str:
@@ -327,7 +327,7 @@ def _on_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-if __name__ == "__main__":  # with pytest's arguments: pytest, bound to the life of the process that started it
+if __name__ == "__main__":  # pytest, with its arguments, bound to the life of the process that started it
     die_with_supervisor()
     import_from_here()
     write_stacks_when_asked()

@@ -115,11 +115,11 @@ class TimeLeft:
         self.cases, self.done, self.processes = 0, 0, 1
         self.estimated_s = 0.0
         self._to_start: set[int] = set()
-        self._start_s = START_S  # of a process: a suite may import more than torch
-        self._case_s = 0.0  # of a case in the first process
-        self._left_s = 0.0  # of all cases that are still to come
-        self._passed_s = 0.0  # of those that were measured
-        self._took_s = 0.0  # what those took
+        self._start_s = START_S  # per process: a suite may import more than torch
+        self._case_s = 0.0  # per case in the first process
+        self._left_s = 0.0  # for all cases still to come
+        self._passed_s = 0.0  # estimate of the measured cases
+        self._took_s = 0.0  # time that they took
         self._latest = self._began = time.monotonic()
 
     def expect(self, processes: int, events: Sequence[Event]) -> None:
@@ -194,7 +194,7 @@ class Progress:
         self.left = TimeLeft()
         self.reasons: defaultdict[str, list[str]] = defaultdict(list)
         self._resume = resume
-        self._benchmarks: dict[str, str] = {}  # by full name: what it shares with the same one on other devices
+        self._benchmarks: dict[str, str] = {}  # by full name: the name that it shares on all devices
         self._waiting: defaultdict[str, set[str]] = defaultdict(set)  # full names that have still to end, by benchmark
         self._ends: defaultdict[str, list[Event]] = defaultdict(list)  # by benchmark
         self._numbered, self._skipped = 0, 0  # benchmarks up to the latest line; those since that were only skipped
@@ -222,7 +222,7 @@ class Progress:
         self.left.note(event)
         if event["event"] == "session":
             self._collect(event)
-            if not self._opened:  # by a process that goes on after another one's crash
+            if not self._opened:  # true if a process continues after another one's crash
                 self._opened = True
                 self._open(event)
         elif event["event"] == "end":

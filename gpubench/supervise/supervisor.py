@@ -98,7 +98,7 @@ class Supervisor:
                 return
             if ended.case:
                 self._write_end(index, ended)
-            if self.missing(index) == todo:  # nothing came of it, and nothing would of another try
+            if self.missing(index) == todo:  # it had no result, and another try wouldn't either
                 if ended.finished and todo is not None:
                     raise Unable(ended.code, f"{counted(len(todo), 'benchmark')} not measured: {todo[0]} …")
                 raise Unable(ended.code, ended.reason, ended.status)

@@ -292,7 +292,7 @@ def count_flops(name: str, batch: int, **options: Any) -> dict[str, float | None
     """Return the FLOPs of a step's parts, by torch's counter on ``meta`` tensors; ``None`` where they can't run on
     these."""
     counted: dict[str, float | None] = dict.fromkeys(("forward", "backward", "update", "step"))
-    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta has no data to look at
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):  # meta tensors have no data
         learner = trainer(name, reference_data(0, meta=True), batch, **options)
         with flop_counter() as forward:
             learner.forward()
@@ -366,7 +366,7 @@ class InputPipeline:
 
     def __init__(self, gpubench: Gpubench, workers: int, pinned: bool, feeding: bool) -> None:
         if pinned:
-            gpubench.pinned(torch.zeros(1))  # a skip where there is none
+            gpubench.pinned(torch.zeros(1))  # skips where there is no pinned memory
         self._clock = DeviceClock([gpubench.home])
         self._device = gpubench.device
         self._spent: list[tuple[float, float]] = []
