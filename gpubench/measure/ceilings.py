@@ -272,7 +272,7 @@ def _throughputs(
             try:
                 a = random_matrix(n, dtype, device) if a is None else a
                 seconds = _shortest(maker(a), clock, effort.seconds)
-            except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # this library or device has no such product
+            except (RuntimeError, TypeError, NotImplementedError, Unmeasurable):  # no such product there
                 del makers[name]
                 continue
             best[name] = max(best.get(name, 0.0), 2 * n**3 / seconds)

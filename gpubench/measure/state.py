@@ -75,7 +75,7 @@ class State:
         torch doesn't survive.
         """
         grown = len(sys.modules) > self._modules
-        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # none added or removed
+        same = len(sys.modules) == self._modules and next(reversed(sys.modules)) == self._latest  # nothing changed
         if not same and not _modules.keys() <= sys.modules.keys():
             lost = sorted(_modules.keys() - sys.modules.keys())
             self._lost = [name for name in lost if not name.startswith(_COMPILED)]

@@ -105,7 +105,7 @@ class Plugin:
                 self._keep(items, [item for item in items if matches(self._names(item))])
                 if every and not items:
                     raise nothing_matches(expression, map(self._workload, every))
-        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares values for the preset
+        if self.session.settings.preset == GLANCE and any(map(glances, items)):  # else no test declares it
             self._keep(items, [item for item in items if glances(item) or "benchmark" not in fixture_names(item)])
         if ledger := config.getoption("--gpubench-ledger"):
             names = missing(Follower(ledger, begin=True).events(), self.session.settings.process)
